@@ -1,4 +1,4 @@
-"""Sends one message of an episode: tells, asks, reminds or escalates."""
+"""Sends one message of an episode: notifies, asks, reminds or escalates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Parts(), AskOwner))
 def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> dict[str, Any]:
-    """Episode and stage (and, where an answer is awaited, the task token) to `{"heard",
-    "settled"}`."""
+    """Send the message of a stage; return whether it was delivered (`heard`), and whether the
+    question is `settled`. The task token comes with a stage that waits for an answer."""
     payload = parse(AskPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, stage=payload.stage.value)

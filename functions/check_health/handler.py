@@ -1,5 +1,5 @@
-"""Looks at the health of the GPUs of one target and tells their owners what is new. Touches no
-instance."""
+"""Looks at the health of the GPUs of one target and notifies their owners of what is new. Touches
+no instance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from governor.wiring.policies import by_target
 def handler(
     event: dict[str, Any], context: Any, check_health: Callable[[str, str], HealthSummary]
 ) -> dict[str, Any]:
-    """One target to counts; what could not be read or told is logged and tried again."""
+    """Check one target; return counts. What could not be read or sent is logged, and tried
+    again."""
     payload = parse(TargetPayload, event)
     summary = check_health(payload.account, payload.region)
     target = summary.target

@@ -1,4 +1,4 @@
-"""Looks whether EC2 has got there. Reads only."""
+"""Checks whether EC2 has done what the workflow waits for. Reads only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from governor.wiring.policies import use_case
 def handler(
     event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]
 ) -> dict[str, Any]:
-    """Episode and what is waited for to `{"done", "wait_seconds"}`."""
+    """Return whether that is `done`, and how many seconds to wait for the next check if not."""
     payload = parse(ProgressPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, until=payload.until.value)

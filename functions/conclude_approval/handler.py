@@ -15,7 +15,8 @@ from governor.wiring.parts import Parts
 def handler(
     event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval
 ) -> dict[str, Any]:
-    """An episode to its answer as the table holds it; `expired` when nobody gave one in time."""
+    """Return the answer to an episode's question as the table has it: `expired` if nobody gave one
+    in time."""
     payload = parse(ConcludePayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name)

@@ -26,7 +26,7 @@ HUB = PARTS.hub.account
 
 @observed(delivery_worker(PARTS, _count))
 def handler(event: dict[str, Any], context: Any, worker: Worker) -> dict[str, Any]:
-    """A batch of the queue to what must stay in it."""
+    """Deliver a batch of the queue; return the messages that must stay in it."""
     batch = [record.to_queued() for record in parse(QueueBatch, event).records]
     must_be_of(HUB, event)
     left = worker(batch)

@@ -18,7 +18,7 @@ from governor.wiring.policies import use_case
 def handler(
     event: dict[str, Any], context: Any, expire_snapshots: Ready[ExpireSnapshots]
 ) -> dict[str, Any]:
-    """How many were announced, deleted and kept. Raises, when all was tried: Unavailable."""
+    """Return how many were announced, deleted and kept. Raises, when all was tried: Unavailable."""
     parse(Payload, event)
     run = expire_snapshots()()
     logger.info("expired", extra={"noticed": run.noticed, "deleted": run.deleted, "kept": run.kept})

@@ -17,7 +17,7 @@ from governor.wiring.policies import or_defaults, use_case
 
 @observed(use_case(Ec2Parts(), CloseDead, or_defaults))
 def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -> dict[str, Any]:
-    """A `Step Functions Execution Status Change` to whether an episode was closed by it."""
+    """Handle a `Step Functions Execution Status Change`; return whether it closed an episode."""
     ended = parse(ExecutionEndEvent, event)
     logger.append_keys(episode=ended.name, status=ended.status)
     if ended.status not in ("FAILED", "TIMED_OUT", "ABORTED"):
@@ -26,8 +26,7 @@ def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -
         ref = episode_from_execution_name(ended.name)
     except ValueError as error:
         raise InputError(str(error)) from error
-    closed = close_dead()(
-        ref, f"its workflow ended {ended.status}", aborted=ended.status == "ABORTED"
-    )
+    reason = f"its workflow ended {ended.status}"
+    closed = close_dead()(ref, reason, aborted=ended.status == "ABORTED")
     logger.info("episode closed as failed" if closed else "was closed already")
     return {"closed": closed}

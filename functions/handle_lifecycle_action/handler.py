@@ -17,7 +17,7 @@ from governor.wiring.events import respond_to_lifecycle_action
 def handler(
     event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]
 ) -> dict[str, Any]:
-    """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
+    """Handle an `EC2 Instance-terminate Lifecycle Action`; return what was done about it."""
     action = parse(LifecycleEvent, event)
     logger.append_keys(
         instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook

@@ -16,16 +16,16 @@ from governor.wiring.policies import or_last, use_case
 
 @observed(use_case(Ec2Parts(), NotifyDates, or_last))
 def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> dict[str, Any]:
-    """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
+    """Handle an `AWS Health Event` or a `Capacity Block ...` event; return the instances, or the
+    owners, that were notified."""
     notice = notice_of(event)
     if notice is None:
         logger.info("nothing follows from this kind of event", extra={"kind": event["detail-type"]})
         return {"told": []}
-    told = (
-        notify().scheduled(notice)
-        if isinstance(notice, ScheduledChange)
-        else notify().block(notice)
-    )
+    if isinstance(notice, ScheduledChange):
+        told = notify().scheduled(notice)
+    else:
+        told = notify().block(notice)
     nothing = "not ours, no target of the policy, sent before, older than what was sent, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

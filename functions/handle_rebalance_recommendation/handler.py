@@ -17,7 +17,7 @@ from governor.wiring.policies import or_last, use_case
 def handler(
     event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]
 ) -> dict[str, Any]:
-    """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
+    """Handle an `EC2 Instance Rebalance Recommendation`; return what was done about it."""
     warned = parse(InterruptionEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)
     reaction = respond().one(warned)

@@ -18,7 +18,7 @@ from governor.wiring.parts import Parts
 def handler(
     event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]
 ) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response without a body. Bodies are never logged."""
+    """Answer an HTTP API request (payload 2.0) without a body. Bodies are never logged."""
     http = parse(HttpRequest, event)
     try:
         body = http.raw_body()

@@ -20,8 +20,8 @@ from governor.wiring.events import ToInterruptions, respond_to_interruptions
 
 @observed(respond_to_interruptions(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, wired: ToInterruptions) -> dict[str, Any]:
-    """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was
-    done."""
+    """Respond to warnings. For a batch of the queue, return the messages that must stay in it; for
+    one warning, as EC2 sends it, what was done."""
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event, wired)
     warned = parse(InterruptionEvent, event).to_domain()
@@ -34,23 +34,24 @@ def _handle_batch(event: dict[str, Any], wired: ToInterruptions) -> dict[str, An
     for record in parse(QueueBatch, event).records:
         try:
             warned = parse(InterruptionEvent, queued_event(record.body)).to_domain()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is no matter of the others
+        except Exception as error:  # noqa: BLE001 - the other warnings have their turn
             unreadable.append((record.message_id, record.body, error))
         else:
             readable.append((record.message_id, warned))
     # What can be saved goes first.
-    return {
-        "batchItemFailures": [
-            {"itemIdentifier": message_id}
-            for message_id in [*_answer(readable, wired.respond), *_keep(unreadable, wired.keep)]
-        ]
-    }
+    left = _respond_to(readable, wired.respond)
+    left += _keep(unreadable, wired.keep)
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in left]}
 
 
-def _answer(readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarnings]) -> list[str]:
-    """The messages whose warnings must come again."""
+def _respond_to(
+    readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarnings]
+) -> list[str]:
+    """Respond to the warnings of these messages; return the ids of those that must come again."""
+    if not readable:
+        return []
     left = []
-    results = respond()([warned for _, warned in readable]) if readable else []
+    results = respond()([warned for _, warned in readable])
     for (message_id, warned), result in zip(readable, results, strict=True):
         if isinstance(result, Exception):
             logger.error("a step failed", exc_info=result, extra=_names(warned))
@@ -63,23 +64,22 @@ def _answer(readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarn
 def _keep(
     unreadable: Sequence[tuple[str, str, Exception]], keep: Callable[[str, str], None]
 ) -> list[str]:
-    """Keeps each with its reason, for somebody to look at: it would be as unreadable the next time.
-
-    The messages that could not be kept, which stay where they are.
-    """
+    """Keep each message with its reason, for somebody to look at: it would be as unreadable the
+    next time. Return the ids of those that could not be kept, which stay where they are."""
     left = []
     for message_id, body, error in unreadable:
         reason = str(error) if isinstance(error, InputError) else repr(error)
         logger.error("a warning was refused", extra={"reason": reason})
         try:
             keep(body, reason)
-        except GovernorError as busy:
-            logger.error("and it could not be kept", exc_info=busy)
+        except GovernorError as keep_error:
+            logger.error("and it could not be kept", exc_info=keep_error)
             left.append(message_id)
     return left
 
 
 def _note(warned: Warned, reaction: Reaction) -> dict[str, Any]:
+    """Log and count what was done about a warning; return it."""
     for note in reaction.notes:
         logger.warning(note, extra=_names(warned))
     if reaction.ours:

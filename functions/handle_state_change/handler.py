@@ -15,12 +15,12 @@ from governor.wiring.policies import or_last
 _parts = Parts()
 
 
-# The policy is read only where a saving ends.
+# The policy is read only if a saving ends.
 @observed(_parts.fill(ReactToStateChange, or_last(_parts)))
 def handler(
     event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange
 ) -> dict[str, Any]:
-    """An `EC2 Instance State-change Notification` to what was done about it."""
+    """Handle an `EC2 Instance State-change Notification`; return what was done about it."""
     change = parse(StateChangeEvent, event)
     logger.append_keys(instance_id=change.instance_id, ec2_state=change.state)
     done = react_to_state_change(

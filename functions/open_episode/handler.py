@@ -23,7 +23,7 @@ from governor.wiring.policies import asking, use_case
 def handler(
     event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]
 ) -> dict[str, Any]:
-    """An episode's name to its path, its steps and the times of its approval, in seconds."""
+    """Open an episode; return its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()
     logger.append_keys(episode=ref.execution_name)
     opened = open_episode()(ref)
@@ -32,34 +32,44 @@ def handler(
 
 
 def _facts(opened: Opened) -> dict[str, str]:
-    """Return what the log says of it, and by it the stack's dashboard. Owners may be addresses."""
-    if opened.episode is None:
+    """Return the facts for the log, which the stack's dashboard shows. Owners are left out: they
+    may be addresses."""
+    episode = opened.episode
+    if episode is None:
         return {"reason": opened.reason}
-    instance, reason = opened.episode.instance, opened.episode.reason
-    return {"instance": instance.name, "instance_type": instance.instance_type, "reason": reason}
+    return {
+        "instance": episode.instance.name,
+        "instance_type": episode.instance.instance_type,
+        "reason": episode.reason,
+    }
 
 
 def _document(opened: Opened) -> dict[str, Any]:
     episode = opened.episode
     if episode is None:
         return {"status": "not-opened", "reason": opened.reason}
-    notify = episode.plan.action is Action.NOTIFY_ONLY
+    is_notify_only = episode.plan.action is Action.NOTIFY_ONLY
+    path = "notify-only" if is_notify_only else episode.mode.value
+    on_expiry = "act" if episode.acts_on_silence else "no-action"
+    steps = episode.plan.steps
     return {
         "status": "opened",
         "reason": opened.reason,
-        "path": "notify-only" if notify else episode.mode.value,
-        "stop": Step.STOP in episode.plan.steps,
-        "snapshot": Step.SNAPSHOT in episode.plan.steps,
-        "terminate": Step.TERMINATE in episode.plan.steps,
+        "path": path,
+        "stop": Step.STOP in steps,
+        "snapshot": Step.SNAPSHOT in steps,
+        "terminate": Step.TERMINATE in steps,
         "dry_run": episode.mode is Mode.OBSERVE,
-        "on_expiry": "act" if episode.acts_on_silence else "no-action",
+        "on_expiry": on_expiry,
         "approval": _times(episode.schedule, episode.opened_at),
     }
 
 
 def _times(planned: Schedule | None, now: UtcDatetime) -> dict[str, int]:
-    """The stages' lengths. Step Functions takes whole seconds, at least one to time out; rounded
-    up, so that nobody gets less time.
+    """Return the lengths of the stages; empty if nobody is asked.
+
+    Step Functions takes whole seconds, at least one to time out. They are rounded up, so that
+    nobody gets less time.
     """
     if planned is None:
         return {}

@@ -18,22 +18,24 @@ from governor.wiring.policies import asking, use_case
 def handler(
     event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]
 ) -> dict[str, Any]:
-    """Episode and next step to whether to go on, end or wait, and why.
+    """Recheck an episode before its next step; return whether to go on, end or wait, and why.
 
-    `wait_seconds` also counts after a step that was let through and not carried out: until the next
-    recheck.
+    `wait_seconds` is the time to the next recheck, also after a step that was let through and not
+    carried out.
     """
     payload = parse(RecheckPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, before=payload.before.value)
     result = recheck_episode()(ref, payload.before)
     logger.info("rechecked", extra={"proceed": result.proceed, "reason": result.reason})
+    wait = result.wait or result.again
+    outcome = result.outcome.value if result.outcome else None
     return {
         "before": payload.before.value,
         "proceed": result.proceed,
         "wait": result.wait is not None,
-        "wait_seconds": math.ceil((result.wait or result.again).total_seconds()),
+        "wait_seconds": math.ceil(wait.total_seconds()),
         "notify": result.notifies,
-        "outcome": result.outcome.value if result.outcome else None,
+        "outcome": outcome,
         "reason": result.reason,
     }

@@ -18,11 +18,12 @@ from governor.wiring.policies import or_defaults, use_case
 def handler(
     event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]
 ) -> dict[str, Any]:
-    """Episode and outcome, or the error a step ended in, to the outcome that stands and its
+    """Record an outcome, or the error that a step ended in; return the outcome that stands, and its
     reason."""
     payload = parse(OutcomePayload, event)
     ref = payload.episode.to_domain()
-    outcome, reason = payload.outcome, payload.reason
+    outcome = payload.outcome
+    reason = payload.reason
     if payload.error is not None:
         outcome, reason = outcome_of_error(payload.error.as_mapping())
     if outcome is None:

@@ -22,10 +22,14 @@ def handler(
     Unavailable."""
     parse(Payload, event)
     refreshed = refresh_prices()()
-    known = refreshed.commitments
-    unread = dict(known.unread) if known else {}
+    commitments = refreshed.commitments
+    unread = dict(commitments.unread) if commitments else {}
     logger.info("read", extra={"types": refreshed.types, "commitments_unread": unread})
     if refreshed.problems:
         raise Unavailable("; ".join(refreshed.problems), operation="pricing:GetProducts")
-    found = None if known is None else len(known.found)
-    return {"types": refreshed.types, "commitments": found, "commitments_unread": unread}
+    commitment_count = None if commitments is None else len(commitments.found)
+    return {
+        "types": refreshed.types,
+        "commitments": commitment_count,
+        "commitments_unread": unread,
+    }

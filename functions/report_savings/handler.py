@@ -18,7 +18,8 @@ from governor.wiring.policies import use_case
 def handler(
     event: dict[str, Any], context: Any, report_savings: Ready[ReportSavings]
 ) -> dict[str, Any]:
-    """The months copied, and the number of reports. Raises, when all was tried: Unavailable."""
+    """Return the months that were copied, and the number of reports. Raises, when all was tried:
+    Unavailable."""
     parse(Payload, event)
     night = report_savings()()
     logger.info("reported", extra={"months": night.copied, "reports": night.reported})

@@ -13,7 +13,7 @@ from governor.wiring.basics import Basics
 
 @observed(RotateKeys(Basics().link_keys))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
-    """One step of a rotation. The secret is the one of the environment, whatever the event
+    """Do one step of a rotation. The secret is that of the environment, whatever the event
     names."""
     payload = parse(RotationEvent, event)
     rotate_keys(payload.step, payload.version)

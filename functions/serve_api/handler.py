@@ -20,14 +20,16 @@ from governor.wiring.parts import Parts
 def handler(
     event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]
 ) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response with JSON."""
+    """Answer an HTTP API request (payload 2.0) with JSON."""
     http = parse(HttpRequest, event)
     try:
+        caller = http.caller()
+        document = http.json_object() if http.method == "POST" else {}
         request = ApiRequest(
             route=http.route_key,
-            caller=http.caller(),
+            caller=caller,
             named="".join(http.path_parameters.values()),
-            document=http.json_object() if http.method == "POST" else {},
+            document=document,
         )
     except InputError as error:
         response = ApiResponse(400, {"error": str(error)})

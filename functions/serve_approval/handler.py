@@ -16,28 +16,28 @@ from governor.wiring.parts import Parts
 
 @observed(page.approval_site(Parts()))
 def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Links, query and cookies are never
-    logged."""
+    """Answer an HTTP API request (payload 2.0). Links, query and cookies are never logged."""
     http = parse(HttpRequest, event)
+    approval_id = http.path_parameters.get("approval_id", "")
+    link = http.path_parameters.get("link", "")
     try:
+        query = http.query()
+        form = http.form() if http.method == "POST" else {}
         request = Request(
             method=http.method,
-            approval_id=http.path_parameters.get("approval_id", ""),
-            query=http.query(),
-            form=http.form() if http.method == "POST" else {},
+            approval_id=approval_id,
+            query=query,
+            form=form,
             headers=http.headers,
             cookies=http.cookie_values(),
-            link=http.path_parameters.get("link", ""),
+            link=link,
         )
     except InputError as error:
         response = bad_request(str(error))
     else:
         response = approval_site.handle(request)
     if response.note:
-        page_id = (
-            http.path_parameters.get("approval_id")
-            or http.path_parameters.get("link", "").partition(".")[0]
-        )
+        page_id = approval_id or link.partition(".")[0]
         logger.warning(response.note, extra={"approval_id": page_id})
         count("ApprovalProblems")
     logger.info("answered", extra={"method": http.method, "status": response.status})

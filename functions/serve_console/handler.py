@@ -18,7 +18,7 @@ from governor.wiring.parts import Parts
 
 @observed(console.console(Parts()))
 def handler(event: dict[str, Any], context: Any, site: Console) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Paths, queries, codes and cookies are never
+    """Answer an HTTP API request (payload 2.0). Paths, queries, codes and cookies are never
     logged."""
     http = parse(HttpRequest, event)
     bare = Request(http.method, http.path, {}, {}, http.headers, {})
@@ -26,11 +26,11 @@ def handler(event: dict[str, Any], context: Any, site: Console) -> dict[str, Any
         form = http.form() if http.method == "POST" else {}
         request = replace(bare, query=http.query(), form=form, cookies=http.cookie_values())
     except InputError as error:
-        answered = to_lambda(
-            failed(bare, 400, "The request could not be read", sentence(str(error)))
-        )
+        page = failed(bare, 400, "The request could not be read", sentence(str(error)))
+        response = to_lambda(page)
     else:
-        answered = site.handle(event, context, request)
-    logger.info("answered", extra={"method": http.method, "status": answered["statusCode"]})
-    count("ConsoleRequests", Method=http.method, Status=str(answered["statusCode"]))
-    return answered
+        response = site.handle(event, context, request)
+    status = response["statusCode"]
+    logger.info("answered", extra={"method": http.method, "status": status})
+    count("ConsoleRequests", Method=http.method, Status=str(status))
+    return response

@@ -17,20 +17,22 @@ from governor.wiring.parts import Parts
 
 @observed(sign_in.sign_in_site(Parts()))
 def handler(event: dict[str, Any], context: Any, sign_in_site: SignInSite) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never
+    """Answer an HTTP API request (payload 2.0). Codes, states, links and cookies are never
     logged."""
     http = parse(HttpRequest, event)
-    begins = http.route_key == "GET /sign-in"
+    is_begin = http.route_key == "GET /sign-in"
     try:
         query = http.query()
     except InputError as error:
         response = bad_request(str(error))
     else:
-        site = sign_in_site
-        response = site.begin(query) if begins else site.finish(query, http.cookie_values())
+        if is_begin:
+            response = sign_in_site.begin(query)
+        else:
+            response = sign_in_site.finish(query, http.cookie_values())
     if response.note:
         logger.warning(response.note)
         count("SignInProblems")
-    logger.info("answered", extra={"begins": begins, "status": response.status})
+    logger.info("answered", extra={"begins": is_begin, "status": response.status})
     count("SignInRequests", Status=str(response.status))
     return to_lambda(response)

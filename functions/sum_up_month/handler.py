@@ -1,4 +1,4 @@
-"""Publishes what projects cost this month and what was saved; tells who has used up a budget. The
+"""Publishes what projects cost this month and what was saved; notifies owners of used budgets. The
 last step of a sweep, so it says when a target was not swept."""
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Parts(), SumUpMonth))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
-    """Outcomes to sums. Raises, after the figures were published: TargetsNotSwept, which hides no
-    failure of the sums but is known first; Unavailable, when somebody could not be told."""
+    """Sum up the month after the sweeps of all targets; return the sums.
+
+    Raises, after the figures were published: TargetsNotSwept, which hides no failure of the sums
+    but is known first; Unavailable, if somebody could not be notified.
+    """
     swept = parse(SweptPayload, event)
     missing = swept.target_count - swept.outcomes.count("swept")
     try:

@@ -21,18 +21,18 @@ from governor.wiring.policies import asking, by_target
 def handler(
     event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
 ) -> dict[str, Any]:
-    """One target to counts by verdict; what could not be done is logged and left to the next
-    sweep."""
+    """Sweep one target; return counts by verdict. What could not be done is logged and left to the
+    next sweep."""
     payload = parse(TargetPayload, event)
     summary = sweep_target(payload.account, payload.region)
     target = summary.target
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
     count("SweepProblems", len(summary.problems))
-    parts = Counter[str]()
+    instances_by_part = Counter[str]()
     for kind, number in summary.verdicts.items():
-        parts[part_of(VerdictKind(kind))] += number
-    for part, number in parts.items():  # each is billed
+        instances_by_part[part_of(VerdictKind(kind))] += number
+    for part, number in instances_by_part.items():  # each is billed
         count("Instances", number, State=part)
     logger.info("swept", extra={"target": str(target), "verdicts": dict(summary.verdicts)})
     return {

@@ -17,8 +17,8 @@ from governor.wiring.policies import asking, use_case
 def handler(
     event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]
 ) -> dict[str, Any]:
-    """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made
-    twice."""
+    """Start the snapshots; return their ids, and whether it was a dry run. Snapshots of an earlier
+    try are found, not made twice."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
     snapshot_ids, dry_run = take_snapshot()(ref)

@@ -17,7 +17,7 @@ from governor.wiring.policies import or_defaults, use_case
 def handler(
     event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]
 ) -> dict[str, Any]:
-    """Episode and who asks to `{"done", "text"}`; the text is for that person."""
+    """Start the instance again; return whether that is `done`, and a `text` for who asked."""
     payload = parse(UndoPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name)

@@ -17,8 +17,7 @@ HUB = PARTS.hub.account
 
 @observed(PARTS.archive.keep)
 def handler(event: dict[str, Any], context: Any, keep: Callable[[Change], bool]) -> dict[str, Any]:
-    """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come
-    again."""
+    """Keep a batch of changes; return how many documents are new. If one fails, all come again."""
     changes = changes_of(event)
     must_be_of(HUB, event)
     kept = sum(map(keep, changes))
