@@ -232,11 +232,10 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 def _unclear_keys(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
     """Return the keys of known findings that may go on: their instances could not be read, or
     published nothing. Missing readings do not clear a finding."""
-    unclear_ids = {
-        reading.instance.instance_id
-        for reading in readings
-        if reading.problem or not reading.measured
-    }
+    unclear_ids = set()
+    for reading in readings:
+        if reading.problem or not reading.measured:
+            unclear_ids.add(reading.instance.instance_id)
     return {key for key in known if key.partition("#")[0] in unclear_ids}
 
 

@@ -67,10 +67,10 @@ def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     # The aggregate is the hottest one.
-    hot_averages = sum(
-        celsius is not None and celsius > rule.hot_above_celsius for celsius in series
-    )
-    return hot_averages >= health.HOT_AVERAGES
+    hot_averages = [
+        celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
+    ]
+    return len(hot_averages) >= health.HOT_AVERAGES
 
 
 def _at_work(series: Series, gpus: int, rule: Health) -> bool:

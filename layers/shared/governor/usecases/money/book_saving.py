@@ -243,9 +243,9 @@ def settle_replaced(
     """
     savings: list[LedgerEntry] = []
     for target in targets:
-        savings += [
-            entry for entry in state.open_of(target) if entry.acted and not entry.is_of_storage
-        ]
+        for entry in state.open_of(target):
+            if entry.acted and not entry.is_of_storage:
+                savings.append(entry)
     savings.sort(key=lambda entry: entry.booked_at)
     for instance, owner in started:
         replaced = _replaced_by(instance, owner, savings)

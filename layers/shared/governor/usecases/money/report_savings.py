@@ -116,7 +116,7 @@ class ReportSavings:
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
-        """Check the books of a month against its last statement, state them anew, and copy them."""
+        """Check the books of a month against its last statement, then state and copy them."""
         start = parse_month(month)
         statement = self.state.last_statement(month)
         if statement is not None:

@@ -170,10 +170,10 @@ class FollowUp:
         ended for want of a seal: that is asked again whatever the policy says."""
         if any(policy.approval.ask_about_stopped_after_days for policy in self.policies.variants):
             return True
-        return any(
-            instance_id not in listed_ids and record.last_outcome in _UNANSWERED
-            for instance_id, record in sweep.records.items()
-        )
+        for instance_id, record in sweep.records.items():
+            if instance_id not in listed_ids and record.last_outcome in _UNANSWERED:
+                return True
+        return False
 
     def _is_question_due(self, episode: Episode, stopped_for: timedelta) -> bool:
         policy = policy_or_base(self.policies, episode.instance)

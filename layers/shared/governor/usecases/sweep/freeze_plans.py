@@ -81,11 +81,10 @@ class FreezePlans:
         freeze = replace(tripped, held=_still_held(sweep, tripped))
         if freeze != tripped:
             self.state.set_breaker(sweep.target, freeze)
-        held = [
-            case
-            for case in sweep.cases
-            if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE
-        ]
+        held = []
+        for case in sweep.cases:
+            if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
+                held.append(case)
         self._notify(sweep, freeze, len(held))
         ended_by = self.state.freeze_ended_by(sweep.target, freeze)
         if not ended_by and not _is_target_freeze_over(sweep, freeze, held):

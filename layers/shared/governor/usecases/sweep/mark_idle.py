@@ -36,7 +36,8 @@ def mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
     for case in sweep.cases:
         is_dry_run = case.policy.mode is Mode.OBSERVE
         is_outdated = _has_outdated_marks(case)
-        if case.is_idle and (is_outdated or _lacks_marks(case)):
+        lacks_current_marks = is_outdated or _lacks_marks(case)
+        if case.is_idle and lacks_current_marks:
             ids_by_write[_TagWrite(sets_marks=True, is_dry_run=is_dry_run)].append(case.id)
         elif is_outdated or _has_needless_marks(case):
             ids_by_write[_TagWrite(sets_marks=False, is_dry_run=is_dry_run)].append(case.id)
@@ -81,7 +82,9 @@ def _has_needless_marks(case: Case) -> bool:
     """Return whether it is marked although it works or is left alone."""
     if case.verdict.kind not in WORKING and case.verdict.kind not in LEFT_ALONE:
         return False
-    return case.record.marked_at is not None or any(tag in case.instance.tags for tag in MARKS)
+    if case.record.marked_at is not None:
+        return True
+    return any(tag in case.instance.tags for tag in MARKS)
 
 
 def _has_outdated_marks(case: Case) -> bool:
