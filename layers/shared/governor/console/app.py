@@ -28,8 +28,7 @@ from governor.web.responses import HEADERS, Response, redirect
 
 View = Callable[[Asked], Page]
 Post = Callable[[Asked], Page | Response | str]
-"""Does what a form says, once it is known to be one of the caller's own; returns a page, or where
-to go."""
+"""Carries out a form of the caller's own session; returns a page, or the path to go to."""
 Answer = Callable[["Request", Mapping[str, str]], Response]
 """Answers a request, given the parameters of its path."""
 _CSV = ".csv"
@@ -71,8 +70,10 @@ class Request:
     @property
     def address(self) -> str:
         """The page's own path with its query, to come back to."""
-        fields = "&".join(f"{quote(name)}={quote(value)}" for name, value in self.query.items())
-        return self.path + (f"?{fields}" if fields else "")
+        if not self.query:
+            return self.path
+        fields = [f"{quote(name)}={quote(value)}" for name, value in self.query.items()]
+        return f"{self.path}?{'&'.join(fields)}"
 
 
 class Console:
@@ -89,31 +90,29 @@ class Console:
         views: Mapping[str, View],
         posts: Mapping[str, Post] = MappingProxyType({}),
     ) -> None:
-        self._reader, self._doors, self._now = reader, doors, doors.enter.clock.now
+        self._reader = reader
+        self._doors = doors
+        self._now = doors.enter.clock.now
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
         self._routes.not_found(lambda _: self._routed(_missing))
-        posts = {**posts, "/sign-out": lambda ask: doors.leave(ask.caller.session_id, ask.now)}
-        shown = {
-            rule: {"GET": partial(self._known, partial(self._view, view))}
-            for rule, view in views.items()
-        }
-        taken = {
-            rule: {"POST": partial(self._known, partial(self._act, post))}
-            for rule, post in posts.items()
-        }
-        for rule in shown | taken:
-            self._add(rule, shown.get(rule, {}) | taken.get(rule, {}))
-            if rule in shown and "<" not in rule:
-                self._add(f"{rule if rule != '/' else '/overview'}{_CSV}", shown[rule])
-        enter: dict[str, Answer] = {
-            # Its script moves the code of `governor open` from the address to the form.
-            "GET": lambda *_: formats.html(
-                200, "enter.html", title="Open the console", code="", arn=""
-            ),
-            "POST": lambda request, _: doors.take_code(request.form, request.cookies, self._now()),
-        }
-        self._add("/console", enter)
+        self._add_pages(views, {**posts, "/sign-out": self._sign_out})
+        self._add("/console", {"GET": _enter_page, "POST": self._take_code})
+
+    def _add_pages(self, views: Mapping[str, View], posts: Mapping[str, Post]) -> None:
+        """Add the routes of the pages and their forms, and of each page's CSV."""
+        answers_by_rule: dict[str, dict[str, Answer]] = {}
+        for rule, view in views.items():
+            answers_by_rule[rule] = {"GET": partial(self._known, partial(self._view, view))}
+        for rule, post in posts.items():
+            answers = answers_by_rule.setdefault(rule, {})
+            answers["POST"] = partial(self._known, partial(self._act, post))
+        for rule, answers in answers_by_rule.items():
+            self._add(rule, answers)
+            has_parameters = "<" in rule
+            if rule in views and not has_parameters:
+                page = rule if rule != "/" else "/overview"
+                self._add(f"{page}{_CSV}", {"GET": answers["GET"]})
 
     def handle(self, event: dict[str, Any], context: Any, request: Request) -> dict[str, Any]:
         """Answer one event of API Gateway, which `request` was read from."""
@@ -122,35 +121,43 @@ class Console:
         return answered
 
     def _add(self, rule: str, answers: Mapping[str, Answer]) -> None:
-        def answer(request: Request, named: Mapping[str, str]) -> Response:
+        def answer(request: Request, parameters: Mapping[str, str]) -> Response:
             if request.method == "POST" and request.is_from_elsewhere:
                 return failed(request, 403, "Refused", "The request came from another site.")
             method = "GET" if request.method == "HEAD" else request.method
-            return answers.get(method, _refused)(request, named)
+            answer_method = answers.get(method, _refused)
+            return answer_method(request, parameters)
 
-        self._routes.route(rule, _METHODS)(lambda **named: self._routed(answer, named))
+        register = self._routes.route(rule, _METHODS)
+        register(lambda **parameters: self._routed(answer, parameters))
 
     def _routed(
-        self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})
+        self, answer: Answer, parameters: Mapping[str, str] = MappingProxyType({})
     ) -> Routed[str]:
-        assert self._request is not None
-        end = _CSV if self._request.wants_csv else ""
-        parts = {name: figures.name_in(value.removesuffix(end)) for name, value in named.items()}
-        found = answer(self._request, parts)
-        headers = dict(found.headers)
-        if found.cookies:
-            # One at most: the session begins or ends, or a code is named.
-            [headers["Set-Cookie"]] = found.cookies
-        body = "" if self._request.method == "HEAD" else found.body
-        return Routed(found.status, headers.pop("Content-Type"), body, headers)
+        """Return the answer to the current request, as Powertools takes it."""
+        request = self._request
+        assert request is not None
+        suffix = _CSV if request.wants_csv else ""
+        names = {
+            parameter: figures.name_in(part.removesuffix(suffix))
+            for parameter, part in parameters.items()
+        }
+        response = answer(request, names)
+        headers = dict(response.headers)
+        if response.cookies:
+            # There is one at most: the session begins or ends, or a code is named.
+            [headers["Set-Cookie"]] = response.cookies
+        content_type = headers.pop("Content-Type")
+        body = "" if request.method == "HEAD" else response.body
+        return Routed(response.status, content_type, body, headers)
 
     def _known(
         self,
         answer: Callable[[Request, Asked], Response],
         request: Request,
-        named: Mapping[str, str],
+        parameters: Mapping[str, str],
     ) -> Response:
-        """Answer somebody who has signed in and may see anything at all."""
+        """Answer a caller who has signed in and whom the policy grants something; else refuse."""
         now = self._now()
         known = self._doors.known(request.cookies, now)
         if known is None:
@@ -158,63 +165,84 @@ class Console:
         reader = self._reader()
         caller = caller_of(reader.policy, known)
         if not caller.grants:
-            who = people(caller.by)
-            text = (
-                f"The policy names {who} nowhere. Ask your platform team to add you to "
-                "console.scopes."
-            )
-            return failed(
-                request, 403, "Nothing is shared with you", text, self._sign_in("/", "&fresh=1")
-            )
+            return self._without_grants(request, caller)
         try:
-            fields = {**(request.form if request.method == "POST" else request.query), **named}
-            if request.headers.get("sec-fetch-site") != "same-origin":
-                fields.pop("select", None)  # It ticks boxes: only a link of our own pages may.
+            fields = _fields_of(request, parameters)
             return answer(request, Asked(reader, caller, fields, now, request.wants_csv))
         except NotFound:
             return _missing(request)
         except (InputError, DecisionRefused) as error:
-            status = status_of(error)
-            again = (
-                self._sign_in(request.path, "&fresh=1") if isinstance(error, SignInTooOld) else ""
-            )
-            return failed(request, status, _REFUSALS[status], sentence(str(error)), again)
+            return self._refusal(request, error)
+
+    def _without_grants(self, request: Request, caller: Caller) -> Response:
+        who = people(caller.by)
+        text = (
+            f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
+        )
+        sign_in_again = self._sign_in("/", is_fresh=True)
+        return failed(request, 403, "Nothing is shared with you", text, sign_in_again)
+
+    def _refusal(self, request: Request, error: InputError | DecisionRefused) -> Response:
+        status = status_of(error)
+        sign_in_again = ""
+        if isinstance(error, SignInTooOld):
+            sign_in_again = self._sign_in(request.path, is_fresh=True)
+        return failed(request, status, _REFUSALS[status], sentence(str(error)), sign_in_again)
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
-        figures.questions(ask)  # reads ahead what a page asks for one by one
+        figures.questions(ask)  # reads at once what a page would read record by record
         page = view(ask)
         if request.wants_csv:
-            return formats.as_csv(
-                page, request.query.get("table", ""), is_whole=not ask.is_incomplete
-            )
+            table_name = request.query.get("table", "")
+            return formats.as_csv(page, table_name, is_whole=not ask.is_incomplete)
         if request.wants_json:
             return formats.as_json(200, {"is_incomplete": ask.is_incomplete, **page.document})
         return framed(page, ask, request.path, self._doors.token)
 
     def _act(self, post: Post, request: Request, ask: Asked) -> Response:
         self._doors.check(request.path, ask.caller, request.form.get("csrf", ""))
-        done = post(ask)
-        if isinstance(done, str):
-            return redirect(done)
-        return (
-            done
-            if isinstance(done, Response)
-            else framed(done, ask, request.path, self._doors.token)
-        )
+        outcome = post(ask)
+        if isinstance(outcome, str):
+            return redirect(outcome)
+        if isinstance(outcome, Response):
+            return outcome
+        return framed(outcome, ask, request.path, self._doors.token)
+
+    def _sign_out(self, ask: Asked) -> Response:
+        return self._doors.leave(ask.caller.session_id, ask.now)
+
+    def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
+        return self._doors.take_code(request.form, request.cookies, self._now())
 
     def _ask_who(self, request: Request) -> Response:
-        has_issuer = self._doors.has_issuer
-        if (
-            has_issuer
-            and request.method != "POST"
-            and not (request.wants_json or request.wants_csv)
-        ):
-            return redirect(self._sign_in(request.address))
-        how = "Sign in first." if has_issuer else "Run `governor open`: it prints the address."
-        return failed(request, 401, "Not signed in", how)
+        if not self._doors.has_issuer:
+            how = "Run `governor open`: it prints the address."
+            return failed(request, 401, "Not signed in", how)
+        wants_document = request.wants_json or request.wants_csv
+        if request.method == "POST" or wants_document:
+            return failed(request, 401, "Not signed in", "Sign in first.")
+        return redirect(self._sign_in(request.address))
 
-    def _sign_in(self, path: str, more: str = "") -> str:
-        return f"/sign-in?return={quote(path, safe='')}{more}" if self._doors.has_issuer else ""
+    def _sign_in(self, path: str, *, is_fresh: bool = False) -> str:
+        """Return the address to sign in at and come back from; empty where no issuer is."""
+        if not self._doors.has_issuer:
+            return ""
+        address = f"/sign-in?return={quote(path, safe='')}"
+        return f"{address}&fresh=1" if is_fresh else address
+
+
+def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of the form or of the query, with the parameters of the path."""
+    given = request.form if request.method == "POST" else request.query
+    fields = {**given, **parameters}
+    if request.headers.get("sec-fetch-site") != "same-origin":
+        fields.pop("select", None)  # It ticks boxes: only a link of our own pages may.
+    return fields
+
+
+def _enter_page(_request: Request, _: Mapping[str, str]) -> Response:
+    # Its script moves the code of `governor open` from the address to the form.
+    return formats.html(200, "enter.html", title="Open the console", code="", arn="")
 
 
 def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
@@ -226,32 +254,36 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
 
 
 def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
-    """Return a page as HTML, with what stands at the head of each. Only what the caller sees
-    counts."""
+    """Return a page as HTML, with the header that every page has. It counts only what the caller
+    sees."""
     if page.whole is not None:
-        return Response(
-            200, page.whole(token(path, ask.caller)), {**HEADERS, "Vary": "Accept, Cookie"}
-        )
-    targets = [page for _, page in figures.targets_in(ask)]
-    swept = [page.swept_at for page in targets if page is not None]
-    frame = {
+        html = page.whole(token(path, ask.caller))
+        return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
+    values = {
+        "frame": _frame(ask, path),
+        "csrf": lambda form_path: token(form_path, ask.caller),
+        "zone": ask.caller.zone,
+        "now": ask.now,
+    }
+    return formats.html(200, page.template, title=page.title, **values, **page.values)
+
+
+def _frame(ask: Asked, path: str) -> dict[str, object]:
+    """Return what stands in the header of a page."""
+    fleet_pages = [fleet_page for _, fleet_page in figures.targets_in(ask)]
+    sweep_times = [page.swept_at for page in fleet_pages if page is not None]
+    read_count = sum(ask.now - swept_at <= _OLD for swept_at in sweep_times)
+    return {
         "environment": ask.reader.environment,
         "mode": ask.reader.policy.mode.value,
-        "swept": ask.now - min(swept) if swept else None,
-        "targets": len(targets),
-        "unread": len(targets) - sum(ask.now - at <= _OLD for at in swept),
+        "swept": ask.now - min(sweep_times) if sweep_times else None,
+        "targets": len(fleet_pages),
+        "unread": len(fleet_pages) - read_count,
         "by": ask.caller.by,
         "path": path,
         "questions": len(figures.questions(ask)),
         "missing": ask.what_is_missing,
     }
-    values = {
-        "frame": frame,
-        "csrf": lambda path: token(path, ask.caller),
-        "zone": ask.caller.zone,
-        "now": ask.now,
-    }
-    return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:

@@ -31,11 +31,13 @@ _HEADERS = {
     "Content-Security-Policy": policy_of(_STYLE, *_SCRIPTS.values()),
     "Vary": "Accept, Cookie",
 }
-_HTML, _JSON, _CSV = "text/html; charset=utf-8", "application/json", "text/csv; charset=utf-8"
+_HTML = "text/html; charset=utf-8"
+_JSON = "application/json"
+_CSV = "text/csv; charset=utf-8"
 
 
-def answer(status: int, body: str, kind: str = _HTML, **more: str) -> Response:
-    return Response(status, body, {**_HEADERS, "Content-Type": kind, **more})
+def answer(status: int, body: str, kind: str = _HTML, **headers: str) -> Response:
+    return Response(status, body, {**_HEADERS, "Content-Type": kind, **headers})
 
 
 def html(status: int, template: str, **values: object) -> Response:
@@ -47,10 +49,13 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
 
 
 def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return one table, by default the first; its file's name says what is left out. Raises:
-    NotFound."""
-    table = next((one for one in page.tables if name in ("", one.name)), None)
-    if table is None:
+    """Return one table, by default the first. Its file's name says if something is missing.
+    Raises: NotFound."""
+    for table in page.tables:
+        if name in ("", table.name):
+            break
+    else:
         raise NotFound(f"this page has no table {name!r}")
-    file = f"{table.name}{'' if is_whole else '-incomplete'}.csv"
-    return answer(200, table.csv, _CSV, **{"Content-Disposition": f'attachment; filename="{file}"'})
+    suffix = "" if is_whole else "-incomplete"
+    disposition = f'attachment; filename="{table.name}{suffix}.csv"'
+    return answer(200, table.csv, _CSV, **{"Content-Disposition": disposition})

@@ -1,5 +1,8 @@
-"""Sessions: who asks, and whether a form is theirs. They are stored, so that they can be ended
-here."""
+"""Sessions of the console: who the caller is, and whether a form belongs to their session.
+
+Sessions are stored, so that they can be ended here. What a caller may see is decided
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
 
 _CODE_COOKIE = "__Host-governor-code"
-"""Cookie of the browser that was shown whose session a code opens. No form of another site sends it
-along."""
+"""Cookie of the browser that was shown whose session a code opens. A form on another site does not
+send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Lets people in and out. `enter` refuses all codes where an issuer is."""
+    """Signs people in and out. `enter` refuses all codes where people sign in with an issuer."""
 
     cookies: Sessions
     enter: OpenConsole
@@ -35,6 +38,7 @@ class Doors:
         return bool(self.enter.issuer)
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
+        """Return the caller's stored session; `None` if there is none or it has ended."""
         session = self.cookies.read(cookies, now)
         if session is None:
             return None
@@ -51,34 +55,39 @@ class Doors:
     def take_code(
         self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime
     ) -> Response:
-        """Name whose session it will be, so that nobody enters as somebody else unseen; then begin
-        it."""
+        """Show whose session the code opens, so that nobody enters as somebody else unaware; begin
+        the session when the person confirms it."""
         secret = form.get("code", "")
-        named = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+        secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+        was_shown = cookies.get(_CODE_COOKIE) == secret_hash
+        is_confirmed = form.get("answer") == "open" and was_shown
         try:
-            if form.get("answer") != "open" or cookies.get(_CODE_COOKIE) != named:
-                arn = self.enter.caller(secret)
-                page = formats.html(
-                    200, "enter.html", title="Open the console", code=secret, arn=arn
-                )
-                return replace(
-                    page, cookies=(set_cookie(_CODE_COOKIE, named, timedelta(minutes=1)),)
-                )
+            if not is_confirmed:
+                return self._show_owner(secret, secret_hash)
             session_id, who = self.enter.enter(secret)
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
-        if (before := self.cookies.read(cookies, now)) is not None:
-            self.enter.state.end_session(before.session_id, now)
+        earlier_session = self.cookies.read(cookies, now)
+        if earlier_session is not None:
+            self.enter.state.end_session(earlier_session.session_id, now)
         session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
         return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
 
+    def _show_owner(self, secret: str, secret_hash: str) -> Response:
+        """Return the page that says whose session a code opens. Raises: NotAllowed."""
+        arn = self.enter.caller(secret)
+        page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
+        cookie = set_cookie(_CODE_COOKIE, secret_hash, timedelta(minutes=1))
+        return replace(page, cookies=(cookie,))
+
     def token(self, page: str, caller: Caller) -> str:
-        """Return what a form to this page must send back: of this session, and of no other page."""
+        """Return the token that a form of this page must send back. It is valid for this page and
+        session only."""
         return self.cookies.signer.csrf(*_form(page, caller))
 
     def check(self, page: str, caller: Caller, token: str) -> None:
-        """Raises: NotAllowed."""
+        """Check the token of a form. Raises: NotAllowed."""
         try:
             self.cookies.signer.check_csrf(token, *_form(page, caller))
         except LinkForged:
@@ -88,20 +97,23 @@ class Doors:
 
 
 def _form(page: str, caller: Caller) -> tuple[str, ...]:
-    return f"console:{page}", caller.by, str(int(caller.ends_at.timestamp())), caller.session_id
+    """Return what the token of a form is bound to."""
+    ends_at = str(int(caller.ends_at.timestamp()))
+    return f"console:{page}", caller.by, ends_at, caller.session_id
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:
-    """Return what the policy makes of a session now: a group or a contact that goes, goes at
-    once."""
-    who, people = known.who, policy.ownership
-    zones = [one.time_zone for one in contacts_of(people, who).values()]
+    """Return the caller of a session with the rights that the policy grants now: a group or a
+    contact that the policy drops counts no more."""
+    who = known.who
+    contacts = contacts_of(policy.ownership, who)
+    time_zones = [contact.time_zone for contact in contacts.values()]
     return Caller(
         by=who.by,
-        person=person_of(people, who.identity, who.email),
+        person=person_of(policy.ownership, who.identity, who.email),
         grants=grants_of(policy, who),
         signed_in_at=who.at,
         session_id=known.session_id,
         ends_at=who.ends_at,
-        zone=next(iter(zones), "UTC"),
+        zone=time_zones[0] if time_zones else "UTC",
     )
