@@ -1,4 +1,8 @@
-"""The Questions page: all open questions of a caller's scope, and what their forms say."""
+"""The Questions page: all open questions of a caller's scope, and the forms that answer them.
+
+Every answer goes through the use case that also serves the links of messages. Nothing here answers
+a question that the caller may only look at.
+"""
 
 from __future__ import annotations
 
@@ -20,135 +24,180 @@ from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, star
 from governor.web.pages import Form, Visitor, approval_page
 
 ROWS = 50
-"""On one page: under 5,000 px on a phone."""
+"""Questions on one page: it stays under 5,000 px on a phone."""
 _OF_A_KEEP = Role.VIEWER
-"""Whoever kept it ends that here; what others keep, admins end on the page of the instance."""
+"""Only those who kept an instance end the keep here. Admins end any keep on the page of the
+instance."""
 _MAY_LOOK = "you may look at it; the policy makes you no approver of it (console.scopes)"
 _COLUMNS = (
-    *("id", "instance_id", "instance_name", "instance_type", "account", "region"),
-    *("owner", "project", "usd_per_day", "action", "expires_at"),
+    "id",
+    "instance_id",
+    "instance_name",
+    "instance_type",
+    "account",
+    "region",
+    "owner",
+    "project",
+    "usd_per_day",
+    "action",
+    "expires_at",
 )
+_PICK = "pick-"
+"""Begins the name of the check box of a question; its id follows."""
 
 
 def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
-    """Return a page of the open questions, the most expensive first, and what became of those just
-    answered. `owner` filters, the same `select` ticks all of them. Raises: InputError."""
-    owner, caller = figures.text_of(ask, "owner"), ask.caller
+    """Return a page of the open questions, the most expensive first, and the results of those just
+    answered. `owner` filters; `select` with the same owner ticks all. Raises: InputError."""
+    owner = figures.text_of(ask, "owner")
     all_open = figures.questions(ask)
-    rows = [one for one in all_open if owner in ("", one[0].owner)]
+    rows = all_open
+    if owner:
+        rows = [(row, page) for row, page in all_open if row.owner == owner]
     shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
     views = _views(ask, shown)
-    stops = [view for view in views if not view.episode.plan.destroys]
-    mine = [view for view in stops if view.can_decide and _may(caller, view, Answer.KEEP)]
     documents = [brief(view) for view in views]
-    whole = documents
-    if ask.wants_csv:  # a page after the other: the evidence of all at once would fill the memory
-        whole = [brief(view) for part in in_parts(rows, ROWS) for view in _views(ask, part)]
+    table = _table("questions", _briefs_of_all(ask, rows) if ask.wants_csv else documents)
+    ticks_all = bool(owner) and ask.query.get("select") == owner
     return Page(
-        title=f"{len(rows)} open questions" if len(rows) != 1 else "1 open question",
+        title="1 open question" if len(rows) == 1 else f"{len(rows)} open questions",
         template="questions_page.html",
         values={
             "rate": figures.rate(rows),
-            "links": {str(one.approval_id): f"/questions/{one.approval_id}" for one, _ in shown},
-            "stops": mine,
-            "others": [view for view in stops if view not in mine],
-            "apart": [view for view in views if view.episode.plan.destroys],
-            "may_stop": any(_may(caller, view, Answer.APPROVE) for view in stops),
+            "links": {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown},
+            **_answerable(ask.caller, views),
             "keep_options": keep_options(ask.now),
             "owners": sorted({row.owner for row, _ in all_open}),
             "owner": owner,
             "all": len(all_open),
-            "select": owner if owner and ask.query.get("select") == owner else None,
+            "select": owner if ticks_all else None,
             "pages": pages,
             "results": results,
         },
         document={"questions": documents, "page": pages["number"], "pages": pages["last"]},
-        tables=(_table("questions", whole),),
+        tables=(table,),
     )
 
 
+def _answerable(caller: Caller, views: Sequence[ApprovalView]) -> Mapping[str, object]:
+    """Return the questions in three groups: the caller's own, those of others, and terminations,
+    each of which is answered on its own page."""
+    mine: list[ApprovalView] = []
+    others: list[ApprovalView] = []
+    apart: list[ApprovalView] = []
+    may_stop = False
+    for view in views:
+        if view.episode.plan.destroys:
+            apart.append(view)
+            continue
+        may_stop = may_stop or _may(caller, view, Answer.APPROVE)
+        is_mine = view.can_decide and _may(caller, view, Answer.KEEP)
+        group = mine if is_mine else others
+        group.append(view)
+    return {"stops": mine, "others": others, "apart": apart, "may_stop": may_stop}
+
+
+def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:
+    """Read page after page: the evidence of all questions at once would fill the memory."""
+    briefs: list[Mapping[str, object]] = []
+    for part in in_parts(rows, ROWS):
+        briefs += [brief(view) for view in _views(ask, part)]
+    return briefs
+
+
 def _views(ask: Asked, rows: Sequence[Row]) -> list[ApprovalView]:
-    asked = {str(one.approval_id): str(one.episode) for one, _ in rows}
-    return [view for view in ask.reader.show.several(asked) if _rank(ask.caller, view)]
+    """Return the stored questions of these rows that the caller may see."""
+    episode_by_approval = {str(row.approval_id): str(row.episode) for row, _ in rows}
+    views = ask.reader.show.several(episode_by_approval)
+    return [view for view in views if _rank(ask.caller, view)]
 
 
 def question(ask: Asked) -> Page:
     """Return one question, as the page of its link. Raises: NotFound, also for one out of scope."""
-    view, caller = _view(ask, ask.query["approval_id"]), ask.caller
+    view = _view(ask, ask.query["approval_id"])
+    caller = ask.caller
     may_answer = _is_approver(caller, view)
     visitor = Visitor("", caller.by, caller.person, Role.APPROVER, only_looks=not may_answer)
-    path, environment = f"/questions/{view.approval.approval_id}", ask.reader.environment
+    path = f"/questions/{view.approval.approval_id}"
+    environment = ask.reader.environment
+
+    def as_page_of_a_link(csrf: str) -> str:
+        form = Form(visitor, csrf, path, ask.what_is_missing, environment, in_console=True)
+        return approval_page(view, form)
+
     return Page(
         title="",
         template="",
         values={},
         document=brief(view),
         tables=(_table("question", [brief(view)]),),
-        whole=lambda csrf: approval_page(
-            view, Form(visitor, csrf, path, ask.what_is_missing, environment, in_console=True)
-        ),
+        whole=as_page_of_a_link,
     )
 
 
 def _table(name: str, documents: Sequence[Mapping[str, object]]) -> Table:
-    return Table(
-        name, _COLUMNS, tuple(tuple(one[column] for column in _COLUMNS) for one in documents)
-    )
+    rows = [tuple(document[column] for column in _COLUMNS) for document in documents]
+    return Table(name, _COLUMNS, tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Takes the forms of both pages, by the use case of the links."""
+    """Takes the forms of both pages, with the use case that also serves the links of messages."""
 
     decide: Decide
     undoer: Undoer
 
     def several(self, ask: Asked) -> Page:
-        """Answer what is ticked, and say what became of each. Raises: InputError, NotFound,
+        """Answer every ticked question, and say what became of each. Raises: InputError, NotFound,
         NotAllowed."""
         picked = [
-            key[5:]
-            for key, value in ask.query.items()
-            if key.startswith("pick-") and value == "yes"
+            name.removeprefix(_PICK)
+            for name, value in ask.query.items()
+            if name.startswith(_PICK) and value == "yes"
         ]
         if not picked:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:
             raise InputError(f"tick at most {ROWS} of them at once")
-        rows = [one for one in ask.asked if one[0].approval_id in picked]
-        # Read at once to know whose they are; what is answered is read again by its decision.
-        known = {view.approval.approval_id: view for view in _views(ask, rows)}
-        views = [known.get(approval_id) or _view(ask, approval_id) for approval_id in picked]
+        views = self._picked_views(ask, picked)
         decision = _decision(ask)
         results = []
         for view in views:
             try:
-                text = self._one(view, ask, decision, in_a_list=True)
+                text = self._decide(view, ask, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
                 text = refused_text(error)
             results.append((view.episode.instance.name, text))
         return questions(replace(ask, query={}), results)
 
+    def _picked_views(self, ask: Asked, picked: Sequence[str]) -> list[ApprovalView]:
+        """Return these questions, in their order. Raises: NotFound if the caller may not see one.
+
+        They are read at once, only to know whose they are: each decision reads its question again.
+        """
+        rows = [(row, page) for row, page in ask.asked if row.approval_id in picked]
+        view_by_id = {view.approval.approval_id: view for view in _views(ask, rows)}
+        return [view_by_id.get(approval_id) or _view(ask, approval_id) for approval_id in picked]
+
     def one(self, ask: Asked) -> str:
         """Answer one question; return where to go. Raises: InputError, NotFound,
         DecisionRefused."""
-        view, caller, button = (
-            _view(ask, ask.query["approval_id"]),
-            ask.caller,
-            ask.query.get("answer"),
-        )
+        view = _view(ask, ask.query["approval_id"])
+        caller = ask.caller
+        button = ask.query.get("answer")
         if button == UNDO:
             self._start_again(view, ask)
         elif button == END_KEEP:
             self._check_approver(view, ask, button)
             self.decide.end_keep(view, caller.by, caller.person, _OF_A_KEEP)
         else:
-            self._one(view, ask, _decision(ask, view.episode.time_zone))
+            self._decide(view, ask, _decision(ask, view.episode.time_zone))
         return f"/questions/{view.approval.approval_id}"
 
     def _start_again(self, view: ApprovalView, ask: Asked) -> None:
         self._check_approver(view, ask, UNDO)
-        by, person = ask.caller.by, ask.caller.person
+        by = ask.caller.by
+        person = ask.caller.person
         try:
             start_again(self.decide, self.undoer, view.episode, by, person, "console")
         except NotAllowed as error:
@@ -156,12 +205,12 @@ class Answers:
             raise
 
     def _check_approver(self, view: ApprovalView, ask: Asked, answer: str) -> None:
-        """Raises: NotAllowed, which the audit keeps."""
+        """Refuse a caller who is no approver, and record the refused answer. Raises: NotAllowed."""
         if not _is_approver(ask.caller, view):
             self.decide.state.note_refused(view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now)
             raise NotAllowed(_MAY_LOOK)
 
-    def _one(
+    def _decide(
         self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False
     ) -> str:
         self._check_approver(view, ask, decision.answer)
@@ -177,8 +226,8 @@ class Answers:
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:
-    """Return value and label of the ends of a keep; without a date it lasts as each question
-    offers."""
+    """Return the offered ends of a keep, with their labels. Without an end, each question's own
+    offer counts."""
     return {
         "": "until their next working morning",
         iso(now + timedelta(hours=4)): "for 4 hours",
@@ -187,6 +236,7 @@ def keep_options(now: UtcDatetime) -> Mapping[str, str]:
 
 
 def _view(ask: Asked, approval_id: str) -> ApprovalView:
+    """Return one question. Raises: NotFound, also for one out of the caller's scope."""
     view = ask.reader.show(approval_id)
     if _rank(ask.caller, view) is None:
         raise NotFound(f"approval {approval_id} is out of scope")
@@ -207,10 +257,10 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
 
 
 def _decision(ask: Asked, zone: str = "UTC") -> Decision:
-    """Return the answer of a form; a date of one's own choice is in this time zone. Raises:
+    """Return the answer of a form; a date of the caller's own choice is in this time zone. Raises:
     InputError."""
     decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
-    is_dated = decision.answer is Answer.KEEP and (
-        ask.query.get("keep_until") or ask.query.get("keep_date")
-    )
-    return replace(decision, keep_until=keep_until(ask.query, zone)) if is_dated else decision
+    has_end = bool(ask.query.get("keep_until") or ask.query.get("keep_date"))
+    if decision.answer is not Answer.KEEP or not has_end:
+        return decision
+    return replace(decision, keep_until=keep_until(ask.query, zone))
