@@ -1,6 +1,8 @@
-"""Charts as inline SVG: shapes alone, stretched to the width there is, as the
-Content-Security-Policy asks for. Their labels are HTML beside them, so that text keeps its size on
-a phone."""
+"""Charts as inline SVG.
+
+They are shapes alone, stretched to the width of the page, as the Content-Security-Policy asks for.
+Their labels are HTML beside them, so that text keeps its size on a phone.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ from markupsafe import Markup
 
 from governor.domain.units import Percent, Usd, UtcDatetime, day_and_time, usd
 
-_WIDTH, _HEIGHT = 1000, 200
+_WIDTH = 1000
+_HEIGHT = 200
+_SPARK_HEIGHT = 12
 _STEPS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Shapes, and the labels of their axes: from the top down, and from the left to the right."""
+    """Shapes, and the labels of their axes: `up` from the top down, `along` from left to right."""
 
     shapes: Markup
     up: tuple[str, ...]
@@ -28,48 +32,61 @@ class Chart:
 
 
 def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) -> Chart:
-    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. What is below zero,
-    as storage makes an avoided cost, is in the table beside it alone."""
-    top = _round_up(
-        max((sum((max(one, Decimal(0)) for one in amounts), Decimal(0)) for _, amounts in days))
-    )
+    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. Amounts below zero
+    (storage can make an avoided cost one) are not drawn: they stand in the table beside it."""
+    top = _round_up(max(_sum_above_zero(amounts) for _, amounts in days))
     step = _WIDTH / len(days)
-    bars: dict[str, list[str]] = {kind: [] for kind in kinds}
+    boxes: dict[str, list[str]] = {kind: [] for kind in kinds}
     hints = []
     for number, (day, amounts) in enumerate(days):
-        foot, words = float(_HEIGHT), []
+        foot = float(_HEIGHT)
+        words = []
         for kind, amount in zip(kinds, amounts, strict=True):
-            tall = _HEIGHT * float(max(amount, Decimal(0)) / top)
+            height = _HEIGHT * _share(amount, top)
             words.append(f"{kind} {usd(amount)}")
-            if tall:
-                bars[kind].append(_box(number * step + 2, foot - tall, step - 4, tall))
-                foot -= tall
+            if height:
+                boxes[kind].append(_box(number * step + 2, foot - height, step - 4, height))
+                foot -= height
         text = f"{day_text(day)}: {', '.join(words)}"
-        x, wide = f"{number * step:.1f}", f"{step:.1f}"
-        hints.append(
-            f'<rect class="hint" x="{x}" width="{wide}" '
-            f'height="{_HEIGHT}"><title>{text}</title></rect>'
-        )
-    return Chart(_markup([*_paths(bars), *hints]), _scale(top), _ends([day for day, _ in days]))
+        hints.append(_hint(text, number * step, step))
+    shapes = _markup([*_paths(boxes), *hints])
+    return Chart(shapes, _scale(top), _ends([day for day, _ in days]))
+
+
+def _sum_above_zero(amounts: Sequence[Usd]) -> Usd:
+    return sum((max(amount, Decimal(0)) for amount in amounts), Decimal(0))
+
+
+def _share(amount: Usd, top: Usd) -> float:
+    """Return how much of the height an amount takes; nothing if it is below zero."""
+    return float(max(amount, Decimal(0)) / top)
+
+
+def _hint(text: str, x: float, width: float) -> str:
+    """Draw a part of the chart that shows a text when it is pointed at."""
+    return (
+        f'<rect class="hint" x="{x:.1f}" width="{width:.1f}" '
+        f'height="{_HEIGHT}"><title>{text}</title></rect>'
+    )
 
 
 def lines(
     days: Sequence[date], series: Sequence[tuple[str, Sequence[Usd]]], limit: Usd | None = None
 ) -> Chart:
     """Draw sums that grow by day, and a limit; a series may end before the last day."""
-    highest = max((one for _, amounts in series for one in amounts), default=Decimal(0))
+    highest = max((amount for _, amounts in series for amount in amounts), default=Decimal(0))
     top = _round_up(max(highest, limit or Decimal(0)))
     step = _WIDTH / len(days)
     drawn = []
     for kind, amounts in series:
-        points = [
-            f"{(number + 1) * step:.1f} {_HEIGHT - _HEIGHT * float(max(one, Decimal(0)) / top):.1f}"
-            for number, one in enumerate(amounts)
-        ]
+        points = []
+        for number, amount in enumerate(amounts, 1):
+            y = _HEIGHT - _HEIGHT * _share(amount, top)
+            points.append(f"{number * step:.1f} {y:.1f}")
         drawn.append(f'<polyline class="{kind}" points="0 {_HEIGHT} {" ".join(points)}"/>')
     if limit is not None:
-        y = f"{_HEIGHT - _HEIGHT * float(limit / top):.1f}"
-        drawn.append(f'<line class="limit" x1="0" x2="{_WIDTH}" y1="{y}" y2="{y}"/>')
+        limit_y = f"{_HEIGHT - _HEIGHT * float(limit / top):.1f}"
+        drawn.append(f'<line class="limit" x1="0" x2="{_WIDTH}" y1="{limit_y}" y2="{limit_y}"/>')
     return Chart(_markup(drawn), _scale(top), _ends(days))
 
 
@@ -80,57 +97,78 @@ def hourly(
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
-        kind = "no data" if percent is None else "idle" if percent < idle_below else "work"
-        tall = _HEIGHT if percent is None else max(3.0, _HEIGHT * percent / 100)
-        boxes[kind].append(_box(number * step + 1, _HEIGHT - tall, step - 2, tall))
+        height: float = _HEIGHT
+        kind = "no data"
+        if percent is not None:
+            height = max(3.0, _HEIGHT * percent / 100)
+            kind = "idle" if percent < idle_below else "work"
+        boxes[kind].append(_box(number * step + 1, _HEIGHT - height, step - 2, height))
     shapes = _markup(_paths(boxes))
-    length, place = timedelta(hours=len(hours)), zone.rpartition("/")[2].replace("_", " ")
-    first, middle, last = (day_and_time(until - length * part, zone, until) for part in (1, 0.5, 0))
-    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {place}"))
+    length = timedelta(hours=len(hours))
+    city = zone.rpartition("/")[2].replace("_", " ")
+    first = day_and_time(until - length, zone, until)
+    middle = day_and_time(until - length * 0.5, zone, until)
+    last = day_and_time(until, zone, until)
+    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {city}"))
 
 
 def strip(
     spans: Iterable[tuple[str, UtcDatetime, UtcDatetime]], start: UtcDatetime, end: UtcDatetime
 ) -> Chart:
     """Draw times of several kinds side by side, cut at the start and at the end."""
+    length = end - start
     boxes: dict[str, list[str]] = {}
     for kind, first, last in spans:
-        left, right = (_WIDTH * float((edge - start) / (end - start)) for edge in (first, last))
-        left, right = max(0.0, left), min(float(_WIDTH), right)
+        left = max(0.0, _WIDTH * float((first - start) / length))
+        right = min(float(_WIDTH), _WIDTH * float((last - start) / length))
         if right > left:
-            boxes.setdefault(kind, []).append(_box(left, 0, max(2.0, right - left), _HEIGHT))
+            box = _box(left, 0, max(2.0, right - left), _HEIGHT)
+            boxes.setdefault(kind, []).append(box)
     shapes = _markup(_paths(boxes))
-    days = [(start + (end - start) * share).date() for share in (0, 0.5, 1)]
+    days = [(start + length * share).date() for share in (0, 0.5, 1)]
     return Chart(shapes, (), tuple(map(day_text, days)))
 
 
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
     """Draw one bar of a waterfall, between two amounts of a whole."""
-    left, right = sorted(_WIDTH * float(one / whole) if whole else 0.0 for one in (start, end))
+    left, right = sorted([_place(start, whole), _place(end, whole)])
     [shape] = _paths({kind: [_box(left, 0, max(2.0, right - left), _HEIGHT)]})
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
     return _markup([f'<svg class="fall" {size} aria-hidden="true">{shape}</svg>'])
 
 
+def _place(amount: Usd, whole: Usd) -> float:
+    return _WIDTH * float(amount / whole) if whole else 0.0
+
+
 def sparkline(hours: Sequence[int | None]) -> Markup:
-    """Draw a day of utilization in as few bytes as may be: a table has hundreds. Gaps stay
-    empty."""
-    path, x, is_gap = "", 0, True
-    for tall, run in groupby(
-        None if one is None else 1 + round(min(one, 100) * 0.11) for one in hours
-    ):
-        wide = 2 * len(list(run))
-        if tall is not None:
-            path += f"{f'M{x} 12' if is_gap else ''}V{12 - tall}h{wide}"
+    """Draw a day of utilization in as few bytes as possible: a table has hundreds. Hours that were
+    not measured stay empty."""
+    path = ""
+    x = 0
+    is_gap = True
+    for height, run in groupby(hours, _spark_height):
+        width = 2 * len(list(run))
+        if height is not None:
+            move = f"M{x} {_SPARK_HEIGHT}" if is_gap else ""
+            path += f"{move}V{_SPARK_HEIGHT - height}h{width}"
         elif not is_gap:
-            path += "V12"
-        x, is_gap = x + wide, tall is None
-    closed = path if is_gap else f"{path}V12"
-    return _markup([f'<svg viewBox="0 0 {x} 12"><path d="{closed}"/></svg>'] if path else [])
+            path += f"V{_SPARK_HEIGHT}"
+        x += width
+        is_gap = height is None
+    if not path:
+        return _markup([])
+    if not is_gap:
+        path += f"V{_SPARK_HEIGHT}"
+    return _markup([f'<svg viewBox="0 0 {x} {_SPARK_HEIGHT}"><path d="{path}"/></svg>'])
+
+
+def _spark_height(percent: int | None) -> int | None:
+    return None if percent is None else 1 + round(min(percent, 100) * 0.11)
 
 
 def day_text(day: date) -> str:
-    """`Nov 3`."""
+    """Return a day as `Nov 3`."""
     return f"{day:%b} {day.day}"
 
 
@@ -140,19 +178,20 @@ def _markup(parts: Iterable[str]) -> Markup:
 
 def _paths(boxes: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one shape of each kind that has any box."""
-    return [
-        f'<path class="{kind.replace(" ", "-")}" d="{"".join(some)}"/>'
-        for kind, some in boxes.items()
-        if some
-    ]
+    paths = []
+    for kind, shapes in boxes.items():
+        if shapes:
+            name = kind.replace(" ", "-")
+            paths.append(f'<path class="{name}" d="{"".join(shapes)}"/>')
+    return paths
 
 
-def _box(x: float, y: float, wide: float, tall: float) -> str:
-    return f"M{x:.1f} {y:.1f}h{wide:.1f}v{tall:.1f}h-{wide:.1f}z"
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
 
 
 def _round_up(highest: Usd) -> Usd:
-    """The next round amount: an axis ends with it."""
+    """Return the next round amount, with which an axis ends."""
     if highest <= 0:
         return Decimal(1)
     unit = Decimal(1).scaleb(highest.adjusted())
@@ -160,11 +199,11 @@ def _round_up(highest: Usd) -> Usd:
 
 
 def _scale(top: Usd) -> tuple[str, ...]:
-    return tuple(_short(one) for one in (top, top / 2, Decimal(0)))
+    return _short(top), _short(top / 2), _short(Decimal(0))
 
 
 def _short(amount: Usd) -> str:
-    """`$12.5k`, `$500`, `$0`."""
+    """Return an amount as `$12.5k`, `$500` or `$0`."""
     for unit, letter in ((Decimal(1_000_000), "M"), (Decimal(1_000), "k")):
         if amount >= unit:
             return f"${(amount / unit).normalize():f}{letter}"
@@ -172,4 +211,5 @@ def _short(amount: Usd) -> str:
 
 
 def _ends(days: Sequence[date]) -> tuple[str, ...]:
-    return tuple(day_text(days[at]) for at in (0, len(days) // 2, -1))
+    """Return the first, the middle and the last day."""
+    return tuple(day_text(days[index]) for index in (0, len(days) // 2, -1))

@@ -1,5 +1,7 @@
-"""Parts of several views about rows and money: who is idle, what happens next, problems, sums by
-day."""
+"""Parts that several views share: rows and their words, problems, money by day, and addresses.
+
+A view calls these with its request (`Asked`), so that they return only what the caller may see.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,13 @@ from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
 from governor.domain.units import Item, Usd, UtcDatetime, full_stop, left, listed, plural, sentence
 from governor.errors import InputError
 
-COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name not in ("hours", "advice"))
+_NOT_IN_CSV = ("hours", "advice")
+COLUMNS = tuple(field.name for field in fields(FleetRow) if field.name not in _NOT_IN_CSV)
 """Columns of a row in CSV."""
 LONGEST_TEXT = 300
 """Longest text of a search or a filter."""
 _STALE = timedelta(hours=1)
-"""Without a sweep for so long, what is shown is no longer now."""
+"""A target that was not swept for this long is reported as a problem."""
 
 
 class Problem(NamedTuple):
@@ -46,8 +49,8 @@ class Problem(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row as a table shows it. `kind` is the class of its color; what is not governed has no
-    page."""
+    """One row as a table shows it. `kind` is the class of its color; `href` is empty for an
+    instance that is not governed, which has no page."""
 
     row: FleetRow
     kind: str
@@ -58,7 +61,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Instances and what an hour of them costs. Those `unpriced` are in no amount."""
+    """A number of instances and what an hour of them costs, without the `unpriced`."""
 
     instances: int
     usd_per_hour: Usd
@@ -66,19 +69,21 @@ class Rate:
 
 
 def rate(seen: Sequence[Row]) -> Rate:
-    known = [row.usd_per_hour for row, _ in seen if row.usd_per_hour is not None]
-    return Rate(len(seen), sum(known, Decimal(0)), len(seen) - len(known))
+    prices = [row.usd_per_hour for row, _ in seen if row.usd_per_hour is not None]
+    return Rate(len(seen), sum(prices, Decimal(0)), len(seen) - len(prices))
 
 
 def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
-    """Return the targets that the caller sees as a whole or an instance of, each with its page."""
-    swept = {page.target: page for page in ask.reader.pages}
-    here = {page.target for _, page in ask.seen}
-    return [
-        (one, swept.get(one))
-        for one in ask.reader.targets
-        if is_whole(one, ask.scope) or one in here
+    """Return the targets that the caller sees as a whole or an instance of, each with its page;
+    `None` in place of a page if the target has not been swept yet."""
+    page_by_target = {page.target: page for page in ask.reader.pages}
+    targets_of_rows = {page.target for _, page in ask.seen}
+    targets = [
+        target
+        for target in ask.reader.targets
+        if is_whole(target, ask.scope) or target in targets_of_rows
     ]
+    return [(target, page_by_target.get(target)) for target in targets]
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
@@ -112,10 +117,11 @@ def href(row: FleetRow) -> str:
 
 
 def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
-    words, last = row.verdict.replace("-", " "), row.hours[-1] if row.hours else None
+    """Return the class of the row's color, and its verdict in words."""
+    words = row.verdict.replace("-", " ")
     match family_of(row):
         case Family.WORKING:
-            return "good", words if last is None else f"{words} {last}%"
+            return "good", _working_text(row, words)
         case Family.IDLE:
             return "bad", f"idle {units.span(now - row.idle_since)}" if row.idle_since else "idle"
         case Family.LEFT_ALONE | Family.YOUNG:
@@ -124,35 +130,42 @@ def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
             return "warn", words
 
 
+def _working_text(row: FleetRow, words: str) -> str:
+    last_percent = row.hours[-1] if row.hours else None
+    return words if last_percent is None else f"{words} {last_percent}%"
+
+
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
-    """Return what happens to it by itself, or who must do something; empty where nothing does."""
-    kind, group = known_kind(row.verdict), family_of(row)
+    """Return what happens to it by itself, or who must do something; empty if nothing happens."""
+    kind = known_kind(row.verdict)
+    family = family_of(row)
     if kind is not None and kind in NOTES:
         return NOTES[kind]
-    if group is Family.LEFT_ALONE and row.kept_until is not None:
+    if family is Family.LEFT_ALONE and row.kept_until is not None:
         return f"kept until {units.clock(row.kept_until, zone, now)}"
-    if group is not Family.IDLE:
+    if family is not Family.IDLE:
         return ""
     if row.managed_by:
         return f"{row.managed_by} runs it"
-    return (
-        _asked(row, mode, now)
-        if row.episode and not row.is_reported
-        else _follows(row, mode, zone, now)
-    )
+    if row.episode and not row.is_reported:
+        return _next_in_episode(row, mode, now)
+    return _next_without_episode(row, mode, zone, now)
 
 
-def _follows(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
+def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "only reported (observe)"
-    quiet = row.quiet_until if row.quiet_until and row.quiet_until > now else None
-    again = f"checked again {units.clock(quiet, zone, now)}" if quiet else ""
+    recheck = ""
+    if row.quiet_until and row.quiet_until > now:
+        recheck = f"checked again {units.clock(row.quiet_until, zone, now)}"
     if row.is_reported:
-        return f"only reported, {again}" if again else "only reported"
-    return again or ("owner is notified next" if mode == "auto" else "question follows")
+        return f"only reported, {recheck}" if recheck else "only reported"
+    if recheck:
+        return recheck
+    return "owner is notified next" if mode == "auto" else "question follows"
 
 
-def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
+def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
@@ -166,86 +179,109 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 def questions(ask: Asked) -> list[Row]:
     """Return the rows with an open question, also one that is not sent yet, the most expensive
     first."""
-    return by_price(one for one in ask.asked if one[0].approval_id not in ask.answered)
+    return by_price((row, page) for row, page in ask.asked if row.approval_id not in ask.answered)
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
-    """Return them with the most expensive first; those of unknown price come last."""
-    return sorted(seen, key=lambda one: (-price(one[0]), one[0].name))
+    """Return the rows with the most expensive first; those of unknown price come last."""
+    return sorted(seen, key=_price_and_name)
+
+
+def _price_and_name(row_and_page: Row) -> tuple[Decimal, str]:
+    row, _ = row_and_page
+    return -price(row), row.name
 
 
 def price(row: FleetRow) -> Decimal:
-    """To sort by: below zero where it is not known."""
+    """Return the price to sort by: below zero if it is not known."""
     return Decimal(-1) if row.usd_per_hour is None else row.usd_per_hour
 
 
 def table(name: str, seen: Iterable[Row]) -> Table:
-    return Table(
-        name, COLUMNS, tuple(tuple(getattr(row, one) for one in COLUMNS) for row, _ in seen)
-    )
+    rows = [tuple(getattr(row, column) for column in COLUMNS) for row, _ in seen]
+    return Table(name, COLUMNS, tuple(rows))
 
 
 def problems(ask: Asked) -> Iterator[Problem]:
-    """Yield what stands in the way, as far as stored data shows it to this caller."""
-    reader, scope, seen, now = ask.reader, ask.scope, ask.seen, ask.now
-    pause = reader.state.pause()
-    if pause is not None:
-        text = f"Everything is {pause.why}" if scope.everything else "Everything is paused"
-        yield Problem(
-            sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
-        )
-    why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
-    if why is not None:
-        # Its reason counts instances of everybody, as problems of a sweep may.
-        text = f"All plans are frozen: {why}" if scope.everything else "All plans are frozen"
-        yield Problem(
-            sentence(text),
-            "Nobody is asked and nothing is stopped meanwhile: see the freeze",
-            "/freezes",
-        )
-    frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
-    if frozen and why is None:
-        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
-    for target, page in targets_in(ask):
-        if page is None:
-            yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
-        elif page.problem is not None:
-            text = page.problem if is_whole(target, scope) else "its last sweep was not complete"
-            yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
-        elif now - page.swept_at > _STALE:
-            yield Problem(
-                f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor."
-            )
+    """Yield what keeps the governor from its work, as far as this caller may see it."""
+    yield from _brakes(ask)
+    yield from _sweep_problems(ask)
     yield from _failures(ask)
-    unsent = [row.name for row, _ in seen if row.approval_id and row.asked_at is None]
+    unsent = [row.name for row, _ in ask.seen if row.approval_id and row.asked_at is None]
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
-    silent = rate([one for one in seen if family_of(one[0]) is Family.UNKNOWN])
-    if silent.instances:
-        which = plural(silent.instances, "instance")
-        text = f"{which} cannot be judged ({units.usd(silent.usd_per_hour)} an hour)."
+    unknown = [(row, page) for row, page in ask.seen if family_of(row) is Family.UNKNOWN]
+    if unknown:
+        usd_per_hour = units.usd(rate(unknown).usd_per_hour)
+        text = f"{plural(len(unknown), 'instance')} cannot be judged ({usd_per_hour} an hour)."
         yield Problem(
             text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data"
         )
 
 
-def _failures(ask: Asked) -> Iterator[Problem]:
-    """Workflows that fail for one cause, an undelivered message among them, are one problem."""
-    seen = {(page.target, row.instance_id): row for row, page in ask.seen}
-    sees = ask.scope.sees
-    causes: dict[str, list[Failing]] = defaultdict(list)
-    for one in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
-        # Names and reasons are of those whose it was when it failed.
-        is_theirs = (one.target, one.instance_id) in seen and sees(
-            one.target.account, one.project, one.owner
+def _brakes(ask: Asked) -> Iterator[Problem]:
+    """Yield the pause and the freezes. Their reasons count instances of everybody, so only callers
+    who see everything get them."""
+    sees_everything = ask.scope.everything
+    pause = ask.reader.state.pause()
+    if pause is not None:
+        text = f"Everything is {pause.why}" if sees_everything else "Everything is paused"
+        yield Problem(
+            sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
         )
-        if one.over_at is None and is_theirs:
-            causes[one.cause].append(one)
-    for newest, *others in causes.values():
-        names = listed([newest.name, *(one.name for one in others)], 3)
+    why = why_frozen(None, ask.reader.state.hub(), ask.now, ask.reader.policy.breaker)
+    if why is not None:
+        text = f"All plans are frozen: {why}" if sees_everything else "All plans are frozen"
+        yield Problem(
+            sentence(text),
+            "Nobody is asked and nothing is stopped meanwhile: see the freeze",
+            "/freezes",
+        )
+        return
+    frozen = sorted({str(page.target) for row, page in ask.seen if row.verdict in HELD_BACK})
+    if frozen:
+        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
+
+
+def _sweep_problems(ask: Asked) -> Iterator[Problem]:
+    """Yield the targets whose last sweep is missing, incomplete or old."""
+    for target, page in targets_in(ask):
+        if page is None:
+            yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
+        elif page.problem is not None:
+            # A problem may count instances of everybody.
+            sees_all = is_whole(target, ask.scope)
+            text = page.problem if sees_all else "its last sweep was not complete"
+            yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
+        elif ask.now - page.swept_at > _STALE:
+            age = left(ask.now - page.swept_at)
+            yield Problem(f"{target} was last swept {age} ago.", "Run governor doctor.")
+
+
+def _failures(ask: Asked) -> Iterator[Problem]:
+    """Yield failing workflows, an undelivered message among them; those that fail for one cause are
+    one problem."""
+    row_by_place = {(page.target, row.instance_id): row for row, page in ask.seen}
+    failures_by_cause: dict[str, list[Failing]] = defaultdict(list)
+    for failure in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
+        if failure.over_at is None and _is_visible(failure, row_by_place, ask.scope):
+            failures_by_cause[failure.cause].append(failure)
+    for failures in failures_by_cause.values():
+        newest = failures[0]
+        names = listed([failure.name for failure in failures], 3)
         text = f"Could not {step_text(newest.step)} {names}. {readable(newest.reason)}"
-        yield Problem(text, "See what was done", href(seen[newest.target, newest.instance_id]))
+        row = row_by_place[newest.target, newest.instance_id]
+        yield Problem(text, "See what was done", href(row))
+
+
+def _is_visible(
+    failure: Failing, row_by_place: Mapping[tuple[Target, str], FleetRow], scope: Scope
+) -> bool:
+    """Return whether the caller sees the instance now, and saw it when it failed: the name and the
+    reason belong to its project and owner of that time."""
+    is_seen_now = (failure.target, failure.instance_id) in row_by_place
+    return is_seen_now and scope.sees(failure.target.account, failure.project, failure.owner)
 
 
 # money
@@ -254,33 +290,37 @@ def _failures(ask: Asked) -> Iterator[Problem]:
 def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
     """Yield what was spent on these days (UTC), of what the caller may see: day, project and
     share."""
+    sees = ask.scope.sees
     for month in months(_midnight(first), _midnight(last)):
         for costs in ask.reader.state.days(month, first):
-            if costs.day <= last:
-                for (owner, project), share in costs.shares.items():
-                    if ask.scope.sees(costs.account, project, owner):
-                        yield costs.day, project, share
+            if costs.day > last:
+                continue
+            for (owner, project), share in costs.shares.items():
+                if sees(costs.account, project, owner):
+                    yield costs.day, project, share
 
 
 def total(found: Sequence[Share]) -> Share:
-    """Return their sum, by four sums of amounts: there may be tens of thousands."""
-    return Share(*(sum(amounts, Decimal(0)) for amounts in zip(*map(AMOUNTS, found), strict=True)))
+    """Return their sum, added amount by amount: there may be tens of thousands."""
+    amounts_of_shares = map(AMOUNTS, found)
+    return Share(*(sum(amounts, Decimal(0)) for amounts in zip(*amounts_of_shares, strict=True)))
 
 
 def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
-    """Return the booked actions that may count from one moment to another, of what the caller may
-    see."""
-    since = first - ask.counts_for
-    return [
-        entry
-        for month in months(since, last)
-        for entry in ask.reader.state.entries(month)
-        if ask.scope.sees(entry.episode.account, entry.project, entry.owner)
-    ]
+    """Return the booked actions that may count between two moments, of what the caller may see."""
+    sees = ask.scope.sees
+    entries: list[LedgerEntry] = []
+    for month in months(first - ask.counts_for, last):
+        entries += [
+            entry
+            for entry in ask.reader.state.entries(month)
+            if sees(entry.episode.account, entry.project, entry.owner)
+        ]
+    return entries
 
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:
-    """`18%`; `less than 1%` where a share would be rounded to nothing."""
+    """Return a share as `18%`; `less than 1%` if it would be rounded to nothing."""
     share = 100 * Decimal(part) / whole if whole else Decimal(0)
     return "less than 1%" if 0 < share < 1 else f"{share:.0f}%"
 
@@ -293,33 +333,33 @@ def _midnight(day: date) -> UtcDatetime:
     return parse_month(f"{day:%Y-%m}") + DAY * (day.day - 1)
 
 
-# addresses and what they ask for
+# addresses and their fields
 
 
 def project_href(name: str) -> str:
-    """Escape by `~`, not `%`, which API Gateway decodes; and dots, as browsers take `..` out."""
+    """Return the path of a project's page. It escapes by `~`, because API Gateway decodes `%`, and
+    escapes dots, because browsers take `..` out."""
     escaped = quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
     return f"/projects/{escaped.replace('%', '~')}"
 
 
 def name_in(part: str) -> str:
-    """Return the name that a part of a path holds, also one that somebody typed with `%`."""
+    """Return the name in a part of a path, also if somebody typed it with `%`."""
     return unquote(part.replace("~", "%"))
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
-    known = {name: value for name, value in query.items() if value not in ("", None)}
-    return f"{path}?{urlencode(known)}" if known else path
+    """Return the address with the fields that are set."""
+    fields_set = {name: value for name, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(fields_set)}" if fields_set else path
 
 
 def text_of(ask: Asked, name: str) -> str:
-    """Return one value of the query. Raises: InputError."""
+    """Return one value of the query; empty if it is not set. Raises: InputError."""
     text = ask.query.get(name, "").strip()
     if len(text) > LONGEST_TEXT:
-        raise InputError(
-            f"{'the search' if name == 'q' else name} is longer than {LONGEST_TEXT} "
-            "characters: shorten it"
-        )
+        what = "the search" if name == "q" else name
+        raise InputError(f"{what} is longer than {LONGEST_TEXT} characters: shorten it")
     return text
 
 
@@ -334,32 +374,52 @@ def choice_of(ask: Asked, name: str, known: Sequence[str], default: str) -> str:
 def paged(
     ask: Asked, path: str, kept: Mapping[str, object], found: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
-    """Return the rows of the page that is asked for, and what leads to the others. Raises:
+    """Return the rows of the page that is asked for, and the addresses of its neighbors. Raises:
     InputError."""
-    text, last = text_of(ask, "page") or "1", max(1, -(-len(found) // size))
-    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= last):
-        raise InputError(f"page must be a number from 1 to {last:,}")
-    number = int(text)
-    near = {"before": number - 1 or last + 1, "after": number + 1}
-    hrefs = {
-        name: with_query(path, {**kept, "page": one if one > 1 else ""}) if one <= last else ""
-        for name, one in near.items()
+    last = max(1, -(-len(found) // size))
+    number = _page_number(ask, last)
+    start = size * (number - 1)
+
+    def address_of(neighbor: int) -> str:
+        if not 1 <= neighbor <= last:
+            return ""
+        return with_query(path, {**kept, "page": neighbor if neighbor > 1 else ""})
+
+    pages = {
+        "before": address_of(number - 1),
+        "after": address_of(number + 1),
+        "number": number,
+        "last": last,
+        "first": start + 1,
     }
-    rows = found[size * (number - 1) : size * number]
-    return rows, {**hrefs, "number": number, "last": last, "first": size * (number - 1) + 1}
+    return found[start : start + size], pages
+
+
+def _page_number(ask: Asked, last: int) -> int:
+    """Return the number of the page that is asked for. Raises: InputError."""
+    text = text_of(ask, "page") or "1"
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 6
+    if not is_number or not 1 <= int(text) <= last:
+        raise InputError(f"page must be a number from 1 to {last:,}")
+    return int(text)
 
 
 def month_in(ask: Asked) -> UtcDatetime:
-    """Return when the month began that a page is asked for. Raises: InputError."""
+    """Return the beginning of the month that a page is asked for; of this month if it names none.
+    Raises: InputError."""
     text = text_of(ask, "month")
-    this = month_start(ask.now)
+    this_month = month_start(ask.now)
     try:
-        month = parse_month(text) if text else this
+        month = parse_month(text) if text else this_month
     except ValueError:
-        raise InputError(f"month must be written as {this:%Y-%m}") from None
-    if not this.replace(year=this.year - 5) <= month <= this:
-        raise InputError(f"month must lie in the last five years, up to {this:%Y-%m}")
+        raise InputError(f"month must be written as {this_month:%Y-%m}") from None
+    if not this_month.replace(year=this_month.year - 5) <= month <= this_month:
+        raise InputError(f"month must lie in the last five years, up to {this_month:%Y-%m}")
     return month
+
+
+def _date_text(moment: UtcDatetime, zone: str) -> str:
+    return charts.day_text(moment.astimezone(ZoneInfo(zone)).date())
 
 
 TEMPLATES.filters.update(
@@ -368,7 +428,7 @@ TEMPLATES.filters.update(
     cents=units.money,
     sentence=sentence,
     moment=units.clock,
-    date=lambda moment, zone: charts.day_text(moment.astimezone(ZoneInfo(zone)).date()),
+    date=_date_text,
     day=charts.day_text,
     project=project_href,
     spark=charts.sparkline,
