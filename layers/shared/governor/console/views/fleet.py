@@ -1,13 +1,16 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the address; ungoverned ones
-apart."""
+"""The Fleet: every instance, searched, filtered, sorted and paged by the fields of the address.
+
+Ungoverned instances are a list of their own: they are shown, and nothing is done to them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from governor.console.page import Asked, Page
+from governor.console.page import Asked, Page, Row
 from governor.console.views import figures
 from governor.domain.fleet.rows import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
@@ -16,7 +19,7 @@ from governor.domain.units import HOURS_PER_MONTH
 SIZES = (100, 250, 500)
 """Rows on a page."""
 _OFFERED = 50
-"""Names that a filter offers; any other can be typed."""
+"""The most names that a filter offers; any other can be typed."""
 _PLACES = ("owner", "project", "account", "region")
 _SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
 _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
@@ -27,56 +30,64 @@ _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
     "started": lambda row: row.launched_at,
     **{name: attrgetter(name) for name in (*_PLACES, "verdict")},
 }
-"""By the name in the address. The first is the usual one: idle instances first, the most expensive
-on top."""
+"""By the name in the address. The first is the default."""
+_HEADS = (
+    ("Instance", "name"),
+    ("Type", "type"),
+    ("Owner", "owner"),
+    ("Project", "project"),
+    ("Account", "account"),
+    ("Verdict", "idle"),
+    ("Last 24 h", ""),
+    ("USD / h", "price"),
+)
+"""Heads of the columns, each with the order that it leads to."""
+_NEXT = "What happens next"
+_COMMAND = "Creator, and the command that sets the tag"
+_ORDER_WORDS = {
+    "idle": "idle first, most expensive",
+    "price": "most expensive",
+    "started": "longest running",
+    **{name: name for name in ("name", "type", *_PLACES, "verdict")},
+}
 
 
 def fleet(ask: Asked) -> Page:
-    """Raises: InputError for an order, a verdict, a page or a text that cannot be."""
+    """Return the instances that fit the fields of the address. Raises: InputError for an order, a
+    verdict, a page or a text that cannot be."""
     wanted = {name: figures.text_of(ask, name) for name in ("q", *_PLACES)}
     wanted["verdict"] = figures.choice_of(ask, "verdict", (*VerdictKind, UNGOVERNED), "")
-    is_loose = wanted["verdict"] == UNGOVERNED
-    seen = ask.ungoverned if is_loose else ask.seen
+    is_ungoverned = wanted["verdict"] == UNGOVERNED
+    rows = ask.ungoverned if is_ungoverned else ask.seen
     order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
     size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
-    found = sorted(
-        (one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0])
-    )
-    rates = figures.rate(found)
+    fitting = _sorted(rows, wanted, order)
+    rates = figures.rate(fitting)
     asked = {
         **wanted,
         "sort": order if order != "idle" else "",
         "size": size if size != SIZES[0] else "",
     }
-    shown, pages = figures.paged(ask, "/fleet", asked, found, size)
+    shown, pages = figures.paged(ask, "/fleet", asked, fitting, size)
     return Page(
         title="Fleet",
         template="fleet.html",
         values={
             "lines": figures.lines(ask, shown),
             "rates": rates,
-            "all": len(seen),
+            "all": len(rows),
             "asked": asked,
             "is_filtered": any(wanted.values()),
-            "heads": [
-                (text, _order_href(asked, name, order), name == order)
-                for text, name in (*_HEADS, (_COMMAND if is_loose else _NEXT, ""))
-            ],
-            "is_loose": is_loose,
+            "heads": _heads(asked, order, _COMMAND if is_ungoverned else _NEXT),
+            "is_loose": is_ungoverned,
             "hours": HOURS_PER_MONTH,
             "orders": _ORDER_WORDS,
-            "verdicts": [
-                *((kind, sum(row.verdict == kind for row, _ in ask.seen)) for kind in VerdictKind),
-                (UNGOVERNED, len(ask.ungoverned)),
-            ],
+            "verdicts": _verdict_counts(ask),
             "ungoverned": figures.rate(ask.ungoverned),
             "most": MOST_UNGOVERNED,
-            "cut": [str(one.target) for one in ask.reader.pages if _is_cut(one, ask)],
+            "cut": [str(page.target) for page in ask.reader.pages if _is_cut(page, ask)],
             "selector": ask.reader.policy.selector,
-            "offered": {
-                place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED]
-                for place in _PLACES
-            },
+            "offered": {place: _offered_names(rows, place) for place in _PLACES},
             "sizes": SIZES,
             "pages": pages,
             "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
@@ -87,43 +98,58 @@ def fleet(ask: Asked) -> Page:
             "pages": pages["last"],
             "total": rates,
         },
-        tables=(figures.table("fleet", found),),
+        tables=(figures.table("fleet", fitting),),
     )
 
 
-_HEADS = (
-    *(("Instance", "name"), ("Type", "type"), ("Owner", "owner"), ("Project", "project")),
-    *(("Account", "account"), ("Verdict", "idle"), ("Last 24 h", ""), ("USD / h", "price")),
-)
-_NEXT, _COMMAND = "What happens next", "Creator, and the command that sets the tag"
-_ORDER_WORDS = {
-    "idle": "idle first, most expensive",
-    "price": "most expensive",
-    "started": "longest running",
-    **{name: name for name in ("name", "type", *_PLACES, "verdict")},
-}
+def _sorted(rows: Sequence[Row], wanted: Mapping[str, str], order: str) -> list[Row]:
+    """Return the rows that fit, in this order."""
+    key_of = _ORDERS[order]
+    fitting = [(row, page) for row, page in rows if _fits(row, wanted)]
+    return sorted(fitting, key=lambda row_and_page: key_of(row_and_page[0]))
+
+
+def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tuple[str, str, bool]]:
+    """Return the heads of the columns: text, address of its order, and whether it is the order."""
+    heads = []
+    for text, name in (*_HEADS, (last_head, "")):
+        heads.append((text, _order_href(asked, name, order), name == order))
+    return heads
+
+
+def _verdict_counts(ask: Asked) -> list[tuple[str, int]]:
+    """Return how many instances have each verdict, in the order of the filter."""
+    count_by_verdict = Counter(row.verdict for row, _ in ask.seen)
+    counts: list[tuple[str, int]] = [(kind, count_by_verdict[kind]) for kind in VerdictKind]
+    return [*counts, (UNGOVERNED, len(ask.ungoverned))]
+
+
+def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
+    names = {getattr(row, place) for row, _ in rows}
+    return sorted(names)[:_OFFERED]
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Return whether it has the verdict, the places and, in any letter case, the searched text."""
+    """Return whether the row has the verdict, the places and, in any letter case, the searched
+    text."""
     if wanted["verdict"] and row.verdict != wanted["verdict"]:
         return False
-    if any(
-        wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES
-    ):
-        return False
+    for place in _PLACES:
+        if wanted[place] and getattr(row, place).casefold() != wanted[place].casefold():
+            return False
     text = wanted["q"].casefold()
     return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 
 def _is_cut(page: FleetPage, ask: Asked) -> bool:
-    """Return whether more than those listed may not be governed there; only for whoever sees all of
-    them."""
+    """Return whether the target may have more ungoverned instances than the listed ones; always
+    false for callers who do not see all of them."""
     listed = sum(row.verdict == UNGOVERNED for row in page.rows)
     return listed >= MOST_UNGOVERNED and figures.is_whole(page.target, ask.scope)
 
 
 def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:
+    """Return the address of an order; empty for a column without one, and for the present one."""
     if not name or name == order:
         return ""
     return figures.with_query("/fleet", {**asked, "sort": "" if name == "idle" else name})

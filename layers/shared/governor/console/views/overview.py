@@ -1,47 +1,49 @@
-"""The Overview: what is idle now, what waits for an answer, what was saved, and what cannot be
-judged."""
+"""The Overview: idle instances, open questions, savings, problems, and what cannot be judged.
+
+It reads stored sweeps and costs only, and counts nothing that the caller may not see.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 
-from governor.console.page import Asked, Page, Table
+from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import DAY, month_start
 from governor.domain.money.ledger import LedgerEntry, net_by_day, sum_saved
 from governor.domain.sweep.verdict import Family
-from governor.domain.units import Usd
+from governor.domain.units import Usd, UtcDatetime
 
-_DAYS, _LISTED = 30, 10
+_DAYS = 30
+_LISTED = 10
 _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 """From the bottom of a bar to its top: what was spent, and what was not."""
 
 
 def overview(ask: Asked) -> Page:
-    seen, counts_for, now = ask.seen, ask.counts_for, ask.now
-    idle = figures.by_price(one for one in seen if figures.family_of(one[0]) is Family.IDLE)
-    asked = figures.questions(ask)
+    idle_rows, unknown_rows = _idle_and_unknown(ask)
+    idle_rows = figures.by_price(idle_rows)
+    questions = figures.questions(ask)
     rates = {
-        "fleet": figures.rate(seen),
-        "idle": figures.rate(idle),
-        "questions": figures.rate(asked),
-        "cannot_be_judged": figures.rate(
-            [one for one in seen if figures.family_of(one[0]) is Family.UNKNOWN]
-        ),
+        "fleet": figures.rate(ask.seen),
+        "idle": figures.rate(idle_rows),
+        "questions": figures.rate(questions),
+        "cannot_be_judged": figures.rate(unknown_rows),
     }
-    this = month_start(now)
-    last = month_start(this - DAY)
-    entries = figures.ledger_in(ask, min(last, now - DAY * _DAYS), now)
-    saved = sum_saved(entries, this, now, counts_for)
-    # In as much of the month before, or every month would begin with a loss.
-    before = sum_saved(entries, last, min(this, last + (now - this)), counts_for)
+    this_month = month_start(ask.now)
+    last_month = month_start(this_month - DAY)
+    entries = figures.ledger_in(ask, min(last_month, ask.now - DAY * _DAYS), ask.now)
+    saved = sum_saved(entries, this_month, ask.now, ask.counts_for)
+    # Compared with the same part of last month; otherwise every month would begin with a loss.
+    same_part = min(this_month, last_month + (ask.now - this_month))
+    saved_before = sum_saved(entries, last_month, same_part, ask.counts_for)
     days = _days(ask, entries)
-    named = ("day", *(f"{one.replace(' ', '_')}_usd" for one in _KINDS))
-    table = Table("days", named, tuple((day, *amounts) for day, amounts in days))
+    has_amounts = any(any(amounts) for _, amounts in days)
+    table = _days_table(days)
     return Page(
         title="Overview",
         template="overview.html",
@@ -50,18 +52,16 @@ def overview(ask: Asked) -> Page:
             **pause_values(ask),
             "has_pages": bool(ask.reader.pages),
             "saved": saved,
-            "before": before,
-            "last_month": last,
+            "before": saved_before,
+            "last_month": last_month,
             "problems": list(figures.problems(ask)),
-            "chart": charts.stacked(days, _KINDS)
-            if any(map(any, (one for _, one in days)))
-            else None,
+            "chart": charts.stacked(days, _KINDS) if has_amounts else None,
             "days": days,
             "kinds": _KINDS,
-            "open": figures.lines(ask, asked[:_LISTED]),
-            "oldest": min((row.asked_at for row, _ in asked if row.asked_at), default=None),
-            "next_end": min((row.expires_at for row, _ in asked if row.expires_at), default=None),
-            "lines": figures.lines(ask, idle[:_LISTED]),
+            "open": figures.lines(ask, questions[:_LISTED]),
+            "oldest": _first(row.asked_at for row, _ in questions),
+            "next_end": _first(row.expires_at for row, _ in questions),
+            "lines": figures.lines(ask, idle_rows[:_LISTED]),
         },
         document={
             **rates,
@@ -69,20 +69,45 @@ def overview(ask: Asked) -> Page:
             "net_saved_this_month_usd": saved.net_usd,
             "days": table.documents,
         },
-        tables=(table, figures.table("questions", asked), figures.table("idle", idle)),
+        tables=(table, figures.table("questions", questions), figures.table("idle", idle_rows)),
     )
+
+
+def _idle_and_unknown(ask: Asked) -> tuple[list[Row], list[Row]]:
+    """Return the idle instances, and those that cannot be judged."""
+    idle_rows = []
+    unknown_rows = []
+    for row, page in ask.seen:
+        family = figures.family_of(row)
+        if family is Family.IDLE:
+            idle_rows.append((row, page))
+        elif family is Family.UNKNOWN:
+            unknown_rows.append((row, page))
+    return idle_rows, unknown_rows
+
+
+def _first(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
+    """Return the first of the moments that are known; `None` if none is."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
+    amount_columns = [f"{kind.replace(' ', '_')}_usd" for kind in _KINDS]
+    rows = [(day, *amounts) for day, amounts in days]
+    return Table("days", ("day", *amount_columns), tuple(rows))
 
 
 def _days(ask: Asked, entries: Sequence[LedgerEntry]) -> list[tuple[date, tuple[Usd, ...]]]:
     """Return what was spent and avoided on each of the last days (UTC), in the order of
     `_KINDS`."""
     days = figures.days_between(ask.now.date() - DAY * (_DAYS - 1), ask.now.date())
-    spent: dict[date, list[Share]] = defaultdict(list)
+    shares_by_day: dict[date, list[Share]] = defaultdict(list)
     for day, _, share in figures.shares(ask, days[0], days[-1]):
-        spent[day].append(share)
+        shares_by_day[day].append(share)
     avoided = net_by_day(entries, days, ask.now, ask.counts_for)
-    sums = (figures.total(spent[day]) for day in days)
-    return [
-        (day, (one.used, one.idle, one.kept, one.unmeasured, net))
-        for day, one, net in zip(days, sums, avoided, strict=True)
-    ]
+    amounts_by_day: list[tuple[date, tuple[Usd, ...]]] = []
+    for day, avoided_usd in zip(days, avoided, strict=True):
+        spent = figures.total(shares_by_day[day])
+        amounts = (spent.used, spent.idle, spent.kept, spent.unmeasured, avoided_usd)
+        amounts_by_day.append((day, amounts))
+    return amounts_by_day

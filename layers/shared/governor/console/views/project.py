@@ -25,17 +25,17 @@ _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "bu
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A project in this month (UTC), as far as the caller sees it. `budget` only where they see all
-    of it."""
+    """A project in this month (UTC), as far as the caller sees it. `budget` is `None` unless they
+    see all of the project."""
 
     name: str
     rows: Sequence[Row]
     days: Mapping[date, Share]
     budget: Usd | None
     before_days: Usd
-    """Spent in days of the month of which only the sum is stored."""
+    """Spent on days of the month for which only a sum is stored."""
     past: Mapping[date, Usd]
-    """Return the costs of its days, for a forecast."""
+    """The cost of each day, for a forecast."""
 
     @property
     def share(self) -> Share:
@@ -50,102 +50,147 @@ class Spending:
         return figures.rate(self.rows)
 
     def if_it_runs_on(self, now: UtcDatetime) -> Usd:
-        """Return what the month will have cost if what runs now runs on."""
+        """Return what the month costs if everything that runs now keeps running."""
         return self.spent + cost_between(self.rate.usd_per_hour, now, month_end(now))
 
     def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
-        """Return when the budget is used up, if what runs now runs on; `None` if not in this
-        month."""
+        """Return when the budget is used up if everything that runs now keeps running; `None` if
+        there is no budget, or it lasts this month."""
         if self.budget is None or self.if_it_runs_on(now) <= self.budget:
             return None
         left = max(Decimal(0), self.budget - self.spent)
-        return now + timedelta(seconds=int(left * 3600 / self.rate.usd_per_hour)) if left else now
+        if not left:
+            return now
+        return now + timedelta(seconds=int(left * 3600 / self.rate.usd_per_hour))
 
 
 def projects(ask: Asked) -> Page:
-    found = sorted(_spending(ask, timedelta(0)), key=lambda one: (-one.spent, one.name))
-    table = Table("projects", _COLUMNS, tuple(map(_cells, found)))
+    spendings = sorted(
+        _spending(ask, timedelta(0)), key=lambda spending: (-spending.spent, spending.name)
+    )
+    table = Table("projects", _COLUMNS, tuple(map(_cells, spendings)))
     return Page(
         title="Projects",
         template="projects.html",
-        values={"projects": found},
+        values={"projects": spendings},
         document={"month": month_of(ask.now), "projects": table.documents},
         tables=(table,),
     )
 
 
-def _cells(one: Spending) -> tuple[object, ...]:
-    return one.name, len(one.rows), one.rate.usd_per_hour, one.spent, one.share.idle, one.budget
+def _cells(spending: Spending) -> tuple[object, ...]:
+    return (
+        spending.name,
+        len(spending.rows),
+        spending.rate.usd_per_hour,
+        spending.spent,
+        spending.share.idle,
+        spending.budget,
+    )
 
 
 def project(ask: Asked) -> Page:
-    """Raises: NotFound for a project of which the caller sees nothing."""
-    now, name = ask.now, ask.query["name"]
-    found = next((one for one in _spending(ask, PAST) if one.name == name), None)
-    if found is None:
-        raise NotFound("there is no such project")
-    rows = figures.by_price(found.rows)
-    idle = [one for one in rows if figures.family_of(one[0]) is Family.IDLE]
+    """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
+    now = ask.now
+    spending = _spending_of(ask, ask.query["name"])
+    rows = figures.by_price(spending.rows)
+    idle_rows = [(row, page) for row, page in rows if figures.family_of(row) is Family.IDLE]
     days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
-    spent = [found.days.get(day, Share()).total for day in days if day <= now.date()]
-    sums = list(accumulate(spent, initial=found.before_days))[1:]
-    runs_out, by_past = found.runs_out_at(now), forecast(found.spent, found.past, now)
+    days_so_far = [day for day in days if day <= now.date()]
+    spent = [spending.days.get(day, Share()).total for day in days_so_far]
+    sums = list(accumulate(spent, initial=spending.before_days))[1:]
+    runs_out_at = spending.runs_out_at(now)
+    by_past = forecast(spending.spent, spending.past, now)
+    questions = [
+        (row, page) for row, page in figures.questions(ask) if row.project == spending.name
+    ]
     return Page(
-        title=found.name,
+        title=spending.name,
         template="project.html",
         values={
-            "project": found,
-            "idle": figures.rate(idle),
-            "runs_out": runs_out,
+            "project": spending,
+            "idle": figures.rate(idle_rows),
+            "runs_out": runs_out_at,
             "by_past": by_past,
-            "chart": charts.lines(days, [("this-month", sums)], found.budget),
+            "chart": charts.lines(days, [("this-month", sums)], spending.budget),
             "lines": figures.lines(ask, rows[:_LISTED]),
-            "questions": [one for one in figures.questions(ask) if one[0].project == name],
+            "questions": questions,
         },
         document={
-            "project": found.name,
+            "project": spending.name,
             "month": month_of(now),
-            "spent_usd": found.spent,
-            "idle_usd": found.share.idle,
-            "budget_usd": found.budget,
-            "runs_out_at": runs_out,
-            "flat_forecast_usd": found.if_it_runs_on(now),
+            "spent_usd": spending.spent,
+            "idle_usd": spending.share.idle,
+            "budget_usd": spending.budget,
+            "runs_out_at": runs_out_at,
+            "flat_forecast_usd": spending.if_it_runs_on(now),
             "forecast_usd": by_past and by_past.usd,
             "forecast_error_percent": by_past and by_past.error_percent,
-            "fleet": found.rate,
-            "idle": figures.rate(idle),
+            "fleet": spending.rate,
+            "idle": figures.rate(idle_rows),
             "days": [
-                {"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)
+                {"day": day, "spent_usd": amount}
+                for day, amount in zip(days_so_far, spent, strict=True)
             ],
         },
         tables=(figures.table("instances", rows),),
     )
 
 
+def _spending_of(ask: Asked, name: str) -> Spending:
+    """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
+    for spending in _spending(ask, PAST):
+        if spending.name == name:
+            return spending
+    raise NotFound("there is no such project")
+
+
 def _spending(ask: Asked, past: timedelta) -> list[Spending]:
-    """Return all projects of which the caller sees an instance, or a cost of this month or of that
-    time."""
-    scope, now = ask.scope, ask.now
-    first = month_start(now).date()
-    rows: dict[str, list[Row]] = defaultdict(list)
-    days: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
-    for one in ask.seen:
-        rows[one[0].project].append(one)
-    for day, name, share in figures.shares(ask, min(first, (now - past).date()), now.date()):
-        days[name][day].append(share)
+    """Return all projects of which the caller sees an instance, or a cost of this month or of the
+    `past` until now."""
+    month_begins = month_start(ask.now).date()
+    first_day = min(month_begins, (ask.now - past).date())
+    rows_by_project: dict[str, list[Row]] = defaultdict(list)
+    for row, page in ask.seen:
+        rows_by_project[row.project].append((row, page))
+    shares_by_project = _shares_by_day(ask, first_day)
+    metered_by_project = _metered(ask)
+    spendings = []
+    for name in rows_by_project.keys() | shares_by_project.keys():
+        share_by_day = {day: figures.total(parts) for day, parts in shares_by_project[name].items()}
+        days_of_month = {day: share for day, share in share_by_day.items() if day >= month_begins}
+        budget = None
+        before_days = Decimal(0)
+        if ask.scope.everything or name in ask.scope.projects:
+            budget = ask.reader.policy.budget.of(name)
+            # The month's sum is older than its days if days began to be stored within the month.
+            counted = figures.total(list(days_of_month.values())).total
+            before_days = max(Decimal(0), metered_by_project[name] - counted)
+        spendings.append(
+            Spending(
+                name=name,
+                rows=rows_by_project[name],
+                days=days_of_month,
+                budget=budget,
+                before_days=before_days,
+                past={day: share.total for day, share in share_by_day.items()},
+            )
+        )
+    return spendings
+
+
+def _shares_by_day(ask: Asked, first_day: date) -> Mapping[str, Mapping[date, list[Share]]]:
+    """Return what was spent since that day, by project and day."""
+    shares: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
+    for day, name, share in figures.shares(ask, first_day, ask.now.date()):
+        shares[name][day].append(share)
+    return shares
+
+
+def _metered(ask: Asked) -> Mapping[str, Usd]:
+    """Return the stored sum of this month by project, zero for those without one."""
     metered: dict[str, Usd] = defaultdict(Decimal)
-    for meter in ask.reader.state.meters(month_of(now)):
+    for meter in ask.reader.state.meters(month_of(ask.now)):
         for name, usd in meter.usd.items():
             metered[name] += usd
-    found = []
-    for name in rows.keys() | days.keys():
-        is_whole = scope.everything or name in scope.projects
-        every = {day: figures.total(parts) for day, parts in days[name].items()}
-        by_day = {day: share for day, share in every.items() if day >= first}
-        counted = figures.total(list(by_day.values())).total
-        # A month's meter is older than its days where these began to be stored within the month.
-        before = max(Decimal(0), metered[name] - counted) if is_whole else Decimal(0)
-        budget = ask.reader.policy.budget.of(name) if is_whole else None
-        totals = {day: share.total for day, share in every.items()}
-        found.append(Spending(name, rows[name], by_day, budget, before, totals))
-    return found
+    return metered

@@ -1,5 +1,5 @@
-"""Savings of a month: the net figure with the steps that lead to it, by day, by whom, and every
-entry."""
+"""Savings of a month: the net figure with the steps that lead to it, by day, by group, and every
+entry of the ledger that counts in the month."""
 
 from __future__ import annotations
 
@@ -10,55 +10,64 @@ from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
 from governor.domain.money.cost import DAY, month_end, month_of, month_start
 from governor.domain.money.ledger import net_by_day
-from governor.domain.money.report import COLUMNS, GROUPS, report
+from governor.domain.money.report import COLUMNS, GROUPS, Report, report
 
-_ROWS, _NAMED, _MOMENT = 100, 10, timedelta(microseconds=1)
+_ROWS = 100
+_NAMED = 10
+_MOMENT = timedelta(microseconds=1)
 
 
 def savings(ask: Asked) -> Page:
-    """Raises: InputError for a month or a page that cannot be."""
-    start, now, counts_for = figures.month_in(ask), ask.now, ask.counts_for
-    end, before = min(now, month_end(start)), month_start(start - DAY)
-    entries = figures.ledger_in(ask, before, end)
+    """Return the savings of one month. Raises: InputError for a month or a page that cannot be."""
+    start = figures.month_in(ask)
+    now = ask.now
+    counts_for = ask.counts_for
+    end = min(now, month_end(start))
+    month_before = month_start(start - DAY)
+    entries = figures.ledger_in(ask, month_before, end)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
     costs = figures.total([share for *_, share in figures.shares(ask, days[0], days[-1])])
-    found = report(entries, [costs], start, end, now, counts_for)
-    table = Table("savings", COLUMNS, found.rows)
-    this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
-    shown, pages = figures.paged(ask, "/savings", this, found.lines, _ROWS)
-    so_far = net_by_day(
-        entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for
-    )
-    earlier = net_by_day(
-        entries, figures.days_between(before.date(), days[0] - DAY), start, counts_for
-    )
+    month_report = report(entries, [costs], start, end, now, counts_for)
+    table = Table("savings", COLUMNS, month_report.rows)
+    this_month = {"month": f"{start:%Y-%m}"}
+    month_name = f"{start:%B %Y}"
+    shown, pages = figures.paged(ask, "/savings", this_month, month_report.lines, _ROWS)
+    days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
+    saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
+    days_before = figures.days_between(month_before.date(), days[0] - DAY)
+    saved_before = net_by_day(entries, days_before, start, counts_for)
     sums = [
-        ("month-before", list(accumulate(earlier))[: len(days)]),
-        ("this-month", list(accumulate(so_far))),
+        ("month-before", list(accumulate(saved_before))[: len(days)]),
+        ("this-month", list(accumulate(saved_so_far))),
     ]
-    scale = found.steps[0].usd
     return Page(
-        title=f"Savings in {month}",
+        title=f"Savings in {month_name}",
         template="savings.html",
         values={
-            "saved": found.saved,
-            "month": month,
+            "saved": month_report.saved,
+            "month": month_name,
             "is_now": month_of(now) == month_of(start),
-            "final_at": month_end(start) + DAY * 14 if found.provisional else None,
-            "steps": [
-                (*one, charts.bar(one.kind, one.start, one.end, scale)) for one in found.steps
-            ],
+            "final_at": month_end(start) + DAY * 14 if month_report.provisional else None,
+            "steps": _steps(month_report),
             "chart": charts.lines(days, sums),
-            "groups": {name: found.by(name)[:_NAMED] for name in GROUPS},
+            "groups": {name: month_report.by(name)[:_NAMED] for name in GROUPS},
             "booked": shown,
             "counts_for": counts_for,
             "pages": pages,
-            "count": len(found.lines),
+            "count": len(month_report.lines),
             "names": {row.instance_id: row.name for row, _ in ask.seen},
-            "earlier": before,
+            "earlier": month_before,
             "later": end if end < now else None,
-            "csv": figures.with_query("/savings.csv", this),
+            "csv": figures.with_query("/savings.csv", this_month),
         },
-        document={"month": f"{start:%Y-%m}", **found.document},
+        document={"month": f"{start:%Y-%m}", **month_report.document},
         tables=(table,),
     )
+
+
+def _steps(month_report: Report) -> list[tuple[object, ...]]:
+    """Return the steps of the waterfall, each with its bar; the first is the whole."""
+    whole = month_report.steps[0].usd
+    return [
+        (*step, charts.bar(step.kind, step.start, step.end, whole)) for step in month_report.steps
+    ]
