@@ -1,18 +1,21 @@
-"""The pages as HTML. One style sheet, and one script on a record in progress, both inline by their
-hashes."""
+"""The pages of links as HTML: one question, and the digest of several.
+
+The style sheet and the scripts are inline, allowed by their hashes. A page shows what the stored
+record says and decides nothing; its forms are checked again when they are sent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import (
     Answer,
@@ -23,7 +26,7 @@ from governor.domain.approvals.approval import (
     notice_until,
 )
 from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, permits
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Metrics, Mode
@@ -35,9 +38,9 @@ from governor.web.responses import SEVERAL, TEMPLATES
 
 _NINE = 9
 _LONGEST_NAME = 48
-"""Longest name in a headline on a phone; the whole name stands among the facts."""
+"""Longest name in a headline, for phones; the whole name stands among the facts."""
 _BUTTON_HERE = "Still needed?"
-"""Begins the line of a message that leads to the button of this page."""
+"""Begins the line of a message that points to the button of this page."""
 _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
@@ -52,7 +55,7 @@ _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMP
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The reader of a page: `by` for the record, `person` where that is proven, `recipient` of the
+    """The reader of a page: `by` for the record, `person` if that is proven, `recipient` of the
     link."""
 
     recipient: str
@@ -70,7 +73,7 @@ class Visitor:
 @dataclass(frozen=True, slots=True)
 class Form:
     """The part that every page of a link has. `action` is where its forms go: the link itself.
-    `in_console`: the same question in the console, which leads on to its other pages."""
+    `in_console` shows the same question in the console, with links to its other pages."""
 
     visitor: Visitor
     csrf: str
@@ -92,13 +95,9 @@ def _render(template: str, form: Form, **values: object) -> str:
 
 
 def approval_page(view: ApprovalView, form: Form) -> str:
-    episode, visitor = view.episode, form.visitor
-    approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    # There, others' keeps are ended on the page of the instance.
-    keep_role = Role.VIEWER if form.in_console else visitor.role
+    """Return the page of one question."""
+    episode = view.episode
     headline, meaning = headline_of(view)
-    kept = view.approval.lasting_keep(view.now)
-    morning, expires = keep_end(episode, view.now), view.approval.expires_at
     return _render(
         "approval.html",
         form,
@@ -107,7 +106,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         environment=form.environment,
         headline=headline,
         meaning=meaning,
-        gpus=plural(max(episode.evidence.gpus_expected or 0, len(episode.evidence.gpus)), "GPU"),
+        gpus=_gpus_text(episode),
         busiest=picture.busiest_svg(episode, episode.idle.since if episode.idle else None),
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
@@ -117,69 +116,117 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         devices={volume.volume_id: volume.device for volume in episode.instance.volumes},
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
-        keep_end=iso(morning),
+        keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),
         latest=_latest(view),
         silence=messages.silence_text(episode),
-        deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
+        deadline=_deadline(view),
         people_needed=messages.people_text(episode),
         by_budget=messages.budget_text(episode),
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
-        may_undo=approves and not visitor.only_looks and may_undo(episode.terms, visitor.person),
-        may_end_keep=kept is not None
-        and not visitor.only_looks
-        and may_end_keep(episode.terms, keep_role, kept, visitor.person),
-        may={answer.value: _may(view, visitor, answer) for answer in Answer},
+        may_undo=_may_undo(view, form.visitor),
+        may_end_keep=_may_end_keep(view, form),
+        may={answer.value: _may(view, form.visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
         unseen_minutes=_unseen_minutes(view),
     )
 
 
+def _gpus_text(episode: Episode) -> str:
+    evidence = episode.evidence
+    return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
+
+
+def _deadline(view: ApprovalView) -> str:
+    expires_at = view.approval.expires_at
+    moment = clock(expires_at, view.episode.time_zone, view.now)
+    return f"{moment}, {left(expires_at - view.now)} left"
+
+
+def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
+    is_approver = visitor.role is Role.APPROVER and visitor.sign_in is None
+    if not is_approver or visitor.only_looks:
+        return False
+    return may_undo(view.episode.terms, visitor.person)
+
+
+def _may_end_keep(view: ApprovalView, form: Form) -> bool:
+    visitor = form.visitor
+    keep = view.approval.lasting_keep(view.now)
+    if keep is None or visitor.only_looks:
+        return False
+    # In the console, admins end the keeps of others on the page of the instance.
+    role = Role.VIEWER if form.in_console else visitor.role
+    return may_end_keep(view.episode.terms, role, keep, visitor.person)
+
+
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the question, or how it ended and what that means, in the words of its message."""
-    episode, approval, name = view.episode, view.approval, view.episode.instance.name
-    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    episode = view.episode
+    approval = view.approval
+    name = _short_name(view)
     # An answer counts at once; its workflow closes the episode a moment later.
     outcome = episode.outcome or _ENDED_BY.get(approval.status)
     if outcome is not None:
-        reason, at = episode.outcome_reason or "", episode.closed_at or view.now
-        told = messages.outcome_alert(episode.ref, episode, outcome, reason, at, None, approval)
-        title = told.subject
-        if approval.keep_ended_at is not None:
-            return f"{short}: the keep was ended", [
-                "It is judged again. If it is idle, its owner is asked."
-            ]
-        if approval.kept and approval.kept.keep_until and approval.kept.keep_until <= view.now:
-            title = (
-                f"{name} was kept until "
-                f"{day_and_time(approval.kept.keep_until, episode.time_zone, view.now)}"
-            )
-        lines = takewhile(lambda line: not line.endswith(":"), filter(None, told.lines))
-        return title.replace(name, short), [
-            one for one in lines if not one.startswith(_BUTTON_HERE)
-        ]
+        return _ended_headline(view, outcome)
     if not view.can_decide and approval.brake is not None:
-        return f"{short} is held", ()
+        return f"{name} is held", ()
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
-        return f"{episode.plan.doing} {short}: approved", ()
-    idle = view.idle_text[0]
-    if not idle.startswith(("idle since", "found", "stopped")):
-        idle = f"idle for {idle.removeprefix('idle ')}"
-    idle = f"{'was' if idle.startswith('found') else 'has been'} {idle}"
-    return (
-        f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}",
-        (),
-    )
+        return f"{episode.plan.doing} {name}: approved", ()
+    question = f". {episode.plan.verb.capitalize()} it?" if view.can_decide else ""
+    return f"{name} {_idle_words(view)}{question}", ()
+
+
+def _short_name(view: ApprovalView) -> str:
+    name = view.episode.instance.name
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _idle_words(view: ApprovalView) -> str:
+    """Return how long it is idle as the end of a sentence about it."""
+    idle, _ = view.idle_text
+    if idle.startswith("found"):
+        return f"was {idle}"
+    if idle.startswith(("idle since", "stopped")):
+        return f"has been {idle}"
+    return f"has been idle for {idle.removeprefix('idle ')}"
+
+
+def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
+    """Return how a question ended, and the lines of its message up to the first list."""
+    episode = view.episode
+    approval = view.approval
+    name = episode.instance.name
+    short_name = _short_name(view)
+    reason = episode.outcome_reason or ""
+    ended_at = episode.closed_at or view.now
+    alert = messages.outcome_alert(episode.ref, episode, outcome, reason, ended_at, None, approval)
+    if approval.keep_ended_at is not None:
+        text = "It is judged again. If it is idle, its owner is asked."
+        return f"{short_name}: the keep was ended", [text]
+    title = alert.subject
+    kept_until = approval.kept.keep_until if approval.kept else None
+    if kept_until and kept_until <= view.now:
+        title = f"{name} was kept until {day_and_time(kept_until, episode.time_zone, view.now)}"
+    lines = []
+    for line in alert.lines:
+        if line.endswith(":"):
+            break
+        if line and not line.startswith(_BUTTON_HERE):
+            lines.append(line)
+    return title.replace(name, short_name), lines
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
-    episode, may_answer = view.episode, permits(visitor.role, answer) and not visitor.only_looks
-    return may_answer and may(episode.terms, episode.plan, answer, visitor.person)
+    episode = view.episode
+    if visitor.only_looks or not permits(visitor.role, answer):
+        return False
+    return may(episode.terms, episode.plan, answer, visitor.person)
 
 
 def _notice(view: ApprovalView) -> str:
-    """Return what mode auto does and until when it can be held; empty where there is nothing to
+    """Return what mode auto does and until when it can be held; empty if there is nothing to
     hold."""
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
@@ -193,22 +240,21 @@ def digest_page(
     form: Form,
     results: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return several questions. `links` lead to each one's own page, in the same order."""
-    link_of = dict(zip((view.approval.approval_id for view in views), links, strict=True))
-    is_open = [view for view in by_price(views) if view.can_decide]
+    """Return the page of several questions. `links` lead to the page of each, in the same order."""
+    approval_ids = [view.approval.approval_id for view in views]
+    open_views = [view for view in by_price(views) if view.can_decide]
+    may_stop = any(_may(view, form.visitor, Answer.APPROVE) for view in open_views)
     return _render(
         "digest.html",
         form,
         rows=[_digest_row(view, form.visitor) for view in views],
         state=messages.state_text(view.episode for view in views),
-        links=link_of,
-        open=is_open,
-        stoppable=[view for view in is_open if not view.episode.plan.destroys],
-        apart=[view for view in is_open if view.episode.plan.destroys],
+        links=dict(zip(approval_ids, links, strict=True)),
+        open=open_views,
+        stoppable=[view for view in open_views if not view.episode.plan.destroys],
+        apart=[view for view in open_views if view.episode.plan.destroys],
         script=Markup(SEVERAL),  # noqa: S704 - our own file
-        may_stop=any(
-            view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views
-        ),
+        may_stop=may_stop,
         keep_options=_keep_options(views[0]),
         results=results,
     )
@@ -216,17 +262,20 @@ def digest_page(
 
 def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     episode = view.episode
+    takes_hold = view.takes_hold and not visitor.sign_in
     return {
         "view": view,
         "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
         "cost": messages.cost_lines(episode)[0],
         "progress": _progress(view),
-        "may_hold": view.takes_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
+        "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),
     }
 
 
 def _progress(view: ApprovalView) -> str:
-    episode, brake = view.episode, view.approval.brake
+    """Return how far the action is; empty if it has not begun and cannot be held."""
+    episode = view.episode
+    brake = view.approval.brake
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if brake is not None:
@@ -240,18 +289,20 @@ def _progress(view: ApprovalView) -> str:
 
 
 def _unseen_minutes(view: ApprovalView) -> int | None:
-    """Return for how long work may have gone on unseen; `None` where nothing is decided on
+    """Return for how long work may have gone on unseen; `None` if nothing is decided on
     measurements."""
     episode = view.episode
     if episode.stopped_in is not None or episode.outcome is not None:
         return None
-    metrics = (episode.asked_under and episode.asked_under.metrics) or Metrics()
-    return unseen_minutes(metrics, unasked=episode.mode is Mode.AUTO)
+    asked_under = episode.asked_under
+    metrics = asked_under.metrics if asked_under else None
+    return unseen_minutes(metrics or Metrics(), unasked=episode.mode is Mode.AUTO)
 
 
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:
-    """Return value and label of the offered ends of a snooze, within the policy's maximum."""
-    now, zone = view.now, view.episode.time_zone
+    """Return the offered ends of a keep within the policy's maximum, with their labels."""
+    now = view.now
+    zone = view.episode.time_zone
     morning = keep_end(view.episode, now)
     offered = {
         f"until {day_and_time(morning, zone, now)} {zone}": morning,
@@ -263,8 +314,8 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
 
 
 def _latest(view: ApprovalView) -> str:
-    """Return the last date whose nine o'clock, where a date is read as, lies within the policy's
-    maximum."""
+    """Return the last date that may be typed: its nine o'clock, as which a date is read, lies
+    within the policy's maximum."""
     end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
     day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
     return day.isoformat()
@@ -272,15 +323,25 @@ def _latest(view: ApprovalView) -> str:
 
 @pass_context
 def _when(context: Context, moment: UtcDatetime | None) -> str:
-    """Return a moment of a record as the rest of the page does, in the zone of those who were
-    asked."""
-    return clock(moment, context["episode"].time_zone, context["view"].now) if moment else ""
+    """Return a moment as the rest of the page does, in the zone of those who were asked; empty if
+    there is none."""
+    if not moment:
+        return ""
+    return clock(moment, context["episode"].time_zone, context["view"].now)
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    return _OUTCOMES.get(outcome, outcome.value)
+
+
+def _stage_text(delivery: Delivery) -> str:
+    return messages.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
 
 
 TEMPLATES.filters.update(
     when=_when,
     readable=messages.readable,
-    outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
-    answered=lambda answer: _ANSWERED[answer],
-    stage=lambda one: messages.stage_name(one.message.removesuffix(f"-{one.subject}")),
+    outcome=_outcome_text,
+    answered=_ANSWERED.__getitem__,
+    stage=_stage_text,
 )
