@@ -1,5 +1,8 @@
-"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console.
-What belongs to one sign-in is sealed in a cookie of the browser that began it."""
+"""Signing in: to the issuer, and back to the page that somebody came from.
+
+What belongs to one sign-in is sealed in a cookie of the browser that began it. No page of another
+site can be the place to come back to.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from governor import errors
-from governor.domain.approvals.terms import SignIn, groups_of, signed_in
+from governor.domain.approvals.terms import SignedIn, SignIn, groups_of, signed_in
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, IdentityProvider
 from governor.stores.sessions import SignIns
@@ -25,14 +28,14 @@ LIFE = timedelta(minutes=10)
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
 _LATEST = 2**32
-"""Seconds; above it may be no time at all."""
+"""Seconds since 1970. A later value may not fit into a date."""
 _LONGEST_LINK = 1500
 """The cookie that holds it must fit into 4,096 bytes."""
 _PATH = re.compile(r"/(?![/\\])[\w/.~%?&=+:@,-]*", re.ASCII)
-"""Path of the console. It is put behind our own address, so that it leads nowhere else."""
+"""A path of the console. It follows our own address, so that it leads nowhere else."""
 _CODE = re.compile(r"[\x20-\x7e]{1,2048}")
 _ERROR = re.compile(r"[a-z_]{1,40}")
-"""The error codes of RFC 6749, 4.1.2.1, and of OpenID Connect are such; nothing else is shown."""
+"""An error code of RFC 6749, 4.1.2.1, or of OpenID Connect. Nothing else of an answer is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +56,19 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Send the browser to the issuer; with `fresh` to prove anew who it is. `return` must be a
-        link of ours, as the page gives it, or the path of a page of the console."""
+        """Send the browser to the issuer; with `fresh`, the person must prove again who they are.
+        `return` must be a link of ours, as the page gives it, or the path of a console page."""
         link = query.get("return", "")
-        is_path = _PATH.fullmatch(link) is not None
-        approval_id, _, fields = link.partition("?")
-        approval_id = unquote(approval_id)
         now = self.clock.now()
         try:
-            if not is_path:
-                self.sessions.signer.check(
-                    approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now
-                )
+            place = self._place_of(link, now)
         except errors.LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
             return _refused("The link is too long to come back to after a sign-in.", 400)
-        state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
+        state = secrets.token_urlsafe(_RANDOM_BYTES)
+        nonce = secrets.token_urlsafe(_RANDOM_BYTES)
+        verifier = secrets.token_urlsafe(_RANDOM_BYTES)
         try:
             address = self.provider.authorization_url(
                 state=state,
@@ -80,36 +79,42 @@ class SignInSite:
             )
         except (errors.IssuerUnavailable, errors.ConfigurationError) as error:
             return _unavailable(error)
-        place = {"path": link} if is_path else {"id": approval_id, "query": fields}
-        kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        cookie = set_cookie(
-            SIGN_IN_COOKIE, self.sessions.signer.seal(_PURPOSE, kept, now + LIFE), LIFE
+        begun = {"state": state, "nonce": nonce, "verifier": verifier, **place}
+        sealed = self.sessions.signer.seal(_PURPOSE, begun, now + LIFE)
+        return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, LIFE),))
+
+    def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
+        """Return the place to come back to, as `_back` reads it. Raises: LinkForged,
+        LinkExpired."""
+        if _PATH.fullmatch(link) is not None:
+            return {"path": link}
+        path, _, fields = link.partition("?")
+        approval_id = unquote(path)
+        self.sessions.signer.check(
+            approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now
         )
-        return redirect(address, cookies=(cookie,))
+        return {"id": approval_id, "query": fields}
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
+        """Take the browser back from the issuer, begin a session, and return to the place."""
         now = self.clock.now()
-        kept = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
+        begun = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.
         state = query.get("state", "").encode(errors="replace")
-        if kept is None or not hmac.compare_digest(kept["state"].encode(), state):
+        if begun is None or not hmac.compare_digest(begun["state"].encode(), state):
             return _refused(
                 "This sign-in was not the latest one begun in this browser, or took "
-                "longer than ten minutes. "
-                "Open the link of the message again."
+                "longer than ten minutes. Open the link of the message again."
             )
         spent = (clear_cookie(SIGN_IN_COOKIE),)
         code = query.get("code", "")
         if _CODE.fullmatch(code) is None:
-            said = query.get("error", "")
-            why = f" It says {said}." if _ERROR.fullmatch(said) else ""
-            text = f"The issuer did not let you in.{why} Open the link of the message to try again."
-            return _refused(text, cookies=spent)
+            return _refused_by_issuer(query.get("error", ""), spent)
         try:
             claims = self.provider.redeem(
                 code=code,
-                nonce=kept["nonce"],
-                verifier=kept["verifier"],
+                nonce=begun["nonce"],
+                verifier=begun["verifier"],
                 redirect_uri=self._callback,
             )
             who = signed_in(claims, self.groups_claim, self.approver_group)
@@ -122,33 +127,50 @@ class SignInSite:
         except (errors.IssuerUnavailable, errors.ConfigurationError, errors.CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
-        at, before = min(now, _proven_at(claims)), self.sessions.read(cookies, now)
-        groups = groups_of(claims, self.groups_claim)
-        stored = SignIn(who.identity, who.by, at, now + SESSION_LIFE, who.email, groups, who.role)
+        stored = self._stored_session(who, claims, now)
+        earlier_session = self.sessions.read(cookies, now)
         try:
-            if before is not None:
-                self.sign_ins.end_session(before.session_id, now)
+            if earlier_session is not None:
+                self.sign_ins.end_session(earlier_session.session_id, now)
             self.sign_ins.keep_session(session.session_id, stored)
         except errors.CloudError as error:
             return _unavailable(error, spent)
-        return redirect(self._back(kept), cookies=(self.sessions.cookie(session, now), *spent))
+        return redirect(self._back(begun), cookies=(self.sessions.cookie(session, now), *spent))
 
-    def _back(self, kept: Mapping[str, str]) -> str:
-        if "path" in kept:
-            return f"{self.base_url}{kept['path']}"
-        # Written anew from the fields that were checked: nothing that is no field gets into the
-        # address.
-        fields = urlencode(parse_qsl(kept["query"], keep_blank_values=True))
-        return f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
+    def _stored_session(
+        self, who: SignedIn, claims: Mapping[str, object], now: UtcDatetime
+    ) -> SignIn:
+        return SignIn(
+            identity=who.identity,
+            by=who.by,
+            at=min(now, _proven_at(claims)),
+            ends_at=now + SESSION_LIFE,
+            email=who.email,
+            groups=groups_of(claims, self.groups_claim),
+            role=who.role,
+        )
+
+    def _back(self, begun: Mapping[str, str]) -> str:
+        """Return the address of the page that somebody came from."""
+        if "path" in begun:
+            return f"{self.base_url}{begun['path']}"
+        # Written again from the checked fields, so that nothing else gets into the address.
+        fields = urlencode(parse_qsl(begun["query"], keep_blank_values=True))
+        return f"{self.base_url}/approvals/{quote(begun['id'], safe='')}?{fields}"
 
 
 def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
-    """Return when somebody last proved to the issuer who they are; long ago where it does not
-    say."""
-    said = claims.get("auth_time")
-    return datetime.fromtimestamp(
-        min(said, _LATEST) if isinstance(said, int) and said > 0 else 0, UTC
-    )
+    """Return when somebody last proved to the issuer who they are; 1970 if it does not say."""
+    auth_time = claims.get("auth_time")
+    if not isinstance(auth_time, int) or auth_time <= 0:
+        return datetime.fromtimestamp(0, UTC)
+    return datetime.fromtimestamp(min(auth_time, _LATEST), UTC)
+
+
+def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
+    why = f" It says {error_code}." if _ERROR.fullmatch(error_code) else ""
+    text = f"The issuer did not let you in.{why} Open the link of the message to try again."
+    return _refused(text, cookies=spent)
 
 
 def _refused(

@@ -1,5 +1,8 @@
-"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides,
-once."""
+"""The approval site: a request in, a response out. GET and HEAD change nothing.
+
+A POST carries out one answer: link -> visitor -> form's token -> decision. Each refused answer of a
+known visitor is kept for the audit.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import refused_text
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of
+from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.ports import Undoer
@@ -31,8 +35,7 @@ if TYPE_CHECKING:
 
 _GONE = (
     "This question does not exist any more. Ask the owner of the instance, or the "
-    "administrators of GPU "
-    "Governor: the audit keeps what became of it."
+    "administrators of GPU Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
 """Not an answer to the question: it ends the session, and every copy of its cookie with it."""
@@ -41,8 +44,8 @@ _SIGN_OUT = "sign-out"
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name
-    once. `link` is all that a link of today has; those of earlier releases have an id, and the rest
-    in the query."""
+    once. `link` is all that a short link has; links of earlier releases have `approval_id`, and the
+    rest in the query."""
 
     method: str
     approval_id: str
@@ -58,7 +61,8 @@ class Request:
 
     @property
     def address(self) -> str:
-        """The link itself, relative: the page never leaves the address it was opened by."""
+        """The link itself, relative to the page, which always keeps the address it was opened
+        by."""
         return self.link or f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
 
 
@@ -72,7 +76,7 @@ class Gate:
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return who has signed in in this browser; `None` where nobody has, or the session has
+        """Return who has signed in with this browser; `None` if nobody has, or the session has
         ended."""
         session = self.sessions.read(cookies, now)
         if session is None:
@@ -96,7 +100,8 @@ class ApprovalSite:
     """`prod` of the stack `gpu-governor-prod`."""
 
     def handle(self, request: Request) -> Response:
-        """Never raises for what a client can send; each refusal has its own page and status."""
+        """Answer one request. Whatever a client sends, it gets a page and a status, never an
+        error."""
         if request.method not in ("GET", "HEAD", "POST"):
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
@@ -115,19 +120,35 @@ class ApprovalSite:
     def _opened(self, request: Request) -> Request:
         """Return the request with page and recipient of its link. Raises: LinkForged,
         LinkExpired."""
-        now, state = self.show.clock.now(), self.show.state
+        now = self.show.clock.now()
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)
             return request
         page_id, number = self.signer.check_short(request.link)
-        known = {EVERYBODY: BROADCAST} | {one: name for name, one in state.numbers(page_id).items()}
-        ids = state.digest(page_id) if page_id.startswith(DIGEST_PREFIX) else (page_id,)
-        ends = [one.link_ends for one in map(state.approval, ids) if one is not None]
-        if number not in known or (ends and max(ends) <= now):
+        recipient = self._recipient_of(page_id, number)
+        is_over = self._is_over(page_id, now)
+        if recipient is None or is_over:
             raise errors.LinkExpired("the time of this link is over")
-        # As an earlier link has it, for what forms are bound to; the record says when this one
-        # ends.
-        return replace(request, approval_id=page_id, query={"r": known[number], "e": "1"})
+        # Forms are bound to the fields of an earlier link; when a short link ends, its record says.
+        return replace(request, approval_id=page_id, query={"r": recipient, "e": "1"})
+
+    def _recipient_of(self, page_id: str, number: int) -> str | None:
+        """Return the recipient of a short link; `None` if the page has no such number."""
+        number_by_recipient = self.show.state.numbers(page_id)
+        recipient_by_number = {
+            number: recipient for recipient, number in number_by_recipient.items()
+        }
+        default = BROADCAST if number == EVERYBODY else None
+        return recipient_by_number.get(number, default)
+
+    def _is_over(self, page_id: str, now: UtcDatetime) -> bool:
+        """Return whether the links of all questions of a page have ended."""
+        state = self.show.state
+        is_digest = page_id.startswith(DIGEST_PREFIX)
+        approval_ids = state.digest(page_id) if is_digest else (page_id,)
+        approvals = map(state.approval, approval_ids)
+        ends = [approval.link_ends for approval in approvals if approval is not None]
+        return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
         """Do what the form says, or show the page again with why not."""
@@ -141,7 +162,7 @@ class ApprovalSite:
             return self._page(request, visitor, status_of(error), problem=str(error))
 
     def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
-        """Keep for the audit an answer that came to no decision; one that did is kept already."""
+        """Keep a refused answer for the audit. A decision records its own refusals."""
         answer = request.form.get("answer", "")
         if answer not in {*Answer, UNDO, END_KEEP}:
             return
@@ -151,7 +172,7 @@ class ApprovalSite:
             self.decide.state.note_refused(view.approval, answer, by, why, self.show.clock.now())
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
-        """Return the person of the session where a gate stands, else the recipient of the link."""
+        """Return the person of the session if there is a gate, else the recipient of the link."""
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
@@ -168,15 +189,15 @@ class ApprovalSite:
         )
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
+        """Return the refusal of a form that is not one of this page; `None` if it is one. Raises:
+        DecisionRefused if the question of the form is over."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
             token = request.form.get("csrf", "")
             self.signer.check_csrf(token, *_form(request, visitor))
         except errors.LinkForged:
-            is_answer = not request.is_digest and request.form.get("answer") in [*Answer]
-            view = self.show(request.approval_id) if is_answer else None
-            if view is not None and not (view.can_decide or view.takes_hold):
+            if self._is_late_answer(request):
                 # Its page has no form any more; it says what became of the instance.
                 raise errors.DecisionRefused(
                     "this question is over: your answer came too late"
@@ -185,6 +206,14 @@ class ApprovalSite:
                 403, "Refused", "The form is not the one of this page. Open the link again."
             )
         return None
+
+    def _is_late_answer(self, request: Request) -> bool:
+        """Return whether the form answers one question that takes no answer any more."""
+        is_answer = request.form.get("answer") in [*Answer]
+        if request.is_digest or not is_answer:
+            return False
+        view = self.show(request.approval_id)
+        return not (view.can_decide or view.takes_hold)
 
     def _posted(self, request: Request, visitor: Visitor) -> Response:
         """Do what the button says. Raises: InputError, DecisionRefused, NotFound."""
@@ -196,11 +225,7 @@ class ApprovalSite:
         view = self.show(request.approval_id)
         episode = view.episode
         if button == UNDO:
-            if visitor.role is not Role.APPROVER:
-                raise errors.NotAllowed(
-                    "you are signed in, but not in the group that may start an instance"
-                )
-            start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
+            self._start_again(episode, visitor)
             return redirect(request.address)
         if button == END_KEEP:
             self.decide.end_keep(view, visitor.by, visitor.person, visitor.role)
@@ -211,17 +236,26 @@ class ApprovalSite:
             typed_instance_id=request.form.get("typed_instance_id"),
             losses_accepted=request.form.get("losses") == "accepted",
         )
-        # Redirected, so that a refresh of the result is a GET.
         note = None if decided.delivered else "decided; the workflow does not have it yet"
+        # Redirected, so that a refresh of the result is a GET.
         return redirect(request.address, note=note)
 
+    def _start_again(self, episode: Episode, visitor: Visitor) -> None:
+        """Start a stopped instance again. Raises: NotAllowed, DecisionRefused, Uncertain."""
+        if visitor.role is not Role.APPROVER:
+            raise errors.NotAllowed(
+                "you are signed in, but not in the group that may start an instance"
+            )
+        start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
+
     def _signed_out(self, request: Request, visitor: Visitor) -> Response:
-        """End the stored session, so that no copy of the cookie counts; then forget the cookie."""
+        """End the stored session, so that no copy of the cookie counts; then clear the cookie."""
         if self.gate is not None and visitor.session_id is not None:
             self.gate.sign_ins.end_session(visitor.session_id, self.show.clock.now())
         return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
+        """Answer every ticked question. Raises: InputError, NotAllowed."""
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
@@ -240,9 +274,11 @@ class ApprovalSite:
         return self._page(request, visitor, results=results)
 
     def _picked(self, request: Request) -> list[ApprovalView]:
-        views = self.show.digest(request.approval_id)
+        """Return the ticked questions of a digest."""
         return [
-            one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"
+            view
+            for view in self.show.digest(request.approval_id)
+            if request.form.get(f"pick-{view.approval.approval_id}") == "yes"
         ]
 
     def _page(
@@ -254,7 +290,8 @@ class ApprovalSite:
         problem: str | None = None,
         results: Sequence[tuple[str, str]] = (),
     ) -> Response:
-        page_id, csrf = request.approval_id, self.signer.csrf(*_form(request, visitor))
+        page_id = request.approval_id
+        csrf = self.signer.csrf(*_form(request, visitor))
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)
         if request.is_digest:
             views = self.show.digest(page_id)
@@ -265,6 +302,7 @@ class ApprovalSite:
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
+        """Return the same recipient's link to a question of the digest."""
         recipient = request.query["r"]
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
@@ -274,9 +312,9 @@ class ApprovalSite:
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
-    """Return what a form is bound to: its page and link, and the session where somebody is signed
+    """Return what a form is bound to: its page, its link, and the session if somebody is signed
     in."""
-    link = request.approval_id, visitor.recipient, request.query["e"]
+    link = (request.approval_id, visitor.recipient, request.query["e"])
     return (*link, visitor.session_id) if visitor.session_id else link
 
 
@@ -284,5 +322,6 @@ def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone:
     """Return the answer of a form. Raises: InputError with what to do, NotAllowed."""
     decision = posted(form, visitor.by, visitor.person, "page", now)
     check_role(visitor.role, decision.answer)
-    is_keep = decision.answer is Answer.KEEP
-    return replace(decision, keep_until=keep_until(form, zone)) if is_keep else decision
+    if decision.answer is not Answer.KEEP:
+        return decision
+    return replace(decision, keep_until=keep_until(form, zone))
