@@ -1,5 +1,8 @@
 """Parts shared by the API, the page and the console: words about a question, and how an answer is
-taken."""
+taken.
+
+The callers prove who somebody is; this module trusts the person that it is given.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,23 @@ UNDO: Final = "undo"
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
-    """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too
-    late."""
-    if isinstance(error, (NotAllowed, Uncertain)):
-        return 403 if isinstance(error, NotAllowed) else 503
-    is_wrong = isinstance(error, InputError) or error.status == ApprovalStatus.PENDING
-    return 400 if is_wrong else 409
+    """Return the HTTP status of an answer that was not taken: it was wrong, not this person's, too
+    late, or its outcome is not certain."""
+    if isinstance(error, NotAllowed):
+        return 403
+    if isinstance(error, Uncertain):
+        return 503
+    if isinstance(error, InputError) or error.status == ApprovalStatus.PENDING:
+        return 400
+    return 409
 
 
 def brief(view: ApprovalView) -> dict[str, Any]:
+    """Return a question as a document of the API and of the console's tables."""
     episode = view.episode
+    usd_per_day = None
+    if view.usd_per_day is not None:
+        usd_per_day = plain(view.usd_per_day)
     return {
         "id": view.approval.approval_id,
         "instance_id": episode.ref.instance_id,
@@ -49,7 +59,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "project": episode.project,
         "reason": view.idle_text[1],
         "action": episode.plan.action.value,
-        "usd_per_day": None if view.usd_per_day is None else plain(view.usd_per_day),
+        "usd_per_day": usd_per_day,
         "expires_at": iso(view.approval.expires_at),
         "can_hold": view.can_hold,
         "can_hold_late": view.can_hold_late,
@@ -59,8 +69,8 @@ def brief(view: ApprovalView) -> dict[str, Any]:
 def posted(
     form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime
 ) -> Decision:
-    """Return the answer of a page's form, but for a keep's end. Raises: InputError with what to
-    do."""
+    """Return the answer of a page's form, without the end of a keep. Raises: InputError with what
+    to do."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
@@ -76,17 +86,17 @@ def posted(
 
 
 def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
-    """The date of one's own choice, at nine of that time zone, goes before the offered ones."""
-    date, offered = form.get("keep_date", ""), form.get("keep_until", "")
+    """Return until when a form asks to keep the instance. A typed date, at nine in that time zone,
+    goes before the offered ends. Raises: InputError."""
+    date = form.get("keep_date", "")
+    offered_end = form.get("keep_until", "")
     try:
-        if date:
-            day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
-            return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
-        return parse_iso(offered)
-    except (
-        ValueError,
-        OverflowError,
-    ):  # the first and the last day of the calendar have no UTC elsewhere
+        if not date:
+            return parse_iso(offered_end)
+        day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
+        return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        # The first and the last day of the calendar overflow in UTC.
         raise InputError("say until when it shall be kept: a date like 2026-12-01") from None
 
 
@@ -103,8 +113,7 @@ def start_again(
         _log.exception("an undo failed")
         raise Uncertain(
             "whether it was started is not certain. Open this page again in a minute, "
-            "and press once more if "
-            "not"
+            "and press once more if not"
         ) from None
     if not answer.done:
         raise DecisionRefused(f"not started: {answer.text}")

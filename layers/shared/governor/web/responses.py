@@ -1,4 +1,8 @@
-"""Responses of the approval site: templates, the headers that keep every page closed, refusals."""
+"""Responses of the approval site: templates, the headers that keep every page closed, refusals.
+
+No page loads anything from elsewhere: the style sheet and the scripts are inline, and the content
+security policy names their hashes.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,18 @@ _STYLE = TOKENS + _PAGE + QUESTIONS
 def environment(style: str, *folders: Path) -> Environment:
     """Return the templates of these folders, with one style sheet and the filters that all of them
     need."""
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader([*folders, FOLDER]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals["style"] = Markup(style)  # noqa: S704 - our own file
-    found.filters.update(usd=usd, span=span, people=people, left=left, step=STEP_TEXT.__getitem__)
-    return found
+    templates.globals["style"] = Markup(style)  # noqa: S704 - our own file
+    templates.filters.update(
+        usd=usd, span=span, people=people, left=left, step=STEP_TEXT.__getitem__
+    )
+    return templates
 
 
 TEMPLATES = environment(_STYLE)
@@ -45,15 +51,17 @@ TEMPLATES.globals["follow"] = Markup(_SCRIPT)  # noqa: S704 - our own file
 
 
 def _source(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    """Return the source of a content security policy that allows this text alone."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def policy_of(style: str, *scripts: str) -> str:
-    """Return the content security policy of a page that has this style and these scripts, and no
-    other."""
-    sources = " ".join(map(_source, scripts)) or "'none'"
+    """Return the content security policy of a page with this style and these scripts, and no
+    others."""
+    script_sources = " ".join(map(_source, scripts)) or "'none'"
     return (
-        f"default-src 'none'; style-src {_source(style)}; script-src {sources}; "
+        f"default-src 'none'; style-src {_source(style)}; script-src {script_sources}; "
         "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
 
@@ -101,8 +109,7 @@ def bad_request(text: str) -> Response:
 
 _OVER = (
     "What became of the instance stands in the newest message about it, with a link that "
-    "works. Without one, "
-    "ask the owner of the instance, or the administrators of GPU Governor."
+    "works. Without one, ask the owner of the instance, or the administrators of GPU Governor."
 )
 
 
@@ -120,9 +127,12 @@ def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...]
 
 
 def to_lambda(response: Response) -> dict[str, Any]:
-    answer = {
+    """Return the response as API Gateway takes it from a function."""
+    answer: dict[str, Any] = {
         "statusCode": response.status,
         "headers": dict(response.headers),
         "body": response.body,
     }
-    return {**answer, "cookies": list(response.cookies)} if response.cookies else answer
+    if response.cookies:
+        answer["cookies"] = list(response.cookies)
+    return answer

@@ -55,8 +55,11 @@ class Sessions:
         return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
+        """Return the session of the cookie; `None` if there is no cookie of ours, or it is over."""
         sealed = cookies.get(SESSION_COOKIE)
-        values = self.signer.unseal(("session", *self.scope), sealed, now) if sealed else None
+        if not sealed:
+            return None
+        values = self.signer.unseal(("session", *self.scope), sealed, now)
         if values is None:
             return None
         who = SignedIn(values["sub"], values["email"] or None, Role(values["role"]))
