@@ -1,5 +1,8 @@
-"""The report as one HTML file that needs nothing else: no script, no font, no picture from
-elsewhere."""
+"""The report as one HTML file that needs nothing else.
+
+It has no script, and loads no font and no picture from elsewhere. The figures are those of
+`simulation.report`; nothing is counted here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from markupsafe import Markup
 
 from governor.domain.units import money, printable
 from simulation import report, tradeoff
-from simulation.outcome import Event, InstanceResult, Replay
+from simulation.outcome import Event, InstanceResult, Replay, Stop
 from simulation.timeline import timeline, when
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -46,8 +49,7 @@ class _Card:
     saved: timedelta
     owner: str
     kinds: frozenset[str]
-    """Kinds that the filters go by: `stopped`, `soon` (a stop that hit work within an hour),
-    `later`."""
+    """The kinds of the filter: `stopped`, `soon` (a stop that hit work within an hour), `later`."""
 
 
 _SHOWN = {
@@ -66,7 +68,7 @@ def page(
     made_at: datetime,
     other_waits: Sequence[Replay] = (),
 ) -> str:
-    """The page: the outcome as a sentence, figures, the trade-off, then a timeline for every
+    """Return the page: the outcome as a sentence, figures, the trade-off, then a timeline for every
     instance.
 
     Args:
@@ -76,63 +78,91 @@ def page(
         other_waits: the same policy with other waits before a question, for the picture of the
             trade-off.
     """
-    summaries = [report.summarise(one) for one in replays]
-    first, *others = [report.sentence(one) for one in report.by_saving(summaries)]
-    cards = [
-        _card(list(zip([one.name for one in replays], results, strict=True)))
-        for results in zip(*(one.results for one in replays), strict=True)
-    ]
-    cards.sort(key=lambda card: (-card.saved, card.name))
+    summaries = [report.summarise(replay) for replay in replays]
+    lead, *others = [report.sentence(summary) for summary in report.by_saving(summaries)]
+    cards = _cards(replays)
     owners = sorted({card.owner for card in cards})
     style = (_FOLDER / "report.css").read_text(encoding="utf-8") + _filters(len(owners))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    spans = [result.recording.span for one in replays for result in one.results]
     points = tradeoff.points(replays, other_waits)
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            style=Markup(style),  # noqa: S704 - our own file, and numbers
-            style_source=f"'sha256-{digest}'",
-            lead=first,
-            others=others,
-            period=_period(min(span.start for span in spans), max(span.end for span in spans)),
-            made_at=f"{made_at:%b} {made_at.day}, {made_at:%Y %H:%M} UTC",
-            summaries=summaries,
-            names=[one.name for one in summaries],
-            rows=[(label, [figure(one) for one in summaries]) for label, figure in report.ROWS],
-            asked=report.by_owner(summaries),
-            notes=notes,
-            points=points if tradeoff.is_worth_showing(points) else (),
-            chart=tradeoff.chart(points),
-            caption=tradeoff.caption(points),
-            owners=owners,
-            shown=_SHOWN,
-            counts={kind: sum(_is_shown(card, kind) for card in cards) for kind in _SHOWN},
-            cards=[card for card in cards if card.lines],
-            rest=[card for card in cards if not card.lines],
-        )
+    template = _environment().get_template("report.html")
+    return template.render(
+        style=Markup(style),  # noqa: S704 - our own file, and numbers
+        style_source=f"'sha256-{digest}'",
+        lead=lead,
+        others=others,
+        period=_period_of(replays),
+        made_at=f"{made_at:%b} {made_at.day}, {made_at:%Y %H:%M} UTC",
+        summaries=summaries,
+        names=[summary.name for summary in summaries],
+        rows=_rows(summaries),
+        asked=report.by_owner(summaries),
+        notes=notes,
+        points=points if tradeoff.is_worth_showing(points) else (),
+        chart=tradeoff.chart(points),
+        caption=tradeoff.caption(points),
+        owners=owners,
+        shown=_SHOWN,
+        counts=_counts(cards),
+        cards=[card for card in cards if card.lines],
+        rest=[card for card in cards if not card.lines],
     )
 
 
+def _cards(replays: Sequence[Replay]) -> list[_Card]:
+    """Return a card for each instance, the highest saving first."""
+    names = [replay.name for replay in replays]
+    results_of_instances = zip(*(replay.results for replay in replays), strict=True)
+    cards = [_card(list(zip(names, results, strict=True))) for results in results_of_instances]
+    return sorted(cards, key=lambda card: (-card.saved, card.name))
+
+
+def _rows(summaries: Sequence[report.Summary]) -> list[tuple[str, list[str]]]:
+    """Return the figures, each with a text for every policy."""
+    rows = []
+    for label, figure_of in report.ROWS:
+        rows.append((label, [figure_of(summary) for summary in summaries]))
+    return rows
+
+
+def _counts(cards: Sequence[_Card]) -> dict[str, int]:
+    """Return how many instances each choice of the filter shows."""
+    counts = {}
+    for kind in _SHOWN:
+        counts[kind] = sum(_is_shown(card, kind) for card in cards)
+    return counts
+
+
+def _period_of(replays: Sequence[Replay]) -> str:
+    spans = [result.recording.span for replay in replays for result in replay.results]
+    since = min(span.start for span in spans)
+    until = max(span.end for span in spans)
+    return _period(since, until)
+
+
 def _period(since: datetime, until: datetime) -> str:
-    """`Nov 2 to Nov 15, 2026 (UTC)`: the last day is the last that was recorded."""
+    """Return a period as `Nov 2 to Nov 15, 2026 (UTC)`, up to the last recorded day."""
     last = until - timedelta(seconds=1)
     year = "" if since.year == last.year else f", {since.year}"
     return f"{since:%b} {since.day}{year} to {last:%b} {last.day}, {last.year} (UTC)"
 
 
 def _is_shown(card: _Card, kind: str) -> bool:
-    return kind == "all" or (kind == "asked" and bool(card.lines)) or kind in card.kinds
+    if kind == "all":
+        return True
+    if kind == "asked":
+        return bool(card.lines)
+    return kind in card.kinds
 
 
 def _filters(owners: int) -> str:
-    """Style rules that hide what was not chosen, so that no script is needed. Owners go by
-    number."""
-    return "".join(
-        f"main:has(#owner [value='{n}']:checked) section:not(.owner{n}){{display:none}}\n"
-        for n in range(owners)
-    )
+    """Return style rules that hide the owners that were not chosen, so that no script is needed.
+    Owners go by number."""
+    rules = [
+        f"main:has(#owner [value='{number}']:checked) section:not(.owner{number}){{display:none}}\n"
+        for number in range(owners)
+    ]
+    return "".join(rules)
 
 
 @cache
@@ -147,29 +177,49 @@ def _environment() -> Environment:
 
 
 def _card(results: Sequence[tuple[str, InstanceResult]]) -> _Card:
-    first = results[0][1]
-    recording, instance = first.recording, first.recording.instance
+    """Return the card of one instance, from its result under each policy by name."""
+    _, first = results[0]
+    recording = first.recording
+    instance = recording.instance
     price = recording.price
     cost = price.source if price.usd_per_hour is None else f"{price.usd_per_hour} USD an hour"
-    stops = [[event.stop for event in one.events if event.stop] for _, one in results]
-    found = [stop for one in stops for stop in one]
-    kinds = {"stopped" for _ in found}
-    kinds |= {"soon" if stop.is_hit_soon else "later" for stop in found if stop.hit_work}
+    lanes = [(policy, result.events) for policy, result in results]
+    saved = timedelta(0)
+    kinds: set[str] = set()
+    for _, result in results:
+        stops = _stops(result)
+        saved = max(saved, sum((stop.length for stop in stops), timedelta(0)))
+        kinds |= _kinds(stops)
     return _Card(
         name=instance.name,
         about=f"{instance.instance_id}, {instance.instance_type} in {instance.target}, "
         f"owner {first.owner}, {cost}",
-        svg=timeline(recording, [(name, one.events) for name, one in results]),
-        lines=tuple(_line(name, event) for name, one in results for event in one.events),
-        saved=max(sum((stop.length for stop in one), timedelta(0)) for one in stops),
+        svg=timeline(recording, lanes),
+        lines=tuple(_line(policy, event) for policy, events in lanes for event in events),
+        saved=saved,
         owner=printable(first.owner),
         kinds=frozenset(kinds),
     )
 
 
+def _stops(result: InstanceResult) -> list[Stop]:
+    return [event.stop for event in result.events if event.stop is not None]
+
+
+def _kinds(stops: Sequence[Stop]) -> set[str]:
+    """Return the choices of the filter under which an instance with these stops is shown."""
+    kinds = set()
+    for stop in stops:
+        kinds.add("stopped")
+        if stop.hit_work:
+            kinds.add("soon" if stop.is_hit_soon else "later")
+    return kinds
+
+
 def _line(policy: str, event: Event) -> _Line:
     stop = event.stop
-    until = saved = ""
+    until = ""
+    saved = ""
     if stop is not None:
         until = f"{when(stop.until)}, {'work resumed' if stop.hit_work else 'no work hit'}"
         saved = "unpriced" if stop.usd is None else money(stop.usd)

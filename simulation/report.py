@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -19,8 +19,8 @@ from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One policy. A stop that hits no work ends because others put the instance away, or the record
-    ends."""
+    """The figures of one policy. A stop that hits no work lasts until others stop the instance, or
+    until the record ends."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class Summary:
     hours_saved: Decimal
     usd_saved: Usd
     unpriced_stops: int
-    """Stops whose saving is not known, and so not in `usd_saved`."""
+    """Stops whose saving is not known, so that `usd_saved` leaves them out."""
     hit_within_an_hour: int
     hit_later: int
     idle_hours: Decimal
@@ -47,162 +47,173 @@ class Summary:
 
 
 def summarise(replay: Replay) -> Summary:
-    """The figures of one replay."""
-    events = [event for result in replay.results for event in result.events]
+    """Return the figures of one replay."""
+    results = replay.results
+    events = [event for result in results for event in result.events]
     stops = [event.stop for event in events if event.stop is not None]
+    amounts = [stop.usd for stop in stops if stop.usd is not None]
     hits = [stop for stop in stops if stop.hit_work]
-    within = sum(stop.is_hit_soon for stop in hits)
-    by_owner: Counter[str] = Counter()
-    for result in replay.results:
-        by_owner[result.owner] += _asks(result)
+    hits_soon = sum(stop.is_hit_soon for stop in hits)
+    asks_by_owner: Counter[str] = Counter()
+    for result in results:
+        asks_by_owner[result.owner] += _asks(result)
     return Summary(
         name=replay.name,
         version=replay.version,
         mode=replay.mode.value,
-        instances=len(replay.results),
-        instances_asked=sum(_asks(result) > 0 for result in replay.results),
-        asks=sum(by_owner.values()),
-        asks_by_owner={owner: count for owner, count in by_owner.most_common() if count},
-        answered_by_work=sum(
-            event.sent_at is not None and event.ending is Ending.WOKE_UP for event in events
-        ),
+        instances=len(results),
+        instances_asked=sum(_asks(result) > 0 for result in results),
+        asks=asks_by_owner.total(),
+        asks_by_owner={owner: count for owner, count in asks_by_owner.most_common() if count},
+        answered_by_work=sum(_is_answered_by_work(event) for event in events),
         told_only=sum(event.ending is Ending.TOLD for event in events),
-        acted_unasked=sum(event.sent_at is None and event.stop is not None for event in events),
+        acted_unasked=sum(_is_unasked_stop(event) for event in events),
         stops=len(stops),
-        hours_saved=sum((hours(stop.length) for stop in stops), Decimal(0)),
-        usd_saved=sum((stop.usd for stop in stops if stop.usd is not None), Decimal(0)),
-        unpriced_stops=sum(stop.usd is None for stop in stops),
-        hit_within_an_hour=within,
-        hit_later=len(hits) - within,
-        idle_hours=sum((hours(result.idle) for result in replay.results), Decimal(0)),
-        idle_hours_left=sum((hours(result.idle_left) for result in replay.results), Decimal(0)),
-        no_data_hours=sum((hours(result.no_data) for result in replay.results), Decimal(0)),
+        hours_saved=_total_hours(stop.length for stop in stops),
+        usd_saved=sum(amounts, Decimal(0)),
+        unpriced_stops=len(stops) - len(amounts),
+        hit_within_an_hour=hits_soon,
+        hit_later=len(hits) - hits_soon,
+        idle_hours=_total_hours(result.idle for result in results),
+        idle_hours_left=_total_hours(result.idle_left for result in results),
+        no_data_hours=_total_hours(result.no_data for result in results),
         freezes=replay.freezes,
     )
 
 
+def _is_answered_by_work(event: Event) -> bool:
+    return event.sent_at is not None and event.ending is Ending.WOKE_UP
+
+
+def _is_unasked_stop(event: Event) -> bool:
+    return event.sent_at is None and event.stop is not None
+
+
+def _total_hours(lengths: Iterable[timedelta]) -> Decimal:
+    return sum(map(hours, lengths), Decimal(0))
+
+
 def hours(length: timedelta) -> Decimal:
-    """Hours, exact to the second."""
+    """Return a length in hours, exact to the second."""
     return Decimal(length // timedelta(seconds=1)) / 3600
 
 
-def usd_text(one: Summary) -> str:
-    """The amount; what is not in it is said."""
-    if not one.unpriced_stops:
-        return money(one.usd_saved)
-    if one.unpriced_stops == one.stops:
+def usd_text(summary: Summary) -> str:
+    """Return the saved amount, and how many stops it leaves out."""
+    if not summary.unpriced_stops:
+        return money(summary.usd_saved)
+    if summary.unpriced_stops == summary.stops:
         return "unpriced"
-    return f"{money(one.usd_saved)} ({one.unpriced_stops} unpriced)"
+    return f"{money(summary.usd_saved)} ({summary.unpriced_stops} unpriced)"
 
 
-def saved_text(one: Summary) -> str:
-    """`$68,344`, or hours where no stop has a price."""
-    if one.stops and one.unpriced_stops == one.stops:
-        return f"{money(one.hours_saved, 0)} h"
-    return usd(one.usd_saved)
+def saved_text(summary: Summary) -> str:
+    """Return the saving as `$68,344`, or in hours if no stop has a price."""
+    if summary.stops and summary.unpriced_stops == summary.stops:
+        return f"{money(summary.hours_saved, 0)} h"
+    return usd(summary.usd_saved)
 
 
-def sentence(one: Summary) -> str:
-    """The policy in one sentence: what it would have saved, and at whose cost."""
-    name = printable(one.name)
-    if not one.stops:
+def sentence(summary: Summary) -> str:
+    """Return the policy in one sentence: what it would have saved, and at what cost."""
+    name = printable(summary.name)
+    if not summary.stops:
         return f"{name} would have stopped nothing."
-    hits = f"{one.hit_within_an_hour:,} of {plural(one.stops, 'stop')}"
-    return (
-        f"{name} would have saved {saved_text(one)}; {hits} hit work that resumed within an hour."
-    )
+    hits = f"{summary.hit_within_an_hour:,} of {plural(summary.stops, 'stop')}"
+    saved = saved_text(summary)
+    return f"{name} would have saved {saved}; {hits} hit work that resumed within an hour."
 
 
 def by_saving(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return what saves most comes first."""
-    return sorted(summaries, key=lambda one: (-one.usd_saved, -one.hours_saved))
+    """Return the summaries with the highest saving first."""
+    return sorted(summaries, key=lambda summary: (-summary.usd_saved, -summary.hours_saved))
 
 
 ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
-    ("instances", lambda one: str(one.instances)),
-    ("instances asked about", lambda one: str(one.instances_asked)),
-    ("questions", lambda one: str(one.asks)),
-    ("  of them ended by work before the act", lambda one: str(one.answered_by_work)),
-    ("notified only, no plan possible", lambda one: str(one.told_only)),
-    ("stops", lambda one: str(one.stops)),
-    ("  of them without asking (auto)", lambda one: str(one.acted_unasked)),
-    ("  hit work within 1 h of the stop", lambda one: str(one.hit_within_an_hour)),
-    ("  hit work later", lambda one: str(one.hit_later)),
-    ("hours saved", lambda one: money(one.hours_saved, 1)),
+    ("instances", lambda summary: str(summary.instances)),
+    ("instances asked about", lambda summary: str(summary.instances_asked)),
+    ("questions", lambda summary: str(summary.asks)),
+    ("  of them ended by work before the act", lambda summary: str(summary.answered_by_work)),
+    ("notified only, no plan possible", lambda summary: str(summary.told_only)),
+    ("stops", lambda summary: str(summary.stops)),
+    ("  of them without asking (auto)", lambda summary: str(summary.acted_unasked)),
+    ("  hit work within 1 h of the stop", lambda summary: str(summary.hit_within_an_hour)),
+    ("  hit work later", lambda summary: str(summary.hit_later)),
+    ("hours saved", lambda summary: money(summary.hours_saved, 1)),
     ("USD saved, net of storage", usd_text),
-    ("idle hours (stretches of 1 h and more)", lambda one: money(one.idle_hours, 1)),
-    ("idle hours not used", lambda one: money(one.idle_hours_left, 1)),
-    ("hours without data", lambda one: money(one.no_data_hours, 1)),
-    ("times the breaker froze all plans", lambda one: str(one.freezes)),
+    ("idle hours (stretches of 1 h and more)", lambda summary: money(summary.idle_hours, 1)),
+    ("idle hours not used", lambda summary: money(summary.idle_hours_left, 1)),
+    ("hours without data", lambda summary: money(summary.no_data_hours, 1)),
+    ("times the breaker froze all plans", lambda summary: str(summary.freezes)),
 )
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """A column a policy; then questions by owner, where there are any."""
-    lines = [["", *(printable(one.name) for one in summaries)]]
-    lines += [[label, *(figure(one) for one in summaries)] for label, figure in ROWS]
-    if owners := by_owner(summaries):
-        lines += [["", *("" for _ in summaries)], ["questions by owner", *("" for _ in summaries)]]
-        lines += [[f"  {printable(owner)}", *counts] for owner, counts in owners]
-    widths = [max(len(row[column]) for row in lines) for column in range(len(summaries) + 1)]
-    text = []
-    for row in lines:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        text.append("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(text)
+    """Return a table with a column for each policy, then questions by owner if there are any."""
+    no_figures = ["" for _ in summaries]
+    rows = [["", *(printable(summary.name) for summary in summaries)]]
+    for label, figure_of in ROWS:
+        rows.append([label, *(figure_of(summary) for summary in summaries)])
+    counts_by_owner = by_owner(summaries)
+    if counts_by_owner:
+        rows.append(["", *no_figures])
+        rows.append(["questions by owner", *no_figures])
+        rows += [[f"  {printable(owner)}", *counts] for owner, counts in counts_by_owner]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for label, *figures in rows:
+        cells = [label.ljust(widths[0])]
+        cells += [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def by_owner(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:
-    """Questions by owner, one count a policy; who is asked most comes first."""
+    """Return the questions by owner, a count for each policy, the most questions first."""
     totals: Counter[str] = Counter()
-    for one in summaries:
-        totals.update(one.asks_by_owner)
-    return [
-        (owner, [str(one.asks_by_owner.get(owner, 0)) for one in summaries])
-        for owner, _ in totals.most_common()
-    ]
+    for summary in summaries:
+        totals.update(summary.asks_by_owner)
+    counts_by_owner = []
+    for owner, _ in totals.most_common():
+        counts = [str(summary.asks_by_owner.get(owner, 0)) for summary in summaries]
+        counts_by_owner.append((owner, counts))
+    return counts_by_owner
 
 
 def document(replays: Sequence[Replay], notes: Sequence[str]) -> str:
-    """Everything as JSON: figures by policy, and every event of every instance. Amounts are
+    """Return everything as JSON: figures by policy, and every event of every instance. Amounts are
     strings."""
-    return json.dumps(
-        {
-            "notes": list(notes),
-            "policies": [
-                {
-                    **_figures(summarise(replay)),
-                    "instances": [_instance(one) for one in replay.results],
-                }
-                for replay in replays
-            ],
-        },
-        indent=2,
-    )
+    policies = [_policy(replay) for replay in replays]
+    return json.dumps({"notes": list(notes), "policies": policies}, indent=2)
 
 
-def _figures(one: Summary) -> dict[str, Any]:
+def _policy(replay: Replay) -> dict[str, Any]:
+    instances = [_instance(result) for result in replay.results]
+    return {**_figures(summarise(replay)), "instances": instances}
+
+
+def _figures(summary: Summary) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "version": one.version,
-        "mode": one.mode,
-        "instance_count": one.instances,
-        "instances_asked": one.instances_asked,
-        "questions": one.asks,
-        "questions_by_owner": dict(one.asks_by_owner),
-        "questions_ended_by_work": one.answered_by_work,
-        "told_only": one.told_only,
-        "stops": one.stops,
-        "stops_unasked": one.acted_unasked,
-        "stops_hit_within_an_hour": one.hit_within_an_hour,
-        "stops_hit_later": one.hit_later,
-        "stops_unpriced": one.unpriced_stops,
-        "hours_saved": money(one.hours_saved, 2).replace(",", ""),
-        "usd_saved": money(one.usd_saved).replace(",", ""),
-        "idle_hours": money(one.idle_hours, 2).replace(",", ""),
-        "idle_hours_left": money(one.idle_hours_left, 2).replace(",", ""),
-        "no_data_hours": money(one.no_data_hours, 2).replace(",", ""),
-        "freezes": one.freezes,
+        "name": summary.name,
+        "version": summary.version,
+        "mode": summary.mode,
+        "instance_count": summary.instances,
+        "instances_asked": summary.instances_asked,
+        "questions": summary.asks,
+        "questions_by_owner": dict(summary.asks_by_owner),
+        "questions_ended_by_work": summary.answered_by_work,
+        "told_only": summary.told_only,
+        "stops": summary.stops,
+        "stops_unasked": summary.acted_unasked,
+        "stops_hit_within_an_hour": summary.hit_within_an_hour,
+        "stops_hit_later": summary.hit_later,
+        "stops_unpriced": summary.unpriced_stops,
+        "hours_saved": _plain(summary.hours_saved, 2),
+        "usd_saved": _plain(summary.usd_saved),
+        "idle_hours": _plain(summary.idle_hours, 2),
+        "idle_hours_left": _plain(summary.idle_hours_left, 2),
+        "no_data_hours": _plain(summary.no_data_hours, 2),
+        "freezes": summary.freezes,
     }
 
 
@@ -236,8 +247,13 @@ def _stop(stop: Stop) -> dict[str, Any]:
         "at": iso(stop.at),
         "until": iso(stop.until),
         "hit_work": stop.hit_work,
-        "usd": None if stop.usd is None else money(stop.usd).replace(",", ""),
+        "usd": None if stop.usd is None else _plain(stop.usd),
     }
+
+
+def _plain(amount: Decimal, places: int = 2) -> str:
+    """Return an amount without separators of thousands, as machines read it."""
+    return money(amount, places).replace(",", "")
 
 
 def _asks(result: InstanceResult) -> int:
