@@ -1,4 +1,7 @@
-"""Shows a recommendation: as text with the policy to paste, or as JSON."""
+"""Shows a recommendation: as text with the policy to paste, or as JSON.
+
+Nothing is chosen here: `simulation.recommend` does that.
+"""
 
 from __future__ import annotations
 
@@ -16,45 +19,53 @@ from simulation.fetch import LONGEST_DAYS
 from simulation.recommend import Advice, Figures, Grouping, Recommendation, Trial, Wait
 
 
-def text(one: Recommendation, by: Grouping) -> str:
+def text(recommendation: Recommendation, by: Grouping) -> str:
     """Return the table of candidates, the choice and its check, each group, and the policy to
     paste."""
-    everyone = one.everyone
-    delay = one.approval_delay // timedelta(minutes=1)
+    lines = _head(recommendation)
+    lines += ["", *_table(recommendation.everyone), "", *_choice(recommendation)]
+    lines += ["", *_groups(recommendation, by)]
+    if recommendation.freezes:
+        times = _count(recommendation.freezes, "time")
+        lines += ["", f"The breaker froze all plans up to {times}; questions came later then."]
+    if recommendation.left_out:
+        left_out = _count(recommendation.left_out, "instance")
+        lines += ["", f"Left out: {left_out} whose override sets its own wait."]
+    return "\n".join([*lines, *_to_paste(recommendation)])
+
+
+def _head(recommendation: Recommendation) -> list[str]:
+    """Return the lines that say what was replayed, and how to read the table."""
+    everyone = recommendation.everyone
+    delay = recommendation.approval_delay // timedelta(minutes=1)
     lines = [
-        f"{_count(everyone.instances, 'instance')}, {_days(*one.days)}.",
+        f"{_count(everyone.instances, 'instance')}, {_days(*recommendation.days)}.",
         "A question is wrong if work was back within an hour of it.",
-        f"Hours and USD are saved if every question is approved after {delay} min."
-        if one.asks
-        else "Mode auto asks nobody: each question counted here is a stop after the notice period.",
     ]
-    if not one.sooner:
+    if recommendation.asks:
+        lines.append(f"Hours and USD are saved if every question is approved after {delay} min.")
+    else:
+        lines.append(
+            "Mode auto asks nobody: each question counted here is a stop after the notice period."
+        )
+    if not recommendation.sooner:
         lines.append("Released memory brings nothing forward.")
     elif any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
         lines.append(
-            f"Once every GPU has released its memory, {one.present.released_minutes} min "
-            "are enough for a "
-            "question."
+            "Once every GPU has released its memory, "
+            f"{recommendation.present.released_minutes} min are enough for a question."
         )
-    lines += ["", *_table(everyone), "", *_choice(one)]
-    if any(group.matches for group in one.groups):
-        lines += ["", f"By {by.label}:"]
-        lines += [f"  {group.name}: {_line(one, group)}" for group in one.groups]
-    else:
+    return lines
+
+
+def _groups(recommendation: Recommendation, by: Grouping) -> list[str]:
+    """Return a line for each group, or one that says why there are none."""
+    groups = recommendation.groups
+    if not any(group.matches for group in groups):
         tags = " or ".join(by.keys)
-        lines += [
-            "",
-            f"No groups: no instance has a tag {tags}. Name another tag with --by tag:KEY.",
-        ]
-    if one.freezes:
-        times = _count(one.freezes, "time")
-        lines += ["", f"The breaker froze all plans up to {times}; questions came later then."]
-    if one.left_out:
-        lines += [
-            "",
-            f"Left out: {_count(one.left_out, 'instance')} whose override sets its own wait.",
-        ]
-    return "\n".join([*lines, *_to_paste(one)])
+        return [f"No groups: no instance has a tag {tags}. Name another tag with --by tag:KEY."]
+    lines = [f"  {group.name}: {_line(recommendation, group)}" for group in groups]
+    return [f"By {by.label}:", *lines]
 
 
 def pasted(document: Mapping[str, object]) -> str:
@@ -66,50 +77,47 @@ def pasted(document: Mapping[str, object]) -> str:
     )
 
 
-def as_json(one: Recommendation, by: Grouping, notes: Sequence[str]) -> str:
+def as_json(recommendation: Recommendation, by: Grouping, notes: Sequence[str]) -> str:
     """Return everything for machines. Amounts are strings, shares 0 to 1."""
-    return json.dumps(
-        {
-            "notes": list(notes),
-            "days": one.days[1],
-            "wrong_at_most": one.wrong_at_most,
-            "left_out": one.left_out,
-            "freezes": one.freezes,
-            "everyone": _advice(one.everyone),
-            "present": _minutes(one.present),
-            "by": by.label,
-            "groups": [_advice(group) for group in one.groups],
-            "policy": one.document(),
-        },
-        indent=2,
-    )
+    _, longest_days = recommendation.days
+    document = {
+        "notes": list(notes),
+        "days": longest_days,
+        "wrong_at_most": recommendation.wrong_at_most,
+        "left_out": recommendation.left_out,
+        "freezes": recommendation.freezes,
+        "everyone": _advice(recommendation.everyone),
+        "present": _minutes(recommendation.present),
+        "by": by.label,
+        "groups": [_advice(group) for group in recommendation.groups],
+        "policy": recommendation.document(),
+    }
+    return json.dumps(document, indent=2)
 
 
-def _to_paste(one: Recommendation) -> list[str]:
-    document = one.document()
+def _to_paste(recommendation: Recommendation) -> list[str]:
+    """Return the settings to paste, with what to know of them; empty if nothing changes."""
+    document = recommendation.document()
     if not document:
         return []
+    base = recommendation.base
     lines = [""]
     if "overrides" in document:
-        if any(group.choice is None and one.wait_of(group) != one.base for group in one.groups):
+        if _has_waiting_group(recommendation):
             lines.append("Groups for which no wait qualifies are not asked sooner than now.")
         lines.append(
             "Put these overrides above those you have: where two set the same, the later one wins."
         )
-    if one.everyone.choice and one.base != one.everyone.choice.wait:
+    choice = recommendation.everyone.choice
+    if choice is not None and base != choice.wait:
         lines.append(
             "Without a group, instances are not asked sooner than now: no wait qualifies for them."
         )
-    used = [(one.everyone, one.base), *((group, one.wait_of(group)) for group in one.groups)]
-    failed = [
-        part.name
-        for part, wait in used
-        if wait != one.present and part.choice is not None and one.failed(part.choice)
-    ]
-    if failed:
+    contradicted = _contradicted(recommendation)
+    if contradicted:
         lines.append(
-            f"The second half contradicts the wait for {', '.join(failed)}: keep "
-            f"{_wait(one, one.present)} there."
+            f"The second half contradicts the wait for {', '.join(contradicted)}: keep "
+            f"{_wait(recommendation, recommendation.present)} there."
         )
     return [
         *lines,
@@ -119,100 +127,126 @@ def _to_paste(one: Recommendation) -> list[str]:
     ]
 
 
+def _has_waiting_group(recommendation: Recommendation) -> bool:
+    """Return whether a group without a choice keeps a longer wait than all others get."""
+    for group in recommendation.groups:
+        if group.choice is None and recommendation.wait_of(group) != recommendation.base:
+            return True
+    return False
+
+
+def _contradicted(recommendation: Recommendation) -> list[str]:
+    """Return the parts that get a new wait although the second half contradicts it."""
+    waits = [(recommendation.everyone, recommendation.base)]
+    waits += [(group, recommendation.wait_of(group)) for group in recommendation.groups]
+    names = []
+    for part, wait in waits:
+        if part.choice is None or wait == recommendation.present:
+            continue
+        if recommendation.failed(part.choice):
+            names.append(part.name)
+    return names
+
+
 def _table(everyone: Advice) -> list[str]:
+    """Return the table of the candidates, and what its figures leave out."""
     rows = [("ask after", "questions", "wrong", "share wrong", "hours saved", "USD saved")]
-    rows += [
-        (
-            f"{trial.wait.minutes} min",
-            str(trial.whole.questions),
-            str(trial.whole.wrong),
-            _share(trial.whole),
-            _amount(trial.whole.hours, trial.whole.hours_interval),
-            _usd(trial.whole),
+    for trial in everyone.trials:
+        figures = trial.whole
+        rows.append(
+            (
+                f"{trial.wait.minutes} min",
+                str(figures.questions),
+                str(figures.wrong),
+                _share(figures),
+                _amount(figures.hours, figures.hours_interval),
+                _usd(figures),
+            )
         )
-        for trial in everyone.trials
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    found = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells))
+    lines.append("Ranges in brackets are 95% confidence intervals.")
     unknown = max(trial.whole.unknown for trial in everyone.trials)
-    found.append("Ranges in brackets are 95% confidence intervals.")
     if unknown:
-        found.append(
+        lines.append(
             f"Up to {_count(unknown, 'question')} more per row can't be judged: the "
-            "instance stopped, or its "
-            "record ended, within the hour."
+            "instance stopped, or its record ended, within the hour."
         )
-    return found
+    return lines
 
 
-def _choice(one: Recommendation) -> list[str]:
-    advice, choice, limit = one.everyone, one.everyone.choice, _limit(one)
+def _choice(recommendation: Recommendation) -> list[str]:
+    """Return the wait that is recommended for all and its check, or why there is none."""
+    everyone = recommendation.everyone
+    choice = everyone.choice
     if choice is None:
         return [
-            f"No wait qualifies. {_why_not(one, advice)}",
-            f"Keep the present wait, {_wait(one, one.present)}. Stop nothing without a yes, and "
-            "exempt instances that wait for requests.",
+            f"No wait qualifies. {_why_not(recommendation, everyone)}",
+            f"Keep the present wait, {_wait(recommendation, recommendation.present)}. Stop "
+            "nothing without a yes, and exempt instances that wait for requests.",
         ]
-    first, now = choice.first, " This is the present wait." if choice.wait == one.present else ""
+    first = choice.first
+    present = " This is the present wait." if choice.wait == recommendation.present else ""
     return [
-        f"Recommended: ask after {_wait(one, choice.wait)}. It is the shortest wait that keeps "
-        f"wrong questions under {limit}.{now}",
+        f"Recommended: ask after {_wait(recommendation, choice.wait)}. It is the shortest wait "
+        f"that keeps wrong questions under {_limit(recommendation)}.{present}",
         f"  Chosen on the first half of each record: {_wrong(first)}. With 90% confidence "
-        "the share is under "
-        f"{_percent(first.bound)}.",
-        f"  Checked on the second half: {_checked(choice, one)}",
+        f"the share is under {_percent(first.bound)}.",
+        f"  Checked on the second half: {_checked(choice, recommendation)}",
     ]
 
 
-def _wait(one: Recommendation, wait: Wait) -> str:
-    if one.sooner and wait.released_minutes < wait.minutes:
+def _wait(recommendation: Recommendation, wait: Wait) -> str:
+    if recommendation.sooner and wait.released_minutes < wait.minutes:
         return f"{wait.minutes} min, or {wait.released_minutes} min once GPU memory is released"
-    if one.sooner and wait.released_minutes > one.present.released_minutes:
+    present = recommendation.present
+    if recommendation.sooner and wait.released_minutes > present.released_minutes:
         return f"{wait.minutes} min, whether GPU memory is released or not"
     return f"{wait.minutes} min"
 
 
-def _checked(choice: Trial, one: Recommendation) -> str:
+def _checked(choice: Trial, recommendation: Recommendation) -> str:
     second = choice.second
     if not second.questions:
         return "no questions, so nothing confirms this choice."
     low, high = second.share_interval
+    interval = f"95% interval {_percent(low)} to {_percent(high)}"
     return (
-        f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to "
-        f"{_percent(high)})"
-        f"{_failed(choice, one) or '.'} Stops saved {money(second.hours, 0)} hours and "
+        f"{_wrong(second)} ({_percent(second.share)}, {interval})"
+        f"{_failed(choice, recommendation) or '.'} Stops saved {money(second.hours, 0)} hours and "
         f"{_usd_only(second)}."
     )
 
 
-def _failed(choice: Trial, one: Recommendation) -> str:
-    if not one.failed(choice):
+def _failed(choice: Trial, recommendation: Recommendation) -> str:
+    """Return that the second half contradicts a choice; empty if it does not."""
+    if not recommendation.failed(choice):
         return ""
-    return f", not under {_limit(one)}. The choice did not hold: do not rely on it."
+    limit = _limit(recommendation)
+    return f", not under {limit}. The choice did not hold: do not rely on it."
 
 
-def _line(one: Recommendation, advice: Advice) -> str:
+def _line(recommendation: Recommendation, advice: Advice) -> str:
     choice = advice.choice
     if choice is None:
-        return f"no wait qualifies. {_why_not(one, advice)}"
+        return f"no wait qualifies. {_why_not(recommendation, advice)}"
     return (
-        f"ask after {_wait(one, choice.wait)}. First half: {_wrong(choice.first)}; second half: "
-        f"{_wrong(choice.second)}{_failed(choice, one) or '.'}"
+        f"ask after {_wait(recommendation, choice.wait)}. First half: {_wrong(choice.first)}; "
+        f"second half: {_wrong(choice.second)}{_failed(choice, recommendation) or '.'}"
     )
 
 
-def _why_not(one: Recommendation, advice: Advice) -> str:
+def _why_not(recommendation: Recommendation, advice: Advice) -> str:
+    """Return why no candidate qualifies."""
     best = advice.best
     if best is not None:
         return (
             f"The closest, {best.wait.minutes} min, had {_wrong(best.first)} in the first "
-            "half of each "
-            f"record: the share can be as high as {_percent(best.first.bound)} (90% "
-            "confidence), and must "
-            f"be under {_limit(one)}."
+            f"half of each record: the share can be as high as {_percent(best.first.bound)} "
+            f"(90% confidence), and must be under {_limit(recommendation)}."
         )
     most = advice.most.first.questions
     if not most:
@@ -221,13 +255,12 @@ def _why_not(one: Recommendation, advice: Advice) -> str:
     kept = f", and CloudWatch keeps {LONGEST_DAYS}" if days > LONGEST_DAYS else ""
     return (
         f"Too few questions: {most} in the first half, {advice.needed} needed. At this "
-        "rate that takes "
-        f"{days} days of readings{kept}."
+        f"rate that takes {days} days of readings{kept}."
     )
 
 
-def _limit(one: Recommendation) -> str:
-    return f"{one.wrong_at_most * 100:g}%"
+def _limit(recommendation: Recommendation) -> str:
+    return f"{recommendation.wrong_at_most * 100:g}%"
 
 
 def _wrong(figures: Figures) -> str:
@@ -249,17 +282,15 @@ def _usd(figures: Figures) -> str:
 
 
 def _usd_only(figures: Figures) -> str:
-    return (
-        "an unknown amount"
-        if figures.unpriced and not figures.usd
-        else f"{money(figures.usd, 0)} USD"
-    )
+    if figures.unpriced and not figures.usd:
+        return "an unknown amount"
+    return f"{money(figures.usd, 0)} USD"
 
 
 def _amount(total: Decimal, bounds: tuple[float, float] | None) -> str:
     if bounds is None:
         return money(total, 0)
-    low, high = (money(Decimal(round(bound)), 0) for bound in bounds)
+    low, high = [money(Decimal(round(bound)), 0) for bound in bounds]
     return f"{money(total, 0)} ({low} to {high})"
 
 
@@ -269,47 +300,60 @@ def _percent(share: float) -> str:
 
 def _days(shortest: float, longest: float) -> str:
     days = f"{round(longest, 1):g}"
-    return f"{'' if shortest == longest else 'up to '}{days} day{'' if days == '1' else 's'} each"
+    up_to = "" if shortest == longest else "up to "
+    return f"{up_to}{days} day{'' if days == '1' else 's'} each"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _advice(one: Advice) -> dict[str, Any]:
+def _advice(advice: Advice) -> dict[str, Any]:
+    choice = advice.choice
     return {
-        "name": one.name,
-        "instances": one.instances,
-        **_minutes(None if one.choice is None else one.choice.wait),
-        "questions_needed": max(0, one.needed - one.most.first.questions),
-        "windows": [_trial(trial) for trial in one.trials],
+        "name": advice.name,
+        "instances": advice.instances,
+        **_minutes(choice.wait if choice is not None else None),
+        "questions_needed": max(0, advice.needed - advice.most.first.questions),
+        "windows": [_trial(trial) for trial in advice.trials],
     }
 
 
-def _trial(one: Trial) -> dict[str, Any]:
-    parts = {"whole": one.whole, "first_half": one.first, "second_half": one.second}
-    return {**_minutes(one.wait), **{name: _figures(part) for name, part in parts.items()}}
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        **_minutes(trial.wait),
+        "whole": _figures(trial.whole),
+        "first_half": _figures(trial.first),
+        "second_half": _figures(trial.second),
+    }
 
 
 def _minutes(wait: Wait | None) -> dict[str, int | None]:
+    if wait is None:
+        return {"ask_after_minutes": None, "ask_after_released_minutes": None}
     return {
-        "ask_after_minutes": None if wait is None else wait.minutes,
-        "ask_after_released_minutes": None if wait is None else wait.released_minutes,
+        "ask_after_minutes": wait.minutes,
+        "ask_after_released_minutes": wait.released_minutes,
     }
 
 
-def _figures(one: Figures) -> dict[str, Any]:
+def _figures(figures: Figures) -> dict[str, Any]:
     return {
-        "questions": one.questions,
-        "wrong": one.wrong,
-        "unknown": one.unknown,
-        "wrong_share": round(one.share, 4),
-        "wrong_share_interval": [round(bound, 4) for bound in one.share_interval],
-        "wrong_share_bound": round(one.bound, 4),
-        "hours_saved": str(round(one.hours, 2)),
-        "hours_saved_interval": one.hours_interval
-        and [round(bound, 2) for bound in one.hours_interval],
-        "usd_saved": str(round(one.usd, 2)),
-        "usd_saved_interval": one.usd_interval and [round(bound, 2) for bound in one.usd_interval],
-        "unpriced": one.unpriced,
+        "questions": figures.questions,
+        "wrong": figures.wrong,
+        "unknown": figures.unknown,
+        "wrong_share": round(figures.share, 4),
+        "wrong_share_interval": _rounded(figures.share_interval, 4),
+        "wrong_share_bound": round(figures.bound, 4),
+        "hours_saved": str(round(figures.hours, 2)),
+        "hours_saved_interval": _rounded(figures.hours_interval, 2),
+        "usd_saved": str(round(figures.usd, 2)),
+        "usd_saved_interval": _rounded(figures.usd_interval, 2),
+        "unpriced": figures.unpriced,
     }
+
+
+def _rounded(interval: tuple[float, float] | None, places: int) -> list[float] | None:
+    if interval is None:
+        return None
+    return [round(bound, places) for bound in interval]
