@@ -1,5 +1,8 @@
 """Advice about capacity that is held whether it works or not: groups of other services with a
-minimum size, and reservations. Pure, as `simulation.patterns`."""
+minimum size, and reservations.
+
+Each rule is a pure function, and none acts, as in `simulation.patterns`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from simulation.patterns import Advice, advice_of, is_known, worthwhile
 @dataclass(frozen=True, slots=True)
 class Group:
     """An environment that another service runs, with its members that run now. `minimum` is the
-    size that it keeps whether it is used or not, in instances; `None` where it was not read."""
+    number of instances that it keeps whether they are used or not; `None` if it was not read."""
 
     home: Home
     members: tuple[Past, ...]
@@ -33,43 +36,46 @@ class Group:
 
 
 def of_group(group: Group) -> list[Advice]:
-    """Return what a group could do without. Only where all its members were measured for long
-    enough."""
+    """Return what a group could do without; an empty list unless all its members were measured for
+    long enough."""
     if not all(map(is_known, group.members)):
         return []
     return worthwhile(group.members[0].policy.advice, (scale_in(group), minimum_size(group)))
 
 
 def scale_in(group: Group) -> Advice | None:
-    """Fewer instances whenever the mean of all GPUs was low for ten minutes. At most that is spare:
-    starting one again takes some of them."""
-    rule, size = group.members[0].policy.advice, len(group.members)
-    together = sorted(set.intersection(*(one.measured_tens for one in group.members)))
-    means = [fmean(one.mean_at(ten) for one in group.members) for ten in together]
+    """Advise fewer instances whenever the mean of all GPUs was low for ten minutes. The saving is
+    an upper limit: starting an instance again takes some of the time."""
+    rule = group.members[0].policy.advice
+    size = len(group.members)
+    together = sorted(set.intersection(*(past.measured_tens for past in group.members)))
+    means = [fmean(past.mean_at(ten) for past in group.members) for ten in together]
     quiet = [mean for mean in means if mean < rule.scale_in_below_percent]
     spare = sum(size - ceil(size * mean / rule.target_percent) for mean in quiet)
     if not spare:
         return None
     minimum = "unknown" if group.minimum is None else str(group.minimum)
+    quiet_percent = 100 * len(quiet) // len(together)
     text = (
         f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on "
-        "average, for 10 "
-        f"minutes or longer, in {100 * len(quiet) // len(together)}% of the time: scale "
-        "in then, for at most "
-        f"this saving. Its minimum size is {minimum}; now it has {plural(size, 'instance')}"
+        f"average, for 10 minutes or longer, in {quiet_percent}% of the time: scale in then, "
+        f"for at most this saving. Its minimum size is {minimum}; now it has "
+        f"{plural(size, 'instance')}"
     )
     hours = Decimal(spare) * (TEN_MINUTES // timedelta(minutes=1)) / 60
     return _of_group(group, "scale-in", hours, text)
 
 
 def minimum_size(group: Group) -> Advice | None:
-    """A minimum that holds instances none of whose GPUs works."""
-    minimum, worked = group.minimum, [set(one.worked) for one in group.members]
+    """Advise a lower minimum if it holds instances none of whose GPUs works."""
+    minimum = group.minimum
     if not minimum:
         return None
-    held = sum(
-        min(minimum, sum(hour not in hours for hours in worked)) for hour in _together(group)
-    )
+    hours_of_work = [set(past.worked) for past in group.members]
+    held = 0
+    for hour in _together(group):
+        idle = sum(hour not in hours for hours in hours_of_work)
+        held += min(minimum, idle)
     if not held:
         return None
     advised = " ".join(advice_for(group.home, group.batch))
@@ -78,36 +84,30 @@ def minimum_size(group: Group) -> Advice | None:
 
 
 def _command(group: Group) -> str:
-    """The command that lowers the minimum to 0; names come from tags, which anybody may have
-    written."""
-    first, home = group.members[0].instance, group.home
-    named = ("--region", first.target.region)
+    """Return the command that lowers the minimum to 0; empty if the group is not known. It is
+    quoted for a shell: names come from tags, which anybody may have written."""
+    first = group.members[0].instance
+    home = group.home
+    region = ("--region", first.target.region)
     if home.kind is Kind.BATCH:
-        changed = ("--compute-environment", home.name, "--compute-resources", "minvCpus=0")
-        return join(("aws", "batch", "update-compute-environment", *named, *changed))
+        environment = ("--compute-environment", home.name)
+        size = ("--compute-resources", "minvCpus=0")
+        return join(("aws", "batch", "update-compute-environment", *region, *environment, *size))
     if home.kind is Kind.NODE_GROUP:
-        pool = ("--cluster-name", home.cluster, "--nodegroup-name", home.name)
-        return join(
-            (
-                "aws",
-                "eks",
-                "update-nodegroup-config",
-                *named,
-                *pool,
-                "--scaling-config",
-                "minSize=0",
-            )
-        )
-    if (of_group := first.tags.get(AUTO_SCALING_TAG)) is None:
+        node_group = ("--cluster-name", home.cluster, "--nodegroup-name", home.name)
+        size = ("--scaling-config", "minSize=0")
+        return join(("aws", "eks", "update-nodegroup-config", *region, *node_group, *size))
+    group_name = first.tags.get(AUTO_SCALING_TAG)
+    if group_name is None:
         return ""
-    changed = ("--auto-scaling-group-name", of_group, "--min-size", "0")
-    return join(("aws", "autoscaling", "update-auto-scaling-group", *named, *changed))
+    auto_scaling_group = ("--auto-scaling-group-name", group_name, "--min-size", "0")
+    return join(("aws", "autoscaling", "update-auto-scaling-group", *region, *auto_scaling_group))
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A reservation with its past. `used_at_most`: the most instances that ran in it in `weeks` of
-    measured hours; `None` where CloudWatch has no readings of it."""
+    """A reservation with its past. `used_at_most` is the most instances that ran in it in `weeks`
+    of measured hours; `None` if CloudWatch has no readings of it."""
 
     now: Reservation
     usd_per_hour: UsdPerHour | None
@@ -117,81 +117,97 @@ class Reserved:
 
 
 def reservation(reserved: Reserved) -> Advice | None:
-    """Capacity that is paid for and stands empty, now and as long as was measured. The governor
-    never cancels it: EC2 may not have it again."""
-    one, most = reserved.now, reserved.used_at_most
-    unused = one.available if most is None else min(one.available, one.total - most)
+    """Advise about capacity that is paid for and stands empty, now and as long as was measured. The
+    governor never cancels it: EC2 may not have it again."""
+    now = reserved.now
+    most_used = reserved.used_at_most
+    unused = now.available if most_used is None else min(now.available, now.total - most_used)
     if unused <= 0:
         return None
-    hourly = None if reserved.usd_per_hour is None else reserved.usd_per_hour * unused
-    measured = (
-        "for how long is not measured"
-        if most is None
-        else f"at most {most} were used in {plural(reserved.weeks, 'week')}"
-    )
-    cost = (
-        "its price is not known" if hourly is None else f"{money(hourly)} USD an hour at list price"
-    )
-    advised = (
-        "it is paid in advance and cannot be canceled: use it, or share it, before it ends"
-        if one.is_block
-        else "reduce it or cancel it, if nobody needs the guarantee"
-    )
-    empty = f"{unused} of {one.total} stand empty, {measured}: {cost}"
-    left = one.total - unused
-    verb = "modify" if left else "cancel"
-    command: tuple[str, ...] = (
-        "aws",
-        "ec2",
-        f"{verb}-capacity-reservation",
-        "--region",
-        one.target.region,
-    )
-    command = (*command, "--capacity-reservation-id", one.reservation_id)
-    command = (*command, "--instance-count", str(left)) if left else command
+    usd_per_hour = None
+    usd_per_month = None
+    if reserved.usd_per_hour is not None:
+        usd_per_hour = reserved.usd_per_hour * unused
+        usd_per_month = usd_per_hour * HOURS_PER_MONTH
     return Advice(
-        kind="empty-block" if one.is_block else "empty-reservation",
-        subject=one.reservation_id,
-        account=one.target.account,
-        region=one.target.region,
-        instance_type=one.instance_type,
-        usd_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
+        kind="empty-block" if now.is_block else "empty-reservation",
+        subject=now.reservation_id,
+        account=now.target.account,
+        region=now.target.region,
+        instance_type=now.instance_type,
+        usd_per_month=usd_per_month,
         weeks=reserved.weeks,
         percent_measured=reserved.percent_measured,
-        text=f"{empty}. Held by {one.holder}, {one.ends}; {advised}.",
-        command="" if one.is_block else join(command),
-        owner=one.holder,
+        text=_reservation_text(reserved, unused, usd_per_hour),
+        command="" if now.is_block else _reservation_command(now, now.total - unused),
+        owner=now.holder,
     )
+
+
+def _reservation_text(reserved: Reserved, unused: int, usd_per_hour: Usd | None) -> str:
+    now = reserved.now
+    measured = "for how long is not measured"
+    if reserved.used_at_most is not None:
+        weeks = plural(reserved.weeks, "week")
+        measured = f"at most {reserved.used_at_most} were used in {weeks}"
+    cost = "its price is not known"
+    if usd_per_hour is not None:
+        cost = f"{money(usd_per_hour)} USD an hour at list price"
+    advised = "reduce it or cancel it, if nobody needs the guarantee"
+    if now.is_block:
+        advised = (
+            "it is paid in advance and cannot be canceled: use it, or share it, before it ends"
+        )
+    empty = f"{unused} of {now.total} stand empty, {measured}: {cost}"
+    return f"{empty}. Held by {now.holder}, {now.ends}; {advised}."
+
+
+def _reservation_command(now: Reservation, instances_left: int) -> str:
+    """Return the command that keeps so many instances, or cancels the reservation."""
+    verb = "modify" if instances_left else "cancel"
+    command = ["aws", "ec2", f"{verb}-capacity-reservation", "--region", now.target.region]
+    command += ["--capacity-reservation-id", now.reservation_id]
+    if instances_left:
+        command += ["--instance-count", str(instances_left)]
+    return join(command)
 
 
 def _of_group(
     group: Group, kind: str, spare: Decimal | int, text: str, command: str = ""
 ) -> Advice:
-    """`spare`: hours of instances in the hours that were measured together."""
-    home, together = group.home, _together(group)
-    prices = [one.price.usd_per_hour for one in group.members]
-    known = [one for one in prices if one is not None]
+    """Return advice for a group. `spare` counts hours of instances, of the hours in which all
+    members were measured."""
+    home = group.home
+    first = group.members[0]
+    together = _together(group)
+    prices = [past.price.usd_per_hour for past in group.members]
+    known_prices = [price for price in prices if price is not None]
     saved: Usd | None = None
-    if len(known) == len(prices):
-        mean = sum(known, Decimal(0)) / len(known)
-        saved = mean * HOURS_PER_MONTH * spare / (group.members[0].hours.bins - together[0])
-    first = advice_of(group.members[0], kind, saved, text, command)
-    subject = "/".join(one for one in (first.account, first.region, home.cluster, home.name) if one)
-    weeks = min(one.weeks for one in group.members)
-    percent = min(one.measured_percent for one in group.members)
-    return replace(first, subject=subject, name=home.title, weeks=weeks, percent_measured=percent)
+    if len(known_prices) == len(prices):
+        mean = sum(known_prices, Decimal(0)) / len(known_prices)
+        saved = mean * HOURS_PER_MONTH * spare / (first.hours.bins - together[0])
+    advice = advice_of(first, kind, saved, text, command)
+    places = (advice.account, advice.region, home.cluster, home.name)
+    return replace(
+        advice,
+        subject="/".join(place for place in places if place),
+        name=home.title,
+        weeks=min(past.weeks for past in group.members),
+        percent_measured=min(past.measured_percent for past in group.members),
+    )
 
 
 def _together(group: Group) -> list[int]:
-    """The hours in which all members were measured."""
-    return sorted(set.intersection(*(set(one.measured) for one in group.members)))
+    """Return the hours in which all members were measured."""
+    return sorted(set.intersection(*(set(past.measured) for past in group.members)))
 
 
 def savings_plan(
     account: str, days: Sequence[Usd], hours: Window, discount: Decimal | None, rule: Rule
 ) -> Advice | None:
-    """A commitment of what even the quiet days spend On-Demand, after the commitments that there
-    are. By the day: the floor of an hour may be lower. `discount`: 0 to 1; `None`: not known."""
+    """Advise a commitment of what even the quiet days spend On-Demand, after present commitments.
+    It counts by day: the quietest hour may be lower. `discount` is 0 to 1, or `None` if not
+    known."""
     wanted = (hours.end - hours.start) // DAY
     weeks = len(days) // 7
     if weeks < rule.minimum_weeks or 100 * len(days) < rule.minimum_measured_percent * wanted:
@@ -213,15 +229,19 @@ def savings_plan(
             f"{money(100 * (1 - discount), 0)}% of that floor goes on being used; it "
             "cannot be ended early"
         )
-    found = Advice(
+    usd_per_month = None
+    if discount is not None:
+        usd_per_month = floor * discount * HOURS_PER_MONTH
+    advice = Advice(
         kind="savings-plan",
         subject=account,
         account=account,
         region="all Regions",
         instance_type="accelerated types",
-        usd_per_month=None if discount is None else floor * discount * HOURS_PER_MONTH,
+        usd_per_month=usd_per_month,
         weeks=weeks,
         percent_measured=min(100, 100 * len(days) // wanted),
         text=f"{spent}: {advised}. For a fixed run of weeks, compare a Capacity Block.",
     )
-    return next(iter(worthwhile(rule, [found])), None)
+    kept = worthwhile(rule, [advice])
+    return kept[0] if kept else None
