@@ -1,10 +1,10 @@
-"""Fetches the past of a target's instances in as few reads as a back-test can do with.
+"""Fetches the past of a target's instances in as few reads as a back-test needs.
 
 Hourly maxima and minima of utilization come first. An hour in which a GPU worked in every minute
 cannot hold idleness, and one in which it worked now and then can only hold the edge of it; 5-minute
 data are read for the days in which some hour could be part of an idle stretch that a policy asks
 about. CloudWatch charges by metric requested, not by reading, so a day is the smallest part that is
-asked for. This module must not know how policies judge, only what they look at.
+requested. This module does not know how policies judge, only what they read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from math import nan
+from math import isnan, nan
 
 from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.catalogue import shape_of
@@ -42,7 +42,7 @@ USD_PER_METRIC: Usd = Decimal("0.00001")
 """GetMetricData, 0.01 USD per 1,000 metrics requested: AWS list price in us-east-1, no free
 tier."""
 LONGEST_DAYS = 63
-"""CloudWatch keeps 5-minute data so long."""
+"""CloudWatch keeps 5-minute data for so many days."""
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _HOURS_A_DAY = 24
@@ -63,7 +63,7 @@ class FetchError(Exception):
 
 
 def last_days(now: datetime, days: int) -> Window:
-    """So many whole UTC days, the last of them over since an hour at least; hour by hour.
+    """Return so many whole UTC days, hour by hour. The last of them ended an hour ago or earlier.
 
     Whole days, so that a second back-test on the same day finds everything on disk.
     """
@@ -92,14 +92,14 @@ class Survey:
 
     @property
     def most_usd(self) -> Usd:
-        """Return what that costs at the most."""
+        """Return what that costs at most."""
         return self.most_metrics * USD_PER_METRIC
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads through the product's own ports. `progress` is told how many calls of how many are
-    done."""
+    """Reads through the product's own ports. `progress` gets a label, the number of calls that are
+    done, and the number of all."""
 
     metrics: MetricReader
     instances: InstanceReader
@@ -109,100 +109,104 @@ class Fetch:
     progress: Callable[[str, int, int], None]
 
     def survey(self, target: Target, hours: Window) -> Survey:
-        """Lists the instances and their series, which costs next to nothing, and counts what
-        reading them takes.
+        """List the instances and their series, which costs next to nothing, and count what reading
+        them takes.
 
         Raises:
             CloudError: EC2 or CloudWatch refused.
         """
-        found = self.instances.list_selected(target, self.wish.selector)
+        instances = self.instances.list_selected(target, self.wish.selector)
         names = self.wish.metrics
         by = SeriesFilter(names.namespace, names.utilization)
-        series = self.metrics.list_series(target, by) if found else {}
-        subjects = tuple(self._subject(one, series.get(one.instance_id, ())) for one in found)
+        listed = self.metrics.list_series(target, by) if instances else {}
+        subjects = tuple(
+            self._subject(instance, listed.get(instance.instance_id, ())) for instance in instances
+        )
         unread = {query.key for query in self._missing_hours(target, subjects, hours)}
         days = _days(hours)
-        # What is on disk by the hour tells already which days are read finer.
-        wanted = {
-            one.instance.instance_id: frozenset(range(len(days)))
-            if any(query.key in unread for query in self._hourly_queries(one))
-            else self._days_that_matter(target, hours, one)
-            for one in subjects
-        }
-        parts = self._parts(subjects, wanted, days)
-        most = len(unread) + sum(len(self._missing_fine(target, *part, hours)) for part in parts)
-        return Survey(target, hours, subjects, most)
+        wanted: dict[str, frozenset[int]] = {}
+        for subject in subjects:
+            # Hours that are on disk already show which days are read finer.
+            has_unread_hours = any(query.key in unread for query in self._hourly_queries(subject))
+            wanted[subject.instance.instance_id] = (
+                frozenset(range(len(days)))
+                if has_unread_hours
+                else self._days_that_matter(target, hours, subject)
+            )
+        most_metrics = len(unread)
+        for queries, day in self._parts(subjects, wanted, days):
+            most_metrics += len(self._missing_fine(target, queries, day, hours))
+        return Survey(target, hours, subjects, most_metrics)
 
     def fetch(self, survey: Survey) -> list[Recording]:
-        """Reads what is not on disk yet, and makes the recordings.
+        """Read what is not on disk yet, and make the recordings.
 
         Raises:
             CloudError: EC2 or CloudWatch refused.
-            FetchError: a part of the readings could not be had. What could is kept.
+            FetchError: a part of the readings could not be read. The others are kept.
         """
-        target, hours = survey.target, survey.hours
-        self._read(
-            f"{target}: hours",
-            target,
-            [(self._missing_hours(target, survey.subjects, hours), hours)],
-        )
+        target = survey.target
+        hours = survey.hours
+        missing_hours = self._missing_hours(target, survey.subjects, hours)
+        self._read(f"{target}: hours", target, [(missing_hours, hours)])
         wanted = {
-            one.instance.instance_id: self._days_that_matter(target, hours, one)
-            for one in survey.subjects
+            subject.instance.instance_id: self._days_that_matter(target, hours, subject)
+            for subject in survey.subjects
         }
         parts = self._parts(survey.subjects, wanted, _days(hours))
-        self._read(
-            f"{target}: 5-minute data",
-            target,
-            [(self._missing_fine(target, queries, day, hours), day) for queries, day in parts],
-        )
+        missing_parts = [
+            (self._missing_fine(target, queries, day, hours), day) for queries, day in parts
+        ]
+        self._read(f"{target}: 5-minute data", target, missing_parts)
         return [
-            self._recording(survey, one, wanted[one.instance.instance_id])
-            for one in survey.subjects
+            self._recording(survey, subject, wanted[subject.instance.instance_id])
+            for subject in survey.subjects
         ]
 
     def series(
         self, target: Target, queries: Sequence[MetricQuery], window: Window
     ) -> Mapping[MetricQuery, array[float]]:
-        """Reads these series in the window's periods, unless they are on disk.
+        """Read these series in the window's periods, unless they are on disk.
 
         Raises:
             CloudError: CloudWatch refused.
-            FetchError: a part of the readings could not be had. What could is kept.
+            FetchError: a part of the readings could not be read. The others are kept.
         """
         self._read(f"{target}: history", target, [(self.unread(target, queries, window), window)])
-        return {
-            query: values
-            for part in in_parts(queries, _QUERIES_PER_CALL)
-            for query, values in zip(part, self.store.get(target, part, window), strict=True)
-        }
+        series: dict[MetricQuery, array[float]] = {}
+        for part in in_parts(queries, _QUERIES_PER_CALL):
+            series.update(zip(part, self.store.get(target, part, window), strict=True))
+        return series
 
     # what to ask for
 
     def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
-        """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there
-        is."""
-        found = [one.dimensions for one in listed]
+        """Return the series to read of an instance: the aggregate if there is one, as the sweep
+        reads it; else GPU by GPU; else whatever is published."""
+        found = [series.dimensions for series in listed]
         shape = shape_of(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
-        by_gpu = tuple(sorted(one for one in found if "index" in dict(one)))
-        if by_gpu and aggregate not in found:
+        if aggregate in found:
+            return Subject(instance, shape, MetricSource.AGGREGATE, (aggregate,))
+        by_gpu = tuple(sorted(dimensions for dimensions in found if "index" in dict(dimensions)))
+        if by_gpu:
             return Subject(instance, shape, MetricSource.PER_GPU, by_gpu)
-        sets = (aggregate,) if aggregate in found or not found else tuple(sorted(found))
+        sets = tuple(sorted(found)) or (aggregate,)
         return Subject(instance, shape, MetricSource.AGGREGATE, sets)
 
-    def _hourly_queries(self, one: Subject) -> list[MetricQuery]:
+    def _hourly_queries(self, subject: Subject) -> list[MetricQuery]:
         queries = [
             self._gpu_query(self.wish.metrics.utilization, dimensions, statistic)
-            for dimensions in one.sets
+            for dimensions in subject.sets
             for statistic in ("Maximum", "Minimum")
         ]
-        return [*queries, _ec2_query("CPUUtilization", one, "Maximum")]
+        return [*queries, _ec2_query("CPUUtilization", subject, "Maximum")]
 
-    def _fine_queries(self, one: Subject) -> list[MetricQuery]:
+    def _fine_queries(self, subject: Subject) -> list[MetricQuery]:
         """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance
         ran."""
-        names, shape = self.wish.metrics, one.shape
+        names = self.wish.metrics
+        shape = subject.shape
         metrics = [names.utilization]
         if "power" in self.wish.figures and shape and shape.board_power_watts:
             metrics.append(names.power_draw)
@@ -211,13 +215,15 @@ class Fetch:
         queries = [
             self._gpu_query(metric, dimensions, "Maximum")
             for metric in metrics
-            for dimensions in one.sets
+            for dimensions in subject.sets
         ]
-        if one.source is MetricSource.AGGREGATE and (shape is None or shape.accelerator_count != 1):
-            queries.append(self._gpu_query(names.utilization, one.sets[0], "SampleCount"))
-        queries.append(_ec2_query("CPUUtilization", one, "Average"))
+        is_single = shape is not None and shape.accelerator_count == 1
+        if subject.source is MetricSource.AGGREGATE and not is_single:
+            queries.append(self._gpu_query(names.utilization, subject.sets[0], "SampleCount"))
+        queries.append(_ec2_query("CPUUtilization", subject, "Average"))
         if "network" in self.wish.figures:
-            queries += [_ec2_query(metric, one, "Sum") for metric in ("NetworkIn", "NetworkOut")]
+            queries.append(_ec2_query("NetworkIn", subject, "Sum"))
+            queries.append(_ec2_query("NetworkOut", subject, "Sum"))
         return queries
 
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
@@ -231,30 +237,36 @@ class Fetch:
     ) -> list[tuple[list[MetricQuery], Window]]:
         """Return what is read finer, day by day. `wanted` holds numbers of days by instance."""
         parts: list[tuple[list[MetricQuery], Window]] = [([], day) for day in days]
-        for one in subjects:
-            queries = self._fine_queries(one)
-            for number in wanted[one.instance.instance_id]:
-                parts[number][0].extend(queries)
+        for subject in subjects:
+            queries = self._fine_queries(subject)
+            for number in wanted[subject.instance.instance_id]:
+                queries_of_day, _ = parts[number]
+                queries_of_day += queries
         return parts
 
     def _missing_hours(
         self, target: Target, subjects: Sequence[Subject], hours: Window
     ) -> list[MetricQuery]:
-        return self.unread(
-            target, [query for one in subjects for query in self._hourly_queries(one)], hours
-        )
+        queries: list[MetricQuery] = []
+        for subject in subjects:
+            queries += self._hourly_queries(subject)
+        return self.unread(target, queries, hours)
 
     def unread(
         self, target: Target, queries: Sequence[MetricQuery], window: Window
     ) -> list[MetricQuery]:
-        """Those not on disk yet; also what was silent: its readings may have come late."""
+        """Return the queries that are not on disk yet, and those that were silent: their readings
+        may have come late."""
         return self.store.missing(target, queries, window, believes_silence=lambda _: False)
 
     def _missing_fine(
         self, target: Target, queries: Sequence[MetricQuery], day: Window, hours: Window
     ) -> list[MetricQuery]:
-        """These are of days of which there is utilization by the hour. What was silent beside it is
-        not published at all; utilization itself may have come late."""
+        """Return the queries of a day that are not on disk yet.
+
+        Utilization of the day is known by the hour. A metric that was silent beside it is not
+        published at all; utilization itself may have come late.
+        """
         is_final = hours.end - day.end >= _FINAL
         utilization = self.wish.metrics.utilization
         return self.store.missing(
@@ -264,127 +276,148 @@ class Fetch:
             believes_silence=lambda query: is_final or query.metric != utilization,
         )
 
-    def _days_that_matter(self, target: Target, hours: Window, one: Subject) -> frozenset[int]:
-        metric = self.wish.metrics.utilization
-        high, low = (
-            highest(
-                self.store.get(
-                    target,
-                    [self._gpu_query(metric, dimensions, statistic) for dimensions in one.sets],
-                    hours,
-                ),
-                hours.bins,
-            )
-            for statistic in ("Maximum", "Minimum")
+    def _days_that_matter(self, target: Target, hours: Window, subject: Subject) -> frozenset[int]:
+        """Return the numbers of the days that may hold an idle stretch."""
+        highest_by_hour = self._hourly(target, hours, subject, "Maximum")
+        lowest_by_hour = self._hourly(target, hours, subject, "Minimum")
+        hours_to_read = hours_that_matter(
+            highest_by_hour, lowest_by_hour, self.wish.busy_from_percent, self.wish.shortest
         )
-        found = hours_that_matter(high, low, self.wish.busy_from_percent, self.wish.shortest)
-        return frozenset(hour // _HOURS_A_DAY for hour in found)
+        return frozenset(hour // _HOURS_A_DAY for hour in hours_to_read)
+
+    def _hourly(
+        self, target: Target, hours: Window, subject: Subject, statistic: str
+    ) -> array[float]:
+        """Return the highest of the GPUs' hourly utilization, from the disk."""
+        metric = self.wish.metrics.utilization
+        queries = [self._gpu_query(metric, dimensions, statistic) for dimensions in subject.sets]
+        return highest(self.store.get(target, queries, hours), hours.bins)
 
     # reading
 
     def _read(
         self, label: str, target: Target, parts: Iterable[tuple[Sequence[MetricQuery], Window]]
     ) -> None:
+        """Read all these queries and keep the answers. Raises: CloudError, FetchError."""
         calls = [
             (batch, window) for queries, window in parts for batch in _batches(queries, window)
         ]
         problems: list[str] = []
         self.progress(label, 0, len(calls))
         with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:
-            pending = {pool.submit(self.metrics.read, target, *call): call for call in calls}
+            call_by_future = {pool.submit(self.metrics.read, target, *call): call for call in calls}
             try:
-                for done, future in enumerate(as_completed(pending), start=1):
-                    problems += self._keep(target, *pending[future], future.result())
+                for done, future in enumerate(as_completed(call_by_future), start=1):
+                    queries, window = call_by_future[future]
+                    problems += self._keep(target, queries, window, future.result())
                     self.progress(label, done, len(calls))
             except BaseException:
-                # Ctrl-C, or a disk that is full: what was not begun is not worth waiting for.
+                # Ctrl-C, or a full disk: calls that were not begun are not worth waiting for.
                 pool.shutdown(cancel_futures=True)
                 raise
         if problems:
             raise FetchError(
                 f"{len(problems)} series of {target} could not be read ({problems[0]}): "
-                "run it again, "
-                "what was read is kept"
+                "run it again, what was read is kept"
             )
 
     def _keep(
         self, target: Target, queries: Sequence[MetricQuery], window: Window, answer: MetricAnswer
     ) -> list[str]:
+        """Store the series that were read without a problem; return the problems."""
         whole = [query for query in queries if query.key not in answer.problems]
         self.store.put(target, whole, window, answer.series)
         return list(answer.problems.values())
 
     # putting together
 
-    def _recording(self, survey: Survey, one: Subject, wanted: frozenset[int]) -> Recording:
-        target, names = survey.target, self.wish.metrics
+    def _recording(self, survey: Survey, subject: Subject, wanted: frozenset[int]) -> Recording:
+        """Return the recording of one instance. `wanted` are the days that were read finer; the
+        others hold hourly maxima."""
         span = Window(survey.hours.start, survey.hours.end, PERIOD)
-        series = self._fine_series(survey, one, wanted)
-        by_hour = [query for query in self._hourly_queries(one) if query.statistic == "Maximum"]
-        found_by_hour = self.store.get(target, by_hour, survey.hours)
-        coarse = {
-            (query.metric, query.dimensions): values
-            for query, values in zip(by_hour, found_by_hour, strict=True)
-        }
-        for (metric, dimensions, statistic), values in series.items():
-            highs = coarse.get((metric, dimensions))
-            if highs is not None and statistic in ("Maximum", "Average"):
-                _fill(values, highs, wanted)
-
-        def gathered(metric: str, factor: float) -> array[float]:
-            found = [
-                values
-                for (name, _, statistic), values in series.items()
-                if name == metric and statistic == "Maximum"
-            ]
-            return highest(found, span.bins, factor)
-
-        ec2: Dimensions = (("InstanceId", one.instance.instance_id),)
-        shape = one.shape
-        instance, protection, spot_request = (
-            # A few free calls for each that may have been idle; as it is today.
-            read_facts(self.instances, one.instance)
-            if wanted
-            else (one.instance, Protection(), None)
-        )
+        series = self._fine_series(survey, subject, wanted)
+        self._fill_other_days(survey, subject, wanted, series)
+        instance = subject.instance
+        protection = Protection()
+        spot_request = None
+        if wanted:
+            # A few free calls for an instance that may have been idle; they return today's facts.
+            instance, protection, spot_request = read_facts(self.instances, subject.instance)
         return Recording(
             instance=instance,
-            shape=shape,
+            shape=subject.shape,
             span=span,
-            source=one.source,
-            sets=one.sets,
+            source=subject.source,
+            sets=subject.sets,
             series=series,
-            figures=Figures(
-                utilization=gathered(names.utilization, 1.0),
-                power=gathered(
-                    names.power_draw, 100.0 / (shape.board_power_watts or nan) if shape else nan
-                ),
-                memory=gathered(
-                    names.memory_used, 100.0 / (shape.memory_mib_each or nan) if shape else nan
-                ),
-                cpu=series["CPUUtilization", ec2, "Average"],
-                network=_network(series, ec2, span.bins),
-            ),
-            price=self.prices.price(one.instance, Policy()),
+            figures=self._figures(subject, series, span.bins),
+            price=self.prices.price(subject.instance, Policy()),
             protection=protection,
             spot_request=spot_request,
         )
 
+    def _fill_other_days(
+        self,
+        survey: Survey,
+        subject: Subject,
+        wanted: frozenset[int],
+        series: Mapping[SeriesKey, array[float]],
+    ) -> None:
+        """Fill the days that were not read finer with hourly maxima."""
+        queries = [query for query in self._hourly_queries(subject) if query.statistic == "Maximum"]
+        values_by_query = zip(
+            queries, self.store.get(survey.target, queries, survey.hours), strict=True
+        )
+        hourly_maxima = {
+            (query.metric, query.dimensions): values for query, values in values_by_query
+        }
+        for (metric, dimensions, statistic), values in series.items():
+            maxima = hourly_maxima.get((metric, dimensions))
+            if maxima is not None and statistic in ("Maximum", "Average"):
+                _fill(values, maxima, wanted)
+
+    def _figures(
+        self, subject: Subject, series: Mapping[SeriesKey, array[float]], bins: int
+    ) -> Figures:
+        """Return the signs of work; NaN where the size of a GPU's memory or power is not known."""
+        names = self.wish.metrics
+        shape = subject.shape
+        watts = shape.board_power_watts if shape else None
+        memory_mib = shape.memory_mib_each if shape else None
+        ec2: Dimensions = (("InstanceId", subject.instance.instance_id),)
+        return Figures(
+            utilization=_highest_of(series, names.utilization, bins, 1.0),
+            power=_highest_of(series, names.power_draw, bins, 100.0 / (watts or nan)),
+            memory=_highest_of(series, names.memory_used, bins, 100.0 / (memory_mib or nan)),
+            cpu=series["CPUUtilization", ec2, "Average"],
+            network=_network(series, ec2, bins),
+        )
+
     def _fine_series(
-        self, survey: Survey, one: Subject, wanted: frozenset[int]
+        self, survey: Survey, subject: Subject, wanted: frozenset[int]
     ) -> dict[SeriesKey, array[float]]:
-        queries = self._fine_queries(one)
+        """Return the 5-minute series from the disk, with holes for the days that are not read."""
+        queries = self._fine_queries(subject)
         series = {_key(query): array("d") for query in queries}
         for number, day in enumerate(_days(survey.hours)):
-            read = number in wanted
-            found = (
-                self.store.get(survey.target, queries, day)
-                if read
-                else [holes(day.bins)] * len(queries)
-            )
-            for values, more in zip(series.values(), found, strict=True):
-                values.extend(more)
+            if number in wanted:
+                values_of_day = self.store.get(survey.target, queries, day)
+            else:
+                values_of_day = [holes(day.bins)] * len(queries)
+            for values, more_values in zip(series.values(), values_of_day, strict=True):
+                values.extend(more_values)
         return series
+
+
+def _highest_of(
+    series: Mapping[SeriesKey, array[float]], metric: str, bins: int, factor: float
+) -> array[float]:
+    maxima = [
+        values
+        for (name, _, statistic), values in series.items()
+        if name == metric and statistic == "Maximum"
+    ]
+    return highest(maxima, bins, factor)
 
 
 def _days(hours: Window) -> list[Window]:
@@ -401,12 +434,14 @@ def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[Me
 
 
 def query_of(namespace: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
-    key = "|".join((metric, statistic, *(f"{name}={value}" for name, value in dimensions)))
+    places = [f"{name}={value}" for name, value in dimensions]
+    key = "|".join((metric, statistic, *places))
     return MetricQuery(key, namespace, metric, dimensions, statistic)
 
 
-def _ec2_query(metric: str, one: Subject, statistic: str) -> MetricQuery:
-    return query_of(_EC2, metric, (("InstanceId", one.instance.instance_id),), statistic)
+def _ec2_query(metric: str, subject: Subject, statistic: str) -> MetricQuery:
+    dimensions = (("InstanceId", subject.instance.instance_id),)
+    return query_of(_EC2, metric, dimensions, statistic)
 
 
 def _key(query: MetricQuery) -> SeriesKey:
@@ -414,7 +449,7 @@ def _key(query: MetricQuery) -> SeriesKey:
 
 
 def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]) -> None:
-    """Hourly maxima for the days that hold no idle stretch: work, as far as any policy can tell."""
+    """Put hourly maxima into the days that hold no idle stretch: no policy sees a difference."""
     for hour, value in enumerate(by_hour):
         if hour // _HOURS_A_DAY not in wanted:
             first = hour * BINS_PER_HOUR
@@ -422,15 +457,20 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
 
 
 def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
-    """Bytes a second, both ways; where one way was not published, the other."""
-    into, out = (
-        series.get((metric, ec2, "Sum"), holes(bins)) for metric in ("NetworkIn", "NetworkOut")
-    )
+    """Return bytes a second, both ways together; one way alone where the other has a hole."""
+    received = series.get(("NetworkIn", ec2, "Sum"), holes(bins))
+    sent = series.get(("NetworkOut", ec2, "Sum"), holes(bins))
     seconds = PERIOD.total_seconds()
-    return array(
-        "d",
-        [
-            (a + b if a == a and b == b else a if a == a else b) / seconds
-            for a, b in zip(into, out, strict=True)
-        ],
-    )
+    rates = [
+        _sum_of_known(bytes_in, bytes_out) / seconds
+        for bytes_in, bytes_out in zip(received, sent, strict=True)
+    ]
+    return array("d", rates)
+
+
+def _sum_of_known(bytes_in: float, bytes_out: float) -> float:
+    if isnan(bytes_in):
+        return bytes_out
+    if isnan(bytes_out):
+        return bytes_in
+    return bytes_in + bytes_out

@@ -1,4 +1,7 @@
-"""Some weeks of an instance by the hour, each of its GPUs apart: what advice rests on."""
+"""Some weeks of an instance by the hour, each GPU apart: the evidence of advice.
+
+This module reads and counts; `simulation.patterns` and `simulation.capacity_advice` advise.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from math import nan
 from statistics import fmean
 
 from evaluation.bins import holes
@@ -25,15 +27,15 @@ from simulation.recording import highest
 
 WEEK = timedelta(days=7)
 TEN_MINUTES = timedelta(minutes=10)
-"""So long a group's mean is low before it could do with fewer instances."""
+"""A group's mean must be low for so long before it needs fewer instances."""
 HOURS_A_WEEK = 168
 
 
 @dataclass(frozen=True)
 class Past:
-    """One instance hour by hour; NaN where nothing was published. By GPU: the index, or `all` for
-    an aggregate of several, which shows the busiest alone. `policy` is the instance's own; `price`
-    is what an hour adds to the bill."""
+    """One instance hour by hour; NaN where nothing was published. Series by GPU have its index as
+    key, or `all` for an aggregate of several GPUs, which shows only the busiest. `policy` is the
+    instance's own; `price` is what an hour adds to the bill."""
 
     instance: Instance
     shape: Shape | None
@@ -41,8 +43,7 @@ class Past:
     policy: Policy
     price: Price
     price_of: Callable[[str], UsdPerHour | None]
-    """The price of an instance of another type, obtained the same way; `None` where it is not
-    known."""
+    """Returns the price of another type, obtained the same way; `None` if it is not known."""
     hours: Window
     high: Mapping[str, Sequence[float]]
     """Highest utilization, in percent."""
@@ -62,20 +63,19 @@ class Past:
     def ran(self) -> list[int]:
         """The hours in which anything was published."""
         series = (self.cpu, *self.high.values())
-        return [hour for hour in range(self.hours.bins) if any(one[hour] >= 0 for one in series)]
+        return [hour for hour in range(self.hours.bins) if _any_reading(series, hour)]
 
     @cached_property
     def measured(self) -> list[int]:
-        """The hours in which every GPU was. An aggregate counts as all of them."""
+        """The hours in which every GPU was measured; none if some GPU has no series at all. An
+        aggregate counts as all GPUs."""
+        if not self.high:
+            return []
         expected = self.shape.accelerator_count if self.shape else None
-        hidden = not self.high or (
-            self.is_by_gpu and expected is not None and len(self.high) < expected
-        )
-        return (
-            []
-            if hidden
-            else [hour for hour in self.ran if all(one[hour] >= 0 for one in self.high.values())]
-        )
+        if self.is_by_gpu and expected is not None and len(self.high) < expected:
+            return []
+        series = tuple(self.high.values())
+        return [hour for hour in self.ran if _all_readings(series, hour)]
 
     @cached_property
     def silent(self) -> set[int]:
@@ -88,8 +88,10 @@ class Past:
 
     @property
     def weeks(self) -> int:
-        """Whole weeks between the first and the last measured hour."""
-        return (self.measured[-1] + 1 - self.measured[0]) // HOURS_A_WEEK if self.measured else 0
+        """Return the whole weeks between the first and the last measured hour; 0 without any."""
+        if not self.measured:
+            return 0
+        return (self.measured[-1] + 1 - self.measured[0]) // HOURS_A_WEEK
 
     @property
     def measured_percent(self) -> int:
@@ -98,37 +100,46 @@ class Past:
 
     @property
     def share_run(self) -> float:
-        """The share of the hours since it first ran in which it ran."""
+        """Return the share of the hours since it first ran in which it ran; 0 if it never did."""
         return len(self.ran) / (self.hours.bins - self.ran[0]) if self.ran else 0.0
 
     @cached_property
     def worked(self) -> list[int]:
         """The measured hours in which a GPU reached the policy's limit."""
         limit = self.policy.advice.unused_below_percent
-        return [
-            hour for hour in self.measured if any(one[hour] >= limit for one in self.high.values())
-        ]
+        series = tuple(self.high.values())
+        return [hour for hour in self.measured if any(values[hour] >= limit for values in series)]
 
     @cached_property
     def measured_tens(self) -> set[int]:
-        """Those of ten minutes of the measured hours in which every GPU was."""
+        """The ten minutes of the measured hours in which every GPU was measured."""
+        if not self.tens:
+            return set()
+        series = tuple(self.tens.values())
         per_hour = self.hours.period // TEN_MINUTES
-        tens = (hour * per_hour + ten for hour in self.measured for ten in range(per_hour))
-        return {
-            ten for ten in tens if self.tens and all(one[ten] >= 0 for one in self.tens.values())
-        }
+        tens = (hour * per_hour + number for hour in self.measured for number in range(per_hour))
+        return {ten for ten in tens if _all_readings(series, ten)}
 
     def mean_at(self, ten: int) -> float:
-        """The mean of all GPUs in ten minutes in which they were measured."""
-        return fmean(one[ten] for one in self.tens.values())
+        """Return the mean of all GPUs in ten minutes in which they were measured."""
+        return fmean(values[ten] for values in self.tens.values())
 
     def peaks(self, series: Mapping[str, Sequence[float]]) -> dict[str, float]:
-        """The highest reading of each GPU that has one."""
-        found = {
-            gpu: max((one for one in values if one >= 0), default=nan)
-            for gpu, values in series.items()
-        }
-        return {gpu: one for gpu, one in found.items() if one >= 0}
+        """Return the highest reading of each GPU that has one."""
+        peak_by_gpu = {}
+        for gpu, values in series.items():
+            readings = [value for value in values if value >= 0]
+            if readings:
+                peak_by_gpu[gpu] = max(readings)
+        return peak_by_gpu
+
+
+def _any_reading(series: Sequence[Sequence[float]], index: int) -> bool:
+    return any(values[index] >= 0 for values in series)
+
+
+def _all_readings(series: Sequence[Sequence[float]], index: int) -> bool:
+    return all(values[index] >= 0 for values in series)
 
 
 def pasts(
@@ -138,46 +149,55 @@ def pasts(
     policy_of: Callable[[Instance], Policy],
     agree: Callable[[int], None],
 ) -> list[Past]:
-    """Read what is selected in one target. `agree` gets the number of metrics that are requested,
-    before.
+    """Read the selected instances of one target. `agree` gets the number of metrics that are
+    requested, before they are.
 
     Raises:
         CloudError: EC2 or CloudWatch refused.
-        FetchError: a part of the readings could not be had. What could is kept.
+        FetchError: a part of the readings could not be read. The others are kept.
     """
-    found = fetch.instances.list_selected(target, fetch.wish.selector)
+    instances = fetch.instances.list_selected(target, fetch.wish.selector)
     names = fetch.wish.metrics
     by = SeriesFilter(names.namespace, names.utilization)
-    series = fetch.metrics.list_series(target, by) if found else {}
-    wanted = {
-        one.instance_id: _queries(
-            one, [listed.dimensions for listed in series.get(one.instance_id, ())], names
-        )
-        for one in found
-    }
-    queries = [query for one in wanted.values() for query in one]
-    policies = {one.instance_id: policy_of(one) for one in found}
-    members = [
-        one.instance_id
-        for one in found
-        if managed_by(one, policies[one.instance_id].managed.tag_keys)
-    ]
-    means = [query for one in members for query in wanted[one] if query.statistic == "Average"]
-    means = [query for query in means if query.metric == names.utilization]
+    listed = fetch.metrics.list_series(target, by) if instances else {}
+    plans = []
+    for instance in instances:
+        sets = [series.dimensions for series in listed.get(instance.instance_id, ())]
+        plans.append(_Plan(instance, policy_of(instance), _queries(instance, sets, names)))
+    queries = [query for plan in plans for query in plan.queries]
+    means: list[MetricQuery] = []
+    for plan in plans:
+        means += plan.mean_queries(names)
     tens = Window(hours.start, hours.end, TEN_MINUTES)
     agree(len(fetch.unread(target, queries, hours)) + len(fetch.unread(target, means, tens)))
-    read, read_tens = fetch.series(target, queries, hours), fetch.series(target, means, tens)
-    return [
-        _past(
-            fetch, one, hours, policies[one.instance_id], wanted[one.instance_id], read, read_tens
-        )
-        for one in found
-    ]
+    hourly = fetch.series(target, queries, hours)
+    every_ten_minutes = fetch.series(target, means, tens)
+    return [_past(fetch, plan, hours, hourly, every_ten_minutes) for plan in plans]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is read of an instance."""
+
+    instance: Instance
+    policy: Policy
+    queries: Sequence[MetricQuery]
+
+    def mean_queries(self, names: Metrics) -> list[MetricQuery]:
+        """Return the queries that are read in ten minutes, too; none unless another service runs
+        the instance."""
+        if not managed_by(self.instance, self.policy.managed.tag_keys):
+            return []
+        return [
+            query
+            for query in self.queries
+            if query.statistic == "Average" and query.metric == names.utilization
+        ]
 
 
 def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> list[MetricQuery]:
-    """By GPU where it publishes so; else what there is."""
-    chosen = [one for one in sets if is_gpu(one)] or sorted(sets, key=len)[:1]
+    """Return queries for each GPU if it publishes those, else for its shortest dimensions."""
+    chosen = [dimensions for dimensions in sets if is_gpu(dimensions)] or sorted(sets, key=len)[:1]
     asked = (
         (names.utilization, "Maximum"),
         (names.utilization, "Average"),
@@ -195,27 +215,31 @@ def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> 
 
 def _past(
     fetch: Fetch,
-    instance: Instance,
+    plan: _Plan,
     hours: Window,
-    policy: Policy,
-    queries: Sequence[MetricQuery],
-    read: Mapping[MetricQuery, array[float]],
-    read_tens: Mapping[MetricQuery, array[float]],
+    hourly: Mapping[MetricQuery, array[float]],
+    every_ten_minutes: Mapping[MetricQuery, array[float]],
 ) -> Past:
+    instance = plan.instance
+    policy = plan.policy
     names = policy.metrics
     shape = shape_of(instance.instance_type)
     is_single = shape is not None and shape.accelerator_count == 1
 
     def by_gpu(
-        metric: str, statistic: str, read: Mapping[MetricQuery, array[float]] = read
+        metric: str, statistic: str, read: Mapping[MetricQuery, array[float]] = hourly
     ) -> dict[str, array[float]]:
-        found: dict[str, list[array[float]]] = {}
-        for query in queries:
+        series_by_gpu: dict[str, list[array[float]]] = {}
+        for query in plan.queries:
             if (query.metric, query.statistic) == (metric, statistic) and query in read:
                 # The aggregate of one GPU is that GPU.
-                label = gpu_label(query.dimensions)
-                found.setdefault("0" if is_single else label, []).append(read[query])
-        return {gpu: highest(series, len(series[0])) for gpu, series in found.items()}
+                gpu = "0" if is_single else gpu_label(query.dimensions)
+                series_by_gpu.setdefault(gpu, []).append(read[query])
+        return {gpu: highest(series, len(series[0])) for gpu, series in series_by_gpu.items()}
+
+    def price_of(name: str) -> UsdPerHour | None:
+        of_other_type = replace(instance, instance_type=name)
+        return fetch.prices.price(of_other_type, policy).usd_per_hour
 
     return Past(
         instance=instance,
@@ -223,14 +247,12 @@ def _past(
         owner=owner_of(instance, policy.ownership),
         policy=policy,
         price=marginal(instance, fetch.prices.price(instance, policy)),
-        price_of=lambda name: (
-            fetch.prices.price(replace(instance, instance_type=name), policy).usd_per_hour
-        ),
+        price_of=price_of,
         hours=hours,
         high=by_gpu(names.utilization, "Maximum"),
         mean=by_gpu(names.utilization, "Average"),
         memory=by_gpu(names.memory_used, "Maximum"),
         traffic=by_gpu(names.memory_utilization, "Average"),
-        cpu=read[queries[-1]] if queries else holes(hours.bins),
-        tens=by_gpu(names.utilization, "Average", read_tens),
+        cpu=hourly[plan.queries[-1]] if plan.queries else holes(hours.bins),
+        tens=by_gpu(names.utilization, "Average", every_ten_minutes),
     )

@@ -1,8 +1,8 @@
-"""Readings on disk, so that an interrupted back-test goes on where it was and a second one costs
+"""Readings on disk: an interrupted back-test continues where it stopped, and a second one costs
 nothing.
 
-One SQLite file. Only the past is put in, which does not change any more. This module must not know
-AWS.
+It is one SQLite file. Only past readings are stored, which do not change any more. This module does
+not know AWS.
 """
 
 from __future__ import annotations
@@ -35,19 +35,18 @@ class StoreError(Exception):
 
 
 class SeriesStore:
-    """Series by endpoint, target, window and query. A series that published nothing is known,
-    too."""
+    """Series by endpoint, target, window and query. It also stores that a series had no readings."""
 
     def __init__(self, path: Path, endpoint_of: Callable[[Target], str]) -> None:
-        """Opens the file, and makes it where there is none.
+        """Open the file, and create it if there is none.
 
         Args:
             path: of the file.
-            endpoint_of: whom a target's readings come from. A local cloud knows accounts of the
-                same numbers.
+            endpoint_of: returns the endpoint that a target's readings come from. A local cloud has
+                accounts of the same numbers.
 
         Raises:
-            StoreError: it cannot be made, or is something else.
+            StoreError: it cannot be created, or is something else.
         """
         self._endpoint_of = endpoint_of
         try:
@@ -61,7 +60,7 @@ class SeriesStore:
             ) from error
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._connection.close()
 
     def missing(
@@ -72,20 +71,20 @@ class SeriesStore:
         *,
         believes_silence: Callable[[MetricQuery], bool] = lambda _: True,
     ) -> list[MetricQuery]:
-        """Those of the queries that must be read yet, or again because their silence is not
+        """Return the queries that are not stored yet, and those whose stored silence is not
         believed."""
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(
                 'SELECT query, readings IS NULL FROM series WHERE place = ? AND "window" = ?',
                 (self._place(target), _window(window)),
             )
-            silent: dict[str, int] = dict(cursor)
-        return [
-            query
-            for query in queries
-            if (known := silent.get(_name(query))) is None
-            or (known and not believes_silence(query))
-        ]
+            is_silent_by_name: dict[str, int] = dict(cursor)
+        missing = []
+        for query in queries:
+            is_silent = is_silent_by_name.get(_name(query))
+            if is_silent is None or (is_silent and not believes_silence(query)):
+                missing.append(query)
+        return missing
 
     def put(
         self,
@@ -94,20 +93,23 @@ class SeriesStore:
         window: Window,
         answers: Mapping[str, Series],
     ) -> None:
-        """Keeps the answers to these queries, by their keys; one without an answer published
+        """Store the answers to these queries, by their keys; a query without an answer published
         nothing."""
-        place, name = self._place(target), _window(window)
-        rows = [(place, name, _name(query), _packed(answers.get(query.key))) for query in queries]
+        place = self._place(target)
+        window_name = _window(window)
+        rows = [
+            (place, window_name, _name(query), _packed(answers.get(query.key))) for query in queries
+        ]
         with self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", rows)
 
     def get(
         self, target: Target, queries: Sequence[MetricQuery], window: Window
     ) -> list[array[float]]:
-        """The series, in the order of the queries, with NaN for holes.
+        """Return the series in the order of the queries, with NaN for holes.
 
         Raises:
-            KeyError: one was never put in.
+            KeyError: one was never stored.
         """
         names = [_name(query) for query in queries]
         marks = ", ".join("?" * len(names))
@@ -117,8 +119,8 @@ class SeriesStore:
                 f'WHERE place = ? AND "window" = ? AND query IN ({marks})',
                 (self._place(target), _window(window), *names),
             )
-            found: dict[str, bytes | None] = dict(cursor)
-        return [_unpacked(found[name], window) for name in names]
+            readings_by_name: dict[str, bytes | None] = dict(cursor)
+        return [_unpacked(readings_by_name[name], window) for name in names]
 
     def _place(self, target: Target) -> str:
         return f"{self._endpoint_of(target)} {target.account}/{target.region}"
