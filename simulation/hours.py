@@ -1,4 +1,4 @@
-"""Which hours could hold idleness, told from their highest and lowest readings alone."""
+"""The hours that may hold idleness, by their highest and lowest readings alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EDGE = timedelta(minutes=55)
 def hours_that_matter(
     high: Sequence[float], low: Sequence[float], busy_from: float, shortest: timedelta
 ) -> set[int]:
-    """Hours with a reading that an idle stretch of at least `shortest` could hold.
+    """Return the hours with a reading that may belong to an idle stretch of at least `shortest`.
 
     An hour without any work is one. An hour with some can only be the beginning or the end of a
     stretch that goes on in the hour beside it, unless that much fits between two jobs. In an hour
@@ -24,7 +24,7 @@ def hours_that_matter(
             published.
         low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
         busy_from: utilization in percent from which on a GPU works.
-        shortest: of the stretches looked for, an hour at the most.
+        shortest: the shortest stretch that matters, an hour at most.
     """
     can_rest = [not value >= busy_from for value in low]
 

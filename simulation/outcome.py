@@ -1,4 +1,7 @@
-"""The result of a replay: questions, stops and how they ended, by instance and policy."""
+"""The result of a replay: questions, stops and how they ended, by instance and policy.
+
+Nothing is replayed or counted here.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,20 @@ from governor.domain.units import Usd, UtcDatetime
 from simulation.recording import Recording
 
 HIT_SOON = timedelta(hours=1)
-"""Work that resumes within this time makes a stop a false one: the default of the policy's ledger,
-too."""
+"""A stop is a false one if work resumes within this time, as in the policy's ledger by default."""
 
 
 class Ending(StrEnum):
-    """How a question, or what was told instead of one, ended."""
+    """How a question ended, or the notification that was sent instead of one."""
 
     STOPPED = "stopped"
     WOKE_UP = "woke-up"
-    """Work resumed before the answer, or the recheck saw it."""
+    """Work resumed before the answer, or before the recheck."""
     REFUSED = "refused"
     """The recheck found no idleness and no work, or plans were frozen."""
     EXPIRED = "expired"
     GONE = "gone"
-    """Others put the instance away before the answer."""
+    """Others stopped the instance before the answer."""
     TOLD = "told"
     """No plan was possible, so nobody was asked."""
     OPEN = "open"
@@ -34,19 +36,18 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The effect of one stop. `until` is when work resumed, others put it away, or the record
-    ends."""
+    """The effect of one stop, until work resumed, others stopped it, or the record ends."""
 
     at: UtcDatetime
     until: UtcDatetime
     hit_work: bool
-    """Work resumed at `until`. Otherwise others put it away, or the record ends."""
+    """True if work resumed at `until`. Otherwise others stopped it, or the record ends."""
     usd: Usd | None
-    """Saved between the two, net of what EBS and snapshots go on costing; `None` where unpriced."""
+    """Saved in that time, after EBS and snapshot costs; `None` if the price is not known."""
 
     @property
     def length(self) -> timedelta:
-        """How long it would have stayed away."""
+        """How long it would have been stopped."""
         return self.until - self.at
 
     @property
@@ -57,7 +58,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One idle episode under the policy. `sent_at` is `None` where nobody was asked."""
+    """One idle episode under the policy. `sent_at` is `None` if nobody was asked."""
 
     found_at: UtcDatetime
     sent_at: UtcDatetime | None
@@ -66,28 +67,30 @@ class Event:
     reason: str
     stop: Stop | None = None
     worked_at: UtcDatetime | None = None
-    """Time at which recorded work came back after the question; `None`: not before `seen_until`."""
+    """When recorded work resumed after the question; `None` if not before `seen_until`."""
     seen_until: UtcDatetime | None = None
-    """Until when the record shows what became of it."""
+    """The end of the record of what became of it."""
 
     @property
     def asked_at(self) -> UtcDatetime | None:
-        """Return when people were asked, or when it was stopped without asking; `None` where
-        neither happened."""
-        return self.sent_at or (None if self.stop is None else self.stop.at)
+        """Return when people were asked, or when it was stopped without asking; `None` if neither
+        happened."""
+        if self.sent_at is not None:
+            return self.sent_at
+        return self.stop.at if self.stop is not None else None
 
     @property
     def is_wrong(self) -> bool | None:
-        """Return whether work was back within an hour of the question; `None` where nobody can
+        """Return whether work was back within an hour of the question; `None` if nobody can
         know."""
-        asked = self.asked_at
-        if asked is None:
+        asked_at = self.asked_at
+        if asked_at is None:
             return None
         if self.worked_at is not None:
-            return self.worked_at - asked < HIT_SOON
-        return (
-            False if self.seen_until is not None and self.seen_until - asked >= HIT_SOON else None
-        )
+            return self.worked_at - asked_at < HIT_SOON
+        if self.seen_until is not None and self.seen_until - asked_at >= HIT_SOON:
+            return False
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class InstanceResult:
     idle_left: timedelta
     """The part of `idle` in which it would still have run."""
     no_data: timedelta
-    """How long it ran without a verdict for want of readings."""
+    """How long it ran without a verdict, because readings were missing."""
 
 
 @dataclass(frozen=True, slots=True)

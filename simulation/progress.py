@@ -1,4 +1,4 @@
-"""How far a read has come, on standard error: a bar for people, one line at the end elsewhere."""
+"""The progress of a read on standard error: a bar in a terminal, else one line at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _WIDTH = 30
 
 
 def show(label: str, done: int, total: int, unit: str = "calls") -> None:
-    """Draws the bar anew. Where nobody looks, only the end is said; nothing to do is not said at
-    all."""
+    """Draw the bar again. Outside a terminal, print only the end; print nothing if there is nothing
+    to do."""
     if not total:
         return
     if sys.stderr.isatty():

@@ -1,12 +1,13 @@
 """Trace files as recordings: what other people's clusters did, under this project's policies.
 
 Traces hold GPU utilization, some the share of GPU memory, and nothing else: a policy that requires
-CPU or network is replayed without that requirement. This module must not know file formats:
-`evaluation.traces` reads them.
+CPU or network is replayed without that requirement. This module does not know file formats:
+`evaluation.traces` reads the files.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,35 +20,40 @@ from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
-from simulation.recording import PERIOD, Figures, Recording, highest
+from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
 
 
 def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> list[Recording]:
-    """All instances of the files; a family stands for an account, `trace-8-gpu` for a type.
+    """Return all instances of the files: a family is their account, `trace-8-gpu` their type.
 
-    A policy may name such types in `prices.usd_per_hour`; without, they are unpriced.
+    A policy may name such types in `prices.usd_per_hour`; other types are unpriced.
 
     Args:
         path: a trace file, or a directory of them.
         metrics: names under which the utilization is offered.
-        warn: is told what was left out or shortened.
+        warn: gets what was left out or shortened.
 
     Raises:
         TraceError: the files are unusable, there are none, or nothing is measured in them.
     """
-    found = [one for trace in read_directory(path, warn) if (one := as_recording(trace, metrics))]
-    if not found:
+    recordings = []
+    for trace in read_directory(path, warn):
+        recording = as_recording(trace, metrics)
+        if recording is not None:
+            recordings.append(recording)
+    if not recordings:
         raise TraceError(
             f"no rows in {path} that measure 5 minutes or more: there is nothing to replay"
         )
-    return found
+    return recordings
 
 
 def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
-    """One instance; `None` where nothing was measured."""
+    """Return the recording of one instance; `None` if nothing was measured."""
     if not trace.length:
         return None
     count = len(trace.gpus)
+    bins = trace.length
     start = datetime.fromtimestamp(trace.first_bin * BIN_SECONDS, tz=UTC)
     instance_type = f"trace-{count}-gpu"
     instance = Instance(
@@ -61,20 +67,22 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
     sets: tuple[Dimensions, ...] = tuple(
         (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
     )
-    bins = trace.length
-    memory = dict(zip(sets, trace.memory, strict=True)) if trace.memory else {}
+    series: dict[SeriesKey, array[float]] = {}
+    for dimensions, values in zip(sets, trace.gpus, strict=True):
+        series[metrics.utilization, dimensions, "Maximum"] = values
+    memory_mib_each = None
+    if trace.memory:
+        # Only shares of memory are known, as if every GPU had 100 MiB.
+        memory_mib_each = 100
+        for dimensions, values in zip(sets, trace.memory, strict=True):
+            series[metrics.memory_used, dimensions, "Maximum"] = values
     return Recording(
         instance=instance,
-        # Of memory only shares are known: as if every GPU had 100 MiB.
-        shape=Shape(instance_type, "unknown", count, memory_mib_each=100 if memory else None),
+        shape=Shape(instance_type, "unknown", count, memory_mib_each=memory_mib_each),
         span=Window(start, start + bins * PERIOD, PERIOD),
         source=MetricSource.PER_GPU,
         sets=sets,
-        series={
-            (metrics.utilization, one, "Maximum"): values
-            for one, values in zip(sets, trace.gpus, strict=True)
-        }
-        | {(metrics.memory_used, one, "Maximum"): values for one, values in memory.items()},
+        series=series,
         figures=Figures(
             utilization=highest(trace.gpus, bins),
             power=holes(bins),
@@ -88,16 +96,16 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationOnly:
-    """The port `Policies`: the same policies, requiring no figure that traces do not hold."""
+    """The port `Policies`: the same policies, without requirements that traces cannot meet."""
 
     policies: Policies
 
     def base(self) -> AppliedPolicy:
-        """As the port says."""
+        """Return the base without required figures."""
         return _without_requirements(self.policies.base())
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """As the port says."""
+        """Return the policy of an instance without required figures."""
         return _without_requirements(self.policies.applied_to(instance))
 
 

@@ -1,7 +1,7 @@
 """The price of more saving in false stops: other waits replayed, and the picture of all of them.
 
-Each point is a policy, or one policy with another wait before a question. Only attributes and
-classes, no styles and no scripts; the names of policies are escaped.
+Each point is a policy, or one policy with another wait before a question. The picture has only
+attributes and classes, no styles and no scripts; the names of policies are escaped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import floor, log10
+from operator import itemgetter
 
 from markupsafe import Markup
 
@@ -23,14 +24,20 @@ from simulation.report import Summary, saved_text, summarise
 
 _WAITS = (60, 120, 180, 240, 360, 480, 720)
 """Minutes of idleness before a question."""
-_LEFT, _TOP, _WIDE, _TALL = 58, 12, 286, 180
-_LABEL_WIDE, _LABEL_TALL = 48, 13
+_LEFT = 58
+_TOP = 12
+_WIDE = 286
+_TALL = 180
+_LABEL_WIDE = 48
+_LABEL_TALL = 13
 _MOST_NAME = 16
+_ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+"""Round amounts, in units of a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One policy, or one wait: `given` are those that somebody asked about."""
+    """One policy, or one wait; `given` if somebody asked about it."""
 
     name: str
     summary: Summary
@@ -38,12 +45,12 @@ class Point:
 
     @property
     def percent(self) -> float:
-        """Share of stops that hit work within an hour."""
+        """Return the share of stops that hit work within an hour."""
         return 100 * self.summary.hit_within_an_hour / max(1, self.summary.stops)
 
     @property
     def soon(self) -> str:
-        """That share, as the table below the picture has it."""
+        """Return that share in words, as in the table below the picture."""
         return f"{self.summary.hit_within_an_hour} of {self.summary.stops} ({self.percent:.1f}%)"
 
     @property
@@ -53,9 +60,10 @@ class Point:
 
 
 def points(given: Sequence[Replay], others: Sequence[Replay]) -> list[Point]:
-    """The replays that somebody asked for, and those with other waits."""
-    mine = [Point(printable(one.name), summarise(one), given=True) for one in given]
-    return [*mine, *(Point(one.name, summarise(one), given=False) for one in others)]
+    """Return a point for each replay that somebody asked for, then for those with other waits."""
+    mine = [Point(printable(replayed.name), summarise(replayed), given=True) for replayed in given]
+    rest = [Point(replayed.name, summarise(replayed), given=False) for replayed in others]
+    return [*mine, *rest]
 
 
 def other_waits(
@@ -65,81 +73,102 @@ def other_waits(
     approval_delay: timedelta,
     progress: Callable[[str, int, int], None],
 ) -> list[Replay]:
-    """The same policy with other waits before a question, for every instance, overrides or not.
+    """Replay the same policy with other waits before a question, for all instances, overrides or
+    not.
 
     Raises:
         ReplayError: the policy cannot be replayed.
     """
     rule = policies.base().policy
+    present = rule.approval.ask_after_minutes
     waits = [
-        m for m in _WAITS if m >= rule.idle.window_minutes and m != rule.approval.ask_after_minutes
+        minutes for minutes in _WAITS if minutes >= rule.idle.window_minutes and minutes != present
     ]
-    found = []
+    replays = []
     for number, minutes in enumerate(waits):
         progress("other waits", number, len(waits))
         name = span(timedelta(minutes=minutes))
-        found.append(
-            replay(name, AskAfter(policies, minutes), recordings, approval_delay=approval_delay)
-        )
+        changed = AskAfter(policies, minutes)
+        replays.append(replay(name, changed, recordings, approval_delay=approval_delay))
     progress("other waits", len(waits), len(waits))
-    return found
+    return replays
 
 
 def chart(shown: Sequence[Point]) -> Markup:
-    """Higher saves more, further right hits more work. Text stays readable on a phone: it is 360
-    wide."""
+    """Draw the points: higher saves more, further right hits more work. The picture is 360 wide, so
+    that text stays readable on a phone."""
     in_usd = any(point.summary.usd_saved for point in shown)
-    amounts = [float(one.summary.usd_saved if in_usd else one.summary.hours_saved) for one in shown]
-    most, widest = _nice(max([1.0, *amounts])), _nice(max([5.0, *(one.percent for one in shown)]))
-    places = [
-        (_LEFT + _WIDE * one.percent / widest, _TOP + _TALL * (1 - max(0.0, amount) / most))
-        for one, amount in zip(shown, amounts, strict=True)
-    ]
-    title = (
-        f"{'USD' if in_usd else 'Hours'} saved, by the share of stops that hit work within an hour"
-    )
+    amounts = [_amount(point, in_usd=in_usd) for point in shown]
+    most = _nice(max([1.0, *amounts]))
+    widest = _nice(max([5.0, *(point.percent for point in shown)]))
+    places = []
+    for point, amount in zip(shown, amounts, strict=True):
+        x = _LEFT + _WIDE * point.percent / widest
+        y = _TOP + _TALL * (1 - max(0.0, amount) / most)
+        places.append((x, y))
+    unit = "USD" if in_usd else "Hours"
+    title = f"{unit} saved, by the share of stops that hit work within an hour"
     parts = [
         Markup('<svg class="tradeoff" viewBox="0 0 360 240" role="img"><title>{}</title>').format(
             title
         ),
         *_axes(most, widest, "$" if in_usd else ""),
     ]
-    if any(not one.given for one in shown):
-        # Of one policy: a longer wait saves less.
-        line = " ".join(f"{x:.0f},{y:.0f}" for x, y in sorted(places, key=lambda place: place[1]))
-        parts.append(Markup('<polyline class="curve" points="{}"/>').format(line))
-    taken: list[tuple[float, float]] = []
-    for one, (x, y) in zip(shown, places, strict=True):
-        kind = "point given" if one.given else "point"
-        parts.append(
-            Markup(
-                '<circle class="{}" cx="{:.0f}" cy="{:.0f}" r="{}"><title>{}</title></circle>'
-            ).format(
-                kind, x, y, 6 if one.given else 4, f"{one.name}: saves {one.saved}, hits {one.soon}"
-            )
-        )
-        parts += _label(one, x, y, taken)
+    if any(not point.given for point in shown):
+        parts.append(_curve(places))
+    labeled: list[tuple[float, float]] = []
+    for point, (x, y) in zip(shown, places, strict=True):
+        parts.append(_dot(point, x, y))
+        if _has_room(x, y, labeled):
+            labeled.append((x, y))
+            parts.append(_label(point, x, y))
     return Markup("").join([*parts, Markup("</svg>")])
 
 
-def _label(one: Point, x: float, y: float, taken: list[tuple[float, float]]) -> list[Markup]:
-    """The name beside its point, left of it near the right edge; none where another one stands."""
-    if any(abs(x - a) < _LABEL_WIDE and abs(y - b) < _LABEL_TALL for a, b in taken):
-        return []
-    taken.append((x, y))
-    is_right = x < _LEFT + _WIDE * 0.7
-    name = one.name if len(one.name) <= _MOST_NAME else one.name[: _MOST_NAME - 1] + "…"
-    return [
-        Markup('<text class="{}" x="{:.0f}" y="{:.0f}">{}</text>').format(
-            "axis" if is_right else "axis end", x + (9 if is_right else -9), y + 4, name
-        )
-    ]
+def _amount(point: Point, *, in_usd: bool) -> float:
+    return float(point.summary.usd_saved if in_usd else point.summary.hours_saved)
+
+
+def _curve(places: Sequence[tuple[float, float]]) -> Markup:
+    """Connect the waits of one policy: a longer wait saves less."""
+    from_the_top = sorted(places, key=itemgetter(1))
+    line = " ".join(f"{x:.0f},{y:.0f}" for x, y in from_the_top)
+    return Markup('<polyline class="curve" points="{}"/>').format(line)
+
+
+def _dot(point: Point, x: float, y: float) -> Markup:
+    kind = "point given" if point.given else "point"
+    radius = 6 if point.given else 4
+    title = f"{point.name}: saves {point.saved}, hits {point.soon}"
+    circle = Markup('<circle class="{}" cx="{:.0f}" cy="{:.0f}" r="{}"><title>{}</title></circle>')
+    return circle.format(kind, x, y, radius, title)
+
+
+def _has_room(x: float, y: float, labeled: Sequence[tuple[float, float]]) -> bool:
+    """Return whether no point with a label is so near that two labels would overlap."""
+    for other_x, other_y in labeled:
+        if abs(x - other_x) < _LABEL_WIDE and abs(y - other_y) < _LABEL_TALL:
+            return False
+    return True
+
+
+def _label(point: Point, x: float, y: float) -> Markup:
+    """Write the name beside its point, left of it near the right edge."""
+    name = point.name
+    if len(name) > _MOST_NAME:
+        name = name[: _MOST_NAME - 1] + "…"
+    is_right_of_point = x < _LEFT + _WIDE * 0.7
+    kind = "axis" if is_right_of_point else "axis end"
+    left = x + 9 if is_right_of_point else x - 9
+    text = Markup('<text class="{}" x="{:.0f}" y="{:.0f}">{}</text>')
+    return text.format(kind, left, y + 4, name)
 
 
 def _axes(most: float, widest: float, unit: str) -> list[Markup]:
     parts = []
     for share in (0.0, 0.5, 1.0):
-        x, y = _LEFT + _WIDE * share, _TOP + _TALL * (1 - share)
+        x = _LEFT + _WIDE * share
+        y = _TOP + _TALL * (1 - share)
         parts += [
             Markup('<line class="tick" x1="{0}" x2="{1}" y1="{2:.0f}" y2="{2:.0f}"/>').format(
                 _LEFT, _LEFT + _WIDE, y
@@ -159,16 +188,14 @@ def _axes(most: float, widest: float, unit: str) -> list[Markup]:
 
 
 def _nice(value: float) -> float:
-    """The next round amount."""
+    """Return the next round amount."""
     power = 10.0 ** floor(log10(value))
-    return next(
-        power * step for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if power * step >= value
-    )
+    return next(power * step for step in _ROUND if power * step >= value)
 
 
 def caption(shown: Sequence[Point]) -> str:
     """Return what the points are."""
-    if any(not one.given for one in shown):
+    if any(not point.given for point in shown):
         return (
             "The large point is the policy; the others are the same policy with other "
             "waits before it acts."
@@ -177,5 +204,5 @@ def caption(shown: Sequence[Point]) -> str:
 
 
 def is_worth_showing(shown: Sequence[Point]) -> bool:
-    """Return whether there is something to choose from: two points, and one that stops anything."""
-    return len(shown) > 1 and any(one.summary.stops for one in shown)
+    """Return whether there is a choice: two points or more, and one of them stops something."""
+    return len(shown) > 1 and any(point.summary.stops for point in shown)

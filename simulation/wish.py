@@ -1,4 +1,4 @@
-"""Series that a set of policies looks at, so that one fetch serves all of them."""
+"""The series that a set of policies reads, so that one fetch serves all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The series that a set of policies looks at.
+    """The series that a set of policies reads.
 
     `busy_from_percent` is their highest threshold, `shortest` the shortest idle stretch that
-    matters to one of them, an hour at the most.
+    matters to one of them, an hour at most.
     """
 
     selector: TagMatch
@@ -29,33 +29,34 @@ class Wish:
 
 
 def wish_of(policies: Sequence[Policy]) -> Wish:
-    """Return what these policies, bases and overrides alike, look at together.
+    """Return what these policies, bases and overrides alike, read together.
 
     Raises:
-        ReplayError: they select by other tags or read other metrics, or need finer data than there
-            are.
+        ReplayError: they select by different tags, read different metrics, or need finer data than
+            there are.
     """
     checked = [replayable(policy) for policy in policies]
-    names = {
-        (m.namespace, m.utilization, m.memory_used, m.power_draw)
-        for m in (one.metrics for one in checked)
-    }
-    if len(names) > 1:
+    metric_names = {_metric_names(policy.metrics) for policy in checked}
+    if len(metric_names) > 1:
         raise ReplayError("the policies read metrics of different names: back-test them one by one")
-    if len({one.selector for one in checked}) > 1:
+    if len({policy.selector for policy in checked}) > 1:
         raise ReplayError("the policies have different selectors: back-test them one by one")
     return Wish(
         selector=checked[0].selector,
         metrics=checked[0].metrics,
         figures=frozenset().union(*map(_figures, checked)),
-        busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
-        shortest=min(_HOUR, *(one.window for one in checked)),
+        busy_from_percent=max(policy.idle.utilization_below_percent for policy in checked),
+        shortest=min(_HOUR, *(policy.window for policy in checked)),
     )
+
+
+def _metric_names(metrics: Metrics) -> tuple[str, ...]:
+    return metrics.namespace, metrics.utilization, metrics.memory_used, metrics.power_draw
 
 
 def _figures(policy: Policy) -> frozenset[str]:
-    """Return what may veto and is recorded, and the memory where it may bring a question
-    forward."""
-    return (wanted_figures(policy) - {"agentless", "bound"}) | (
-        set() if sooner_window(policy) is None else {"memory"}
-    )
+    """Return the recorded figures that may veto, and memory if it may bring a question forward."""
+    figures = wanted_figures(policy) - {"agentless", "bound"}
+    if sooner_window(policy) is not None:
+        return figures | {"memory"}
+    return figures
