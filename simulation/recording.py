@@ -1,8 +1,8 @@
 """One instance's past in bins of 5 minutes, and a metric reader that answers from it.
 
 The reader speaks the product's own port, so that a replay gathers evidence by the product's own
-code. Holes are NaN in here and `None` outside. This module must not know verdicts or where readings
-came from.
+code. Holes are NaN in here and `None` outside. This module does not know verdicts, or where
+readings come from.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Figures:
 class Recording:
     """Readings of one instance over `span`, and EC2's present facts about it.
 
-    `series` holds what the product would read; `figures` is the same, summed up for looking ahead.
+    `series` holds what the product would read; `figures` sums it up, to look ahead.
     """
 
     instance: Instance
@@ -72,9 +72,9 @@ class Recording:
     _measured: dict[str, bytes] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = _stretches(self.series.values(), self.span.bins)
+        stretches = _stretches(self.series.values(), self.span.bins)
         launched = self._index(self.instance.launch_time)
-        object.__setattr__(self, "runs", tuple(_split(found, launched)))
+        object.__setattr__(self, "runs", tuple(_split(stretches, launched)))
 
     def time(self, index: int) -> UtcDatetime:
         """Return when the bin with that index begins."""
@@ -87,82 +87,104 @@ class Recording:
 
     @property
     def unheard_bins(self) -> int:
-        """How many bins it has been running, by what EC2 knows, while nothing at all was
-        published."""
+        """How many bins it ran, by what EC2 knows, while it published nothing at all."""
         launched = min(max(0, self._index(self.instance.launch_time)), self.span.bins)
-        heard = sum(max(0, end - max(start, launched)) for start, end in self.runs)
-        return self.span.bins - launched - heard
+        published = sum(max(0, end - max(start, launched)) for start, end in self.runs)
+        return self.span.bins - launched - published
 
     def measured(self, metric: str) -> bytes:
-        """1 for every bin in which every GPU was measured. One that is never seen may work all the
-        time.
+        """Return 1 for every bin in which every GPU was measured: a GPU that is never measured may
+        work all the time.
 
         The aggregate of several GPUs counts as all of them.
         """
         if metric not in self._measured:
             gpus = self._by_gpu(metric)
-            count = self.shape.accelerator_count if self.shape else None
-            hidden = self.source is MetricSource.PER_GPU and count and len(gpus) < count
-            self._measured[metric] = all_of(
-                [] if hidden else list(map(measured, gpus)), self.span.bins
-            )
+            has_hidden_gpu = False
+            if self.source is MetricSource.PER_GPU and self._gpu_count:
+                has_hidden_gpu = len(gpus) < self._gpu_count
+            parts = [] if has_hidden_gpu else list(map(measured, gpus))
+            self._measured[metric] = all_of(parts, self.span.bins)
         return self._measured[metric]
 
+    @property
+    def _gpu_count(self) -> int | None:
+        return self.shape.accelerator_count if self.shape else None
+
     def steady(self, policy: Policy) -> bytes:
-        """1 for every bin that takes nothing from a proof: all is measured that it needs, and
-        rests."""
+        """Return 1 for every bin that leaves a proof of idleness as it is: everything that it needs
+        was measured, and nothing works."""
         names = policy.metrics
-        seen = [self.measured(names.utilization)]
-        wanted = {
-            metric for figure in policy.vetoes.required for metric in _metrics_of(figure, names)
-        }
-        seen += [
-            measured(values) for (metric, _, _), values in self.series.items() if metric in wanted
-        ]
-        count = self.shape.accelerator_count if self.shape else None
-        if self.source is MetricSource.AGGREGATE and count != 1:
-            whole = (count or inf) * PERIOD.total_seconds() / names.collection_interval_seconds
-            counts = [
-                values for (_, _, kind), values in self.series.items() if kind == "SampleCount"
-            ]
-            seen += [reaching(values, whole) for values in counts] or [bytes(self.span.bins)]
-        return without(all_of(seen, self.span.bins), self.activity(policy))
+        parts = [self.measured(names.utilization)]
+        required: set[str] = set()
+        for figure in policy.vetoes.required:
+            required.update(_metrics_of(figure, names))
+        for (metric, _, _), values in self.series.items():
+            if metric in required:
+                parts.append(measured(values))
+        if self.source is MetricSource.AGGREGATE and self._gpu_count != 1:
+            parts += self._bins_with_all_samples(names)
+        return without(all_of(parts, self.span.bins), self.activity(policy))
+
+    def _bins_with_all_samples(self, names: Metrics) -> list[bytes]:
+        """Return 1 for every bin in which all GPUs of an aggregate published; 0 for all bins if
+        nothing says so."""
+        samples = (self._gpu_count or inf) * PERIOD.total_seconds()
+        samples /= names.collection_interval_seconds
+        parts = []
+        for (_, _, statistic), values in self.series.items():
+            if statistic == "SampleCount":
+                parts.append(reaching(values, samples))
+        return parts or [bytes(self.span.bins)]
 
     def released(self, policy: Policy) -> bytes:
-        """1 for every bin with which every GPU's memory has been released for long enough."""
+        """Return 1 for every bin by whose end every GPU's memory has been released for long
+        enough."""
         rule = policy.approval
-        whole = self.shape.memory_mib_each if self.shape else None
-        limit = rule.released_memory_below_percent / 100 * (whole or 0)
+        memory_mib = self.shape.memory_mib_each if self.shape else None
+        limit = rule.released_memory_below_percent / 100 * (memory_mib or 0)
         gpus = self._by_gpu(policy.metrics.memory_used)
-        low = all_of([without(measured(one), reaching(one, limit)) for one in gpus], self.span.bins)
+        is_low = [without(measured(values), reaching(values, limit)) for values in gpus]
         bins = -(-timedelta(minutes=rule.released_for_minutes) // PERIOD)
-        # Each shift moves all flags a bin later.
-        number = every = int.from_bytes(low)
+        # As one large number: each shift moves all flags a bin later.
+        shifted = int.from_bytes(all_of(is_low, self.span.bins))
+        in_every_bin = shifted
         for _ in range(bins - 1):
-            number >>= 8
-            every &= number
-        return every.to_bytes(self.span.bins)
+            shifted >>= 8
+            in_every_bin &= shifted
+        return in_every_bin.to_bytes(self.span.bins)
 
     def _by_gpu(self, metric: str) -> list[array[float]]:
-        found: dict[str, list[array[float]]] = {}
+        """Return the maxima of each GPU, or of the aggregate."""
+        series_by_gpu: dict[str, list[array[float]]] = {}
         for dimensions in self.sets:
             values = self.series.get((metric, dimensions, "Maximum"))
             if values is not None:
-                found.setdefault(dict(dimensions).get("index", "all"), []).append(values)
-        return [highest(series, self.span.bins) for series in found.values()]
+                gpu = dict(dimensions).get("index", "all")
+                series_by_gpu.setdefault(gpu, []).append(values)
+        return [highest(series, self.span.bins) for series in series_by_gpu.values()]
 
     def activity(self, policy: Policy) -> bytes:
-        """1 for every bin in which something reaches a limit of the policy
+        """Return 1 for every bin in which something reaches a limit of the policy
         (`domain.verdict.activity`)."""
-        seen, busy = self.figures, policy.idle.utilization_below_percent
-        limits = (limit_of(policy, figure) for figure in ("power", "memory", "cpu", "network"))
-        power, memory, cpu, network = (inf if limit is None else limit for limit in limits)
+        figures = self.figures
+        busy = policy.idle.utilization_below_percent
+        power = _limit(policy, "power")
+        memory = _limit(policy, "memory")
+        cpu = _limit(policy, "cpu")
+        network = _limit(policy, "network")
+        bins = zip(
+            figures.utilization,
+            figures.power,
+            figures.memory,
+            figures.cpu,
+            figures.network,
+            strict=True,
+        )
         return bytes(
             [
                 u >= busy or p >= power or m >= memory or c >= cpu or n >= network
-                for u, p, m, c, n in zip(
-                    seen.utilization, seen.power, seen.memory, seen.cpu, seen.network, strict=True
-                )
+                for u, p, m, c, n in bins
             ]
         )
 
@@ -180,7 +202,7 @@ class RecordedMetrics:
                 self._series[key] = (values, recording.span)
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:  # noqa: ARG002
-        """As the port says.
+        """Return the recorded readings of these queries in a window.
 
         Raises:
             ValueError: the window's period is not that of the recording.
@@ -191,26 +213,17 @@ class RecordedMetrics:
         bins = window.bins
         starts: dict[UtcDatetime, int] = {}
         for query in queries:
-            found = self._series.get((query.metric, query.dimensions, query.statistic))
-            if found is None:
+            recorded = self._series.get((query.metric, query.dimensions, query.statistic))
+            if recorded is None:
                 continue
-            values, span = found
+            values, span = recorded
             start = starts.get(span.start)
             if start is None:
-                start = starts[span.start] = (window.start - span.start) // PERIOD
-            first = max(start, 0)
-            known = values[first : max(first, start + bins)]
-            seen: Series = tuple(known)
-            if has_holes(known):
-                seen = tuple([None if value != value else value for value in known])
-                if seen.count(None) == len(seen):
-                    continue
-            if len(seen) < bins:
-                if not seen:
-                    continue
-                early = first - start
-                seen = (None,) * early + seen + (None,) * (bins - early - len(seen))
-            answers[query.key] = seen
+                start = (window.start - span.start) // PERIOD
+                starts[span.start] = start
+            readings = _readings(values, start, bins)
+            if readings is not None:
+                answers[query.key] = readings
         return MetricAnswer(answers, {})
 
     def list_series(
@@ -219,25 +232,47 @@ class RecordedMetrics:
         wanted: SeriesFilter,
         instance_id: str | None = None,
     ) -> dict[str, list[Listed]]:
-        """As the port says; recently active is whatever was recorded. What jobs and instances say
-        of themselves was not."""
-        found: dict[str, list[Listed]] = {}
+        """Return the recorded series of a metric by instance. Metrics that jobs and instances
+        publish of themselves were not recorded."""
+        listed: dict[str, list[Listed]] = {}
         namespace, metric, _ = wanted
         for name, dimensions, _ in self._series:
             owner = dict(dimensions).get("InstanceId")
-            if namespace and name == metric and owner is not None and instance_id in (None, owner):
-                found.setdefault(owner, []).append(Listed(namespace, name, dimensions))
-        return found
+            if not namespace or name != metric or owner is None:
+                continue
+            if instance_id in (None, owner):
+                listed.setdefault(owner, []).append(Listed(namespace, name, dimensions))
+        return listed
+
+
+def _readings(values: array[float], start: int, bins: int) -> Series | None:
+    """Return so many bins from an index on, which may lie outside of the record; `None` if nothing
+    was published in them."""
+    first = max(start, 0)
+    recorded = values[first : max(first, start + bins)]
+    if not recorded:
+        return None if bins else ()
+    readings: Series = tuple(recorded)
+    if has_holes(recorded):
+        # Only NaN differs from itself; a call for each value would be slower.
+        readings = tuple([None if value != value else value for value in recorded])
+        if readings.count(None) == len(readings):
+            return None
+    if len(readings) < bins:
+        early = first - start
+        late = bins - early - len(readings)
+        readings = (None,) * early + readings + (None,) * late
+    return readings
 
 
 def has_holes(values: array[float]) -> bool:
-    """Return whether any of them is NaN: then their sum is, which is found much faster."""
-    total = sum(values)
-    return total != total
+    """Return whether any of them is NaN: then their sum is NaN, which is much faster to find."""
+    return isnan(sum(values))
 
 
 def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> array[float]:
-    """Per bin the largest of all series times the factor; NaN where none has a reading."""
+    """Return the largest of all series in each bin, times the factor; NaN where none has a
+    reading."""
     if not series:
         return holes(bins)
     first: Sequence[float | None] = series[0]
@@ -246,40 +281,52 @@ def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> a
 
 
 def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
-    """The metrics that show a figure of the vetoes."""
-    return {
+    """Return the metrics that show a figure of the vetoes."""
+    metrics_by_figure = {
         "power": (names.power_draw,),
         "memory": (names.memory_used,),
         "cpu": ("CPUUtilization",),
         "network": ("NetworkIn", "NetworkOut"),
-    }[figure]
+    }
+    return metrics_by_figure[figure]
+
+
+def _limit(policy: Policy, figure: str) -> float:
+    """Return the limit of a figure; infinity if the policy has none."""
+    limit = limit_of(policy, figure)
+    return inf if limit is None else limit
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
-    """Return where anything was published. Holes of 10 minutes or less are bridged: no stop is so
-    short."""
+    """Return the stretches in which anything was published. Holes of 10 minutes or less are
+    bridged: no stop is so short."""
     dead: Sequence[int] = range(bins)
     for values in series:
-        # Without a hole in one of them, it ran all the time.
-        dead = [index for index in dead if isnan(values[index])] if has_holes(values) else ()
+        if not has_holes(values):
+            # It ran all the time.
+            dead = ()
+            break
+        dead = [index for index in dead if isnan(values[index])]
     alive = bytearray(b"\x01") * bins
     for index in dead:
         alive[index] = 0
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     start = alive.find(1)
     while start >= 0:
         end = alive.find(0, start)
-        end = bins if end < 0 else end
-        if found and start - found[-1][1] <= CARRIED_HOLE_BINS:
-            found[-1] = (found[-1][0], end)
+        if end < 0:
+            end = bins
+        if stretches and start - stretches[-1][1] <= CARRIED_HOLE_BINS:
+            first, _ = stretches.pop()
+            stretches.append((first, end))
         else:
-            found.append((start, end))
+            stretches.append((start, end))
         start = alive.find(1, end)
-    return found
+    return stretches
 
 
 def _split(stretches: Sequence[tuple[int, int]], launched: int) -> Iterable[tuple[int, int]]:
-    """A start that EC2 knows of ends the run before it, however short the stop was."""
+    """Split the run that holds a launch that EC2 knows of, however short the stop was."""
     for start, end in stretches:
         if start < launched < end:
             yield start, launched

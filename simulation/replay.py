@@ -2,9 +2,9 @@
 rechecked.
 
 Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.judging`,
-`domain.plan`, `domain.schedule`, `domain.breaker`); what is added here is the time that passes, and
+`domain.plan`, `domain.schedule`, `domain.breaker`); this module adds the time that passes, and
 people who always say yes. As in the product, an instance that worked is not read again before its
-window could be idle. This module must not know where readings came from or how results are shown.
+window could be idle. It does not know where readings come from, or how results are shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import ceil
 from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
-from governor.domain.evidence import MetricSource, Window, window_before
+from governor.domain.evidence import Evidence, MetricSource, Window, window_before
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import schedule
@@ -43,7 +43,7 @@ from governor.domain.units import UtcDatetime
 from governor.ports import Policies
 from governor.usecases.brakes import REFUSALS_LATE
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from simulation.outcome import Ending, Event, Replay, Stop
+from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track
 
@@ -56,7 +56,7 @@ class ReplayError(Exception):
 
 
 def replayable(policy: Policy) -> Policy:
-    """The policy on readings of 5 minutes, whose maxima are those of the minutes in them.
+    """Return the policy on readings of 5 minutes, whose maxima are those of the minutes in them.
 
     Raises:
         ReplayError: its period or window does not fit them.
@@ -79,7 +79,7 @@ def replayable(policy: Policy) -> Policy:
 def replay(
     name: str, policies: Policies, recordings: Sequence[Recording], *, approval_delay: timedelta
 ) -> Replay:
-    """Replays one policy over all recordings. The breaker sees each target's instances together.
+    """Replay one policy over all recordings. The breaker sees each target's instances together.
 
     Args:
         name: of the policy, for the report.
@@ -93,27 +93,29 @@ def replay(
         ReplayError: the policy's period or window does not fit readings of 5 minutes.
     """
     base = replayable(policies.base().policy)
-    groups: dict[Target, list[Track]] = defaultdict(list)
+    tracks_by_target: dict[Target, list[Track]] = defaultdict(list)
     for recording in recordings:
         policy = replayable(policies.applied_to(recording.instance).policy)
-        groups[recording.instance.target].append(Track(recording, policy))
+        tracks_by_target[recording.instance.target].append(Track(recording, policy))
     freezes = 0
-    for tracks in groups.values():
+    results: list[InstanceResult] = []
+    for tracks in tracks_by_target.values():
         sweeps = _Sweeps(tracks, base, approval_delay)
         sweeps.run()
         freezes += sweeps.freezes
+        results += [track.result(base) for track in tracks]
     return Replay(
         name=name,
         version=policies.base().version,
         mode=base.mode,
-        results=tuple(track.result(base) for tracks in groups.values() for track in tracks),
+        results=tuple(results),
         freezes=freezes,
     )
 
 
 class _Sweeps:
-    """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in
-    span."""
+    """All sweeps over one target. Bins are numbered from 1970, so that recordings may have
+    different spans."""
 
     def __init__(self, tracks: Sequence[Track], base: Policy, delay: timedelta) -> None:
         self._tracks = tracks
@@ -131,7 +133,7 @@ class _Sweeps:
         self.freezes = 0
 
     def run(self) -> None:
-        """From the first bin to the last."""
+        """Sweep from the first bin to the last."""
         for number, track in enumerate(self._tracks):
             self._next_run(number, track, 0)
         heapify(self._agenda)
@@ -143,7 +145,7 @@ class _Sweeps:
             self._sweep(moment, due)
 
     def _sweep(self, moment: int, due: Sequence[int]) -> None:
-        """All that could have changed are judged together, then the breaker looks, then it asks."""
+        """Judge all instances that may have changed, then check the breaker, then ask."""
         running = []
         for number in due:
             track = self._tracks[number]
@@ -152,7 +154,7 @@ class _Sweeps:
                 running.append((number, track, index))
             else:
                 self._held.discard(number)
-                self._put_away(number, track, index)
+                self._end_run(number, track, index)
         if not running:
             return
         now = running[0][1].recording.time(running[0][2])
@@ -166,26 +168,30 @@ class _Sweeps:
     def _judge(
         self, running: Sequence[tuple[Track, int]], now: UtcDatetime
     ) -> list[tuple[Verdict, Verdict | None]]:
-        """Each verdict, and the proof over the window of a question where it was worth reading."""
+        """Return each verdict, and the proof over the window of a question if it was read."""
         verdicts = {}
         for track, index in running:
             if track.memory is not None:
-                # Every sweep remembers; those that were passed over would have found the same.
+                # Every sweep remembers; the sweeps that were skipped would have found the same.
                 track.memory = replace(track.memory, at=now - PERIOD)
-            settled = _known(track, index, now) or _subject(track, now).before_reading()
-            if settled is not None:
-                verdicts[track.instance_id] = settled
+            verdict_without_reading = (
+                _known(track, index, now) or _subject(track, now).before_reading()
+            )
+            if verdict_without_reading is not None:
+                verdicts[track.instance_id] = verdict_without_reading
         unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
         gathered = self._gathered([_request(track, now) for track, _ in unread], now)
         for track, index in unread:
-            subject, evidence = _subject(track, now), gathered[track.instance_id].evidence
+            subject = _subject(track, now)
+            evidence = gathered[track.instance_id].evidence
             verdict = subject.after_reading(evidence)
             verdicts[track.instance_id] = verdict
             _remember(track, index, verdict, evidence.window, people_know=subject.people_know)
         proofs = self._prove([track for track, _ in unread], verdicts, now)
         judged = []
         for track, _ in running:
-            verdict, proof = verdicts[track.instance_id], proofs.get(track.instance_id)
+            verdict = verdicts[track.instance_id]
+            proof = proofs.get(track.instance_id)
             track.memory = _subject(track, now).remembered(verdict, proof)
             judged.append((verdict, proof))
         return judged
@@ -193,37 +199,37 @@ class _Sweeps:
     def _prove(
         self, tracks: Iterable[Track], verdicts: Mapping[str, Verdict], now: UtcDatetime
     ) -> dict[str, Verdict]:
-        """The longer window of those about which a question may start."""
-        found = {}
+        """Return verdicts over the longer window, for the instances that may be asked about."""
+        proofs = {}
         for track in tracks:
             window = _subject(track, now).window_to_prove(verdicts[track.instance_id])
             if window is not None:
-                found[track.instance_id] = self._question(track, window, now)
-        return found
+                proofs[track.instance_id] = self._question(track, window, now)
+        return proofs
 
     def _question(self, track: Track, window: timedelta, now: UtcDatetime) -> Verdict:
-        evidence = self._gathered([_request(track, now, length=window)], now)[
-            track.instance_id
-        ].evidence
+        evidence = self._evidence(_request(track, now, length=window), now)
         return _subject(track, now).judge_question(evidence, window)
 
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
-        """As `InspectInstance`."""
+        """Judge again before the action, as `InspectInstance` does."""
         subject = _subject(track, now)
         request = replace(_request(track, now, length=track.policy.ask_window), always=True)
-        evidence = self._gathered([request], now)[track.instance_id].evidence
-        verdict, sooner = subject.judge_again(evidence)
+        verdict, sooner = subject.judge_again(self._evidence(request, now))
         if sooner is None:
             return verdict
-        evidence = self._gathered([replace(request, length=sooner)], now)[
-            track.instance_id
-        ].evidence
+        evidence = self._evidence(replace(request, length=sooner), now)
         return subject.judge_question(evidence, sooner)
+
+    def _evidence(self, request: EvidenceRequest, now: UtcDatetime) -> Evidence:
+        return self._gathered([request], now)[request.instance.instance_id].evidence
 
     def _gathered(
         self, requests: Sequence[EvidenceRequest], now: UtcDatetime
     ) -> Mapping[str, Gathered]:
-        return self._gather(requests[0].instance.target, requests, now) if requests else {}
+        if not requests:
+            return {}
+        return self._gather(requests[0].instance.target, requests, now)
 
     def _look_at_breaker(
         self,
@@ -231,6 +237,7 @@ class _Sweeps:
         verdicts: Sequence[Verdict],
         now: UtcDatetime,
     ) -> None:
+        """Freeze all plans if too many instances turned idle at once; end a freeze that is over."""
         if len(self._tracks) < self._rule.minimum_instances:
             return
         for (number, _, _), verdict in zip(running, verdicts, strict=True):
@@ -246,7 +253,7 @@ class _Sweeps:
             )
             for (number, track, _), verdict in zip(running, verdicts, strict=True)
         ]
-        # Those that were not read work on: they are part of the whole.
+        # Instances that were not read still work: they are part of the whole.
         judged = sum(change.before in WORKING for change in changes)
         busy = VerdictKind.BUSY
         at_work = Change("", busy, busy, busy, was_read=False)
@@ -306,7 +313,7 @@ class _Sweeps:
             track.last_known = kind
 
     def _open(self, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
-        """Asks, notifies, or gives notice, as the policy and the plan say."""
+        """Ask, notify, or give notice, as the policy and the plan say."""
         rule = track.policy.approval
         if _works_since(track, index, now):
             # The second look before a question sees the last minutes, too.
@@ -323,30 +330,33 @@ class _Sweeps:
                 now, None, acts_at, True, verdict.reason, _proved_from(verdict)
             )
             return
-        # In observe, too: what would be asked is what one wants to know.
+        # In mode observe, too: people want to know what would be asked.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)
         directory = track.policy.ownership
         times = schedule(
             now, rule, directory.asked(owner, project), directory.escalated(owner, project)
         )
-        answered = times.ask_at + self._delay
-        in_time, silence_acts = (
-            answered < times.expire_at,
-            acts_on_silence(track.policy, track.plan),
-        )
-        over = times.expire_at + (REFUSALS_LATE if silence_acts else timedelta(0))
+        answered_at = times.ask_at + self._delay
+        is_in_time = answered_at < times.expire_at
+        silence_acts = acts_on_silence(track.policy, track.plan)
+        due_at = answered_at
+        if not is_in_time:
+            due_at = times.expire_at
+            if silence_acts:
+                due_at += REFUSALS_LATE
         track.question = Question(
             found_at=now,
             sent_at=times.ask_at,
-            due_at=answered if in_time else over,
-            acts=in_time or silence_acts,
+            due_at=due_at,
+            acts=is_in_time or silence_acts,
             reason=verdict.reason,
             proved_from=_proved_from(verdict),
         )
 
     def _answer(self, number: int, track: Track, index: int, now: UtcDatetime) -> bool:
-        """The yes came, or the time is over: rechecks and stops. Whether it is stopped."""
-        question, rule = track.question, track.policy.approval
+        """Recheck and stop when the yes came or the time is over. Return whether it is stopped."""
+        question = track.question
+        rule = track.policy.approval
         assert question is not None
         if not question.acts:
             track.close(Ending.EXPIRED, now, "nobody answered in time")
@@ -355,20 +365,21 @@ class _Sweeps:
         verdict = self._recheck(track, now)
         if verdict.is_late:
             return False  # its readings may still come
-        older = verdict.last_busy is not None and verdict.last_busy <= question.proved_from
-        if (verdict.kind in WORKING and not older) or _works_since(track, index, now):
+        is_older_work = verdict.last_busy is not None and verdict.last_busy <= question.proved_from
+        works_again = verdict.kind in WORKING and not is_older_work
+        if works_again or _works_since(track, index, now):
             track.close(Ending.WOKE_UP, now, verdict.reason)
             return False
         if verdict.kind is not VerdictKind.IDLE or self._tripped_at is not None:
-            frozen = "plans were frozen" if self._tripped_at is not None else verdict.reason
-            track.close(Ending.REFUSED, now, frozen)
+            reason = "plans were frozen" if self._tripped_at is not None else verdict.reason
+            track.close(Ending.REFUSED, now, reason)
             track.quiet = quiet_until(Outcome.REFUSED, rule, now, was_opened=True)
             return False
         self._stop(number, track, index, question.reason)
         return True
 
     def _stop(self, number: int, track: Track, index: int, reason: str) -> None:
-        """Looks ahead to when work would have resumed; a person then starts it again."""
+        """Stop it until work would have resumed, when a person starts it again."""
         recording = track.recording
         resumed = track.active.find(1, index, track.run_end)
         until = track.run_end if resumed < 0 else resumed
@@ -395,54 +406,65 @@ class _Sweeps:
     def _next_look(
         self, track: Track, index: int, verdict: Verdict, proof: Verdict | None, now: UtcDatetime
     ) -> int:
-        """At the next sweep; where the verdict rules out idleness until later, not before."""
+        """Return the bin of the next look: the next sweep, or the first at which the verdict may
+        change."""
         if track.question is not None:
             return index + 1
         if verdict.kind is VerdictKind.IDLE and proof is None and not _people_know(track, now):
             return max(index + 1, index + _bins_until_worth_proving(track, now))
         if verdict.not_before is None:
             return index + 1
-        recording, policy = track.recording, track.policy
         earliest = verdict.not_before
         if verdict.kind in WORKING:
-            # The first window without the work starts where that ended, and the lag comes on top.
-            # Where work goes on, the product would read and find it busy; what is known beforehand
-            # need not be read.
-            last = ceil((earliest - policy.window - recording.span.start) / PERIOD) - 1
-            length = policy.window // PERIOD
-            while (
-                later := track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))
-            ) >= 0:
-                last = later
-            earliest = recording.time(last + 1 + length) + policy.lag
-        return max(index + 1, ceil((earliest - recording.span.start) / PERIOD))
+            earliest = _first_look_after_work(track, earliest)
+        return max(index + 1, ceil((earliest - track.recording.span.start) / PERIOD))
 
     def _push(self, number: int, track: Track, index: int) -> None:
         heappush(self._agenda, (min(index, track.run_end) + _offset(track.recording), number))
 
-    def _put_away(self, number: int, track: Track, index: int) -> None:
-        """Others stopped it, or the record ends."""
+    def _end_run(self, number: int, track: Track, index: int) -> None:
+        """End a run: others stopped the instance, or the record ends."""
         now = track.recording.time(index)
         if track.question is not None:
-            ends = index >= track.recording.span.bins
-            track.close(
-                Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "stopped"
-            )
+            if index >= track.recording.span.bins:
+                track.close(Ending.OPEN, now, "the record ends")
+            else:
+                track.close(Ending.GONE, now, "stopped")
         self._note(track, None)
         self._next_run(number, track, index)
 
     def _next_run(self, number: int, track: Track, index: int) -> None:
-        following = next((run for run in track.recording.runs if run[0] >= index), None)
-        if following is not None:
-            track.start(*following)
-            self._push(number, track, following[0] + 1)
+        """Begin the first run from this bin on; there may be none."""
+        for start, end in track.recording.runs:
+            if start >= index:
+                track.start(start, end)
+                self._push(number, track, start + 1)
+                return
+
+
+def _first_look_after_work(track: Track, not_before: UtcDatetime) -> UtcDatetime:
+    """Return when the first window without any work ends, with the lag of readings.
+
+    Where work continues, the product would read and find it busy; the record already shows that.
+    """
+    recording = track.recording
+    policy = track.policy
+    length = policy.window // PERIOD
+    last = ceil((not_before - policy.window - recording.span.start) / PERIOD) - 1
+    while True:
+        later = track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))
+        if later < 0:
+            return recording.time(last + 1 + length) + policy.lag
+        last = later
 
 
 def _can_open(kind: VerdictKind, proof: Verdict | None) -> bool:
-    """Return whether people are notified: of what others manage when it is idle, else when a
-    question is proved."""
-    proved = proof is not None and proof.kind is VerdictKind.IDLE
-    return kind is VerdictKind.MANAGED_ELSEWHERE or (kind is VerdictKind.IDLE and proved)
+    """Return whether people are notified: about an idle instance that others manage at once, about
+    any other when the question is proved."""
+    if kind is VerdictKind.MANAGED_ELSEWHERE:
+        return True
+    is_proved = proof is not None and proof.kind is VerdictKind.IDLE
+    return kind is VerdictKind.IDLE and is_proved
 
 
 def _proved_from(verdict: Verdict) -> UtcDatetime:
@@ -451,42 +473,49 @@ def _proved_from(verdict: Verdict) -> UtcDatetime:
 
 
 def _known(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
-    """The verdict where reading and judging again would find the same.
+    """Return the verdict if reading and judging again would find the same, else `None`.
 
-    What people know of is judged by utilization alone, so its rest is known only as long as they
-    know.
+    Instances that people know of are judged by utilization alone, so their rest is known only as
+    long as people know.
     """
     if track.known is None or index >= track.known_until:
         return None
-    return (
-        track.known if track.known.kind is VerdictKind.NO_DATA or _people_know(track, now) else None
-    )
+    if track.known.kind is VerdictKind.NO_DATA or _people_know(track, now):
+        return track.known
+    return None
 
 
 def _remember(
     track: Track, index: int, verdict: Verdict, window: Window, *, people_know: bool
 ) -> None:
-    """Notes up to when the verdict stays, told by what comes into its window.
+    """Note until when the verdict stays the same, by the bins that come into its window.
 
     Bins that are measured and quiet take nothing from a window's coverage, so rest stays proved.
     Bins without any reading add nothing to it, so what utilization did not prove stays unproved.
     """
     track.known = None
-    if people_know and verdict.kind in _AT_REST:
-        more = track.at_rest
-    elif verdict.is_late:
-        return
-    elif verdict.kind is VerdictKind.NO_DATA and (
-        people_know
-        or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
-    ):
-        more = track.unseen
-    else:
+    unchanging = _unchanging_bins(track, verdict, people_know=people_know)
+    if unchanging is None:
         return
     end = (window.end - track.recording.span.start) // PERIOD
-    other = more.find(0, end)
+    first_change = unchanging.find(0, end)
+    if first_change < 0:
+        first_change = len(unchanging)
     track.known = verdict
-    track.known_until = index + 1 + (len(more) if other < 0 else other) - end
+    track.known_until = index + 1 + first_change - end
+
+
+def _unchanging_bins(track: Track, verdict: Verdict, *, people_know: bool) -> bytes | None:
+    """Return 1 for every bin that leaves the verdict as it is; `None` if any bin may change it."""
+    if people_know and verdict.kind in _AT_REST:
+        return track.at_rest
+    if verdict.is_late or verdict.kind is not VerdictKind.NO_DATA:
+        return None
+    if people_know:
+        return track.unseen
+    if verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy):
+        return track.unseen
+    return None
 
 
 def _request(track: Track, now: datetime, length: timedelta | None = None) -> EvidenceRequest:
@@ -509,9 +538,10 @@ def _request(track: Track, now: datetime, length: timedelta | None = None) -> Ev
 
 
 def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
-    """How many bins later an idle instance's next sweep finds anything new: it may ask, or rests no
-    more."""
-    policy, memory = track.policy, track.memory
+    """Return after how many bins a sweep of an idle instance finds anything new: it may ask, or the
+    instance no longer rests."""
+    policy = track.policy
+    memory = track.memory
     if memory is None or memory.idle_since is None:
         return 1
     start = track.recording.span.start
@@ -519,7 +549,8 @@ def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
     unsteady = track.steady.find(0, end)
     ends = [len(track.steady) if unsteady < 0 else unsteady + 1]
     ends.append(-((start - memory.idle_since - policy.ask_window) // PERIOD))
-    if (sooner := sooner_window(policy)) is not None:
+    sooner = sooner_window(policy)
+    if sooner is not None:
         first = -((start - memory.idle_since - sooner) // PERIOD)
         released = track.released.find(1, max(end, first - 1))
         if released >= 0:

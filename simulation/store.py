@@ -35,7 +35,7 @@ class StoreError(Exception):
 
 
 class SeriesStore:
-    """Series by endpoint, target, window and query. It also stores that a series had no readings."""
+    """Series by endpoint, target, window and query, also those that published nothing."""
 
     def __init__(self, path: Path, endpoint_of: Callable[[Target], str]) -> None:
         """Open the file, and create it if there is none.

@@ -1,4 +1,7 @@
-"""One instance under one policy, while a replay lets time pass."""
+"""One instance under one policy, while a replay lets time pass.
+
+It keeps what happened and counts it; `simulation.replay` decides what happens.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Question:
     """True if anything follows at `due_at`: a yes, or an expiry that counts as one."""
     reason: str
     proved_from: UtcDatetime
-    """Begin of the window that proves its idleness."""
+    """The begin of the window that proves the idleness."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,14 +59,14 @@ class Track:
     plan: Plan = field(init=False)
     before: VerdictKind | None = None
     last_known: VerdictKind | None = None
-    """The newest one that was one: not `no-data`."""
+    """The newest verdict other than `no-data`."""
     quiet: datetime | None = None
     question: Question | None = None
     run_end: int = 0
     memory: Memory | None = None
-    """Memory of the sweep before, since it was started."""
+    """The memory of the sweep before, if that was since the start."""
     known: Verdict | None = None
-    """The last verdict, where it cannot change before the sweep of the bin `known_until`."""
+    """The last verdict, if it cannot change before the sweep of the bin `known_until`."""
     known_until: int = 0
     no_data_bins: int = 0
     events: list[Event] = field(default_factory=list)
@@ -95,35 +98,45 @@ class Track:
         return self.instance.instance_id
 
     def start(self, index: int, end: int) -> None:
-        """It runs from this bin on, until `end` at the latest."""
+        """Begin a run at this bin that lasts until `end` at the latest."""
         recording = self.recording
         launch = recording.time(index)
         if index == 0:
             launch = min(launch, recording.instance.launch_time)
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
-        self.before = self.last_known = self.quiet = self.known = self.memory = None
+        self.before = None
+        self.last_known = None
+        self.quiet = None
+        self.known = None
+        self.memory = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
-        """Ends the open question."""
+        """End the open question."""
         question = self.question
         assert question is not None
-        sent = question.sent_at if question.sent_at is not None and question.sent_at <= at else None
-        event = Event(question.found_at, sent, at, ending, reason, stop)
+        sent_at = question.sent_at
+        if sent_at is not None and sent_at > at:
+            sent_at = None
+        event = Event(question.found_at, sent_at, at, ending, reason, stop)
         if event.asked_at is not None:
-            recording = self.recording
-            asked = (event.asked_at - recording.span.start) // PERIOD
-            worked = self.active.find(1, asked, self.run_end)
-            event = replace(
-                event,
-                worked_at=None if worked < 0 else recording.time(worked),
-                seen_until=recording.time(self.run_end),
-            )
+            event = self._with_work_after(event, event.asked_at)
         self.events.append(event)
         self.question = None
 
+    def _with_work_after(self, event: Event, asked_at: UtcDatetime) -> Event:
+        """Return the event with the work that the record shows after the question."""
+        recording = self.recording
+        asked_bin = (asked_at - recording.span.start) // PERIOD
+        worked_bin = self.active.find(1, asked_bin, self.run_end)
+        return replace(
+            event,
+            worked_at=None if worked_bin < 0 else recording.time(worked_bin),
+            seen_until=recording.time(self.run_end),
+        )
+
     def result(self, base: Policy) -> InstanceResult:
-        """The account at the end."""
+        """Return the result at the end of the replay."""
         idle, left = self._idle_bins()
         owner = owner_of(self.recording.instance, base.ownership).name
         return InstanceResult(
@@ -136,18 +149,20 @@ class Track:
         )
 
     def _idle_bins(self) -> tuple[int, int]:
-        """Idle bins in stretches that are long enough, and those of them outside of all stops."""
+        """Return the idle bins in stretches that are long enough, and those of them in no stop."""
         idle = bytearray(
             [rests and not active for rests, active in zip(self.at_rest, self.active, strict=True)]
         )
-        total = left = 0
+        total = 0
+        left = 0
         stopped = bytearray(len(idle))
         for start, end in self.stops:
             stopped[start:end] = b"\x01" * (end - start)
         start = idle.find(1)
         while start >= 0:
             end = idle.find(0, start)
-            end = len(idle) if end < 0 else end
+            if end < 0:
+                end = len(idle)
             if end - start >= WORTH_COUNTING_BINS:
                 total += end - start
                 left += stopped.count(0, start, end)
