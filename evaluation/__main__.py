@@ -41,7 +41,7 @@ def main() -> int:
             file=sys.stderr,
         )
     families: dict[str, list[Trace]] = {}
-    for trace in sorted(traces, key=lambda one: one.family):
+    for trace in sorted(traces, key=lambda trace: trace.family):
         families.setdefault(trace.family, []).append(trace)
     defaults = {family: _print_family(family, members) for family, members in families.items()}
     print(f"\n{report.UNITS}\n\n{report.summary(defaults)}")

@@ -1,10 +1,10 @@
 """Reads trace files: rows of samples or of execution intervals, one row at a time, into bins of 5
 minutes.
 
-A bin holds the highest of its readings, which is what the product reads. A file's family follows
-from its columns, so any file of the same columns can be scored. Rows of one instance belong
-together whatever files they lie in (a file a day, a file a GPU). Rows are never kept: an instance
-is a few arrays, one figure a bin of the days on which it was measured.
+A bin holds the highest of its readings, which is what the product reads. The columns of a file tell
+its family, so any file of the same columns can be scored. Rows of one instance belong together
+whatever files they are in (a file a day, a file a GPU). Rows are never kept: an instance is a few
+arrays, one figure for each bin of the days on which it was measured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from governor.domain.units import printable
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}
 GPU_KINDS = ("gpu", "ambiguous")
-"""Intervals that count as GPU work: what cannot be told apart (3 min or less) is taken as work."""
+"""Intervals that count as GPU work; ambiguous ones (3 min or less) count, too."""
 KINDS = (*GPU_KINDS, "cpu")
 SUFFIXES = (".csv", ".csv.gz")
 NOTEBOOKS = "notebooks"
@@ -69,6 +69,8 @@ _MINUTE = 60
 _GZIP_MAGIC = b"\x1f\x8b"
 _DAYS_PER_WEEK = 7
 _LONGEST_LIST = 60
+_MOST_FOLDERS = 3
+"""How many subdirectories an error names."""
 
 
 class TraceError(Exception):
@@ -110,14 +112,15 @@ class Trace:
     def states(self) -> bytes:
         """Return busy where any GPU works, idle where every GPU is measured and does not, else
         unknown."""
-        busy = any_of([reaching(one, IDLE_BELOW_PERCENT) for one in self.gpus], self.length)
-        seen = all_of([measured(one) for one in self.gpus], self.length)
-        return bytes(
-            [
-                BUSY if works else IDLE if known else UNKNOWN
-                for works, known in zip(busy, seen, strict=True)
-            ]
-        )
+        busy = any_of([reaching(values, IDLE_BELOW_PERCENT) for values in self.gpus], self.length)
+        is_known = all_of([measured(values) for values in self.gpus], self.length)
+        states = bytearray(self.length)
+        for index, (works, known) in enumerate(zip(busy, is_known, strict=True)):
+            if works:
+                states[index] = BUSY
+            else:
+                states[index] = IDLE if known else UNKNOWN
+        return bytes(states)
 
 
 def _say(text: str) -> None:
@@ -125,16 +128,15 @@ def _say(text: str) -> None:
 
 
 def read_directory(directory: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
-    """All instances of all trace files of a directory, in the order of families and names; or of
-    one file.
+    """Return all instances of the trace files of a directory, or of one file, by family and name.
 
     An instance that occurs in a file with a bad row is left out, its rows of other files too:
     without one of its GPUs, or without some of its work, it would look idle.
 
     Args:
-        directory: subdirectories are not looked into.
-        warn: is told of files that are no traces, of bad rows and what is left out for them, and of
-            holes that were shortened.
+        directory: subdirectories are not read.
+        warn: gets files that are no traces, bad rows and what is left out for them, and holes that
+            were shortened.
 
     Raises:
         TraceError: there is no such directory, no trace file in it, nothing is left that can be
@@ -146,7 +148,7 @@ def read_directory(directory: Path, warn: Callable[[str], None] = _say) -> list[
 
 
 def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
-    """All instances of one file, in the order of names.
+    """Return all instances of one file by name.
 
     Raises:
         TraceError: the columns are of no known family, a row is cut short or holds no number where
@@ -157,28 +159,30 @@ def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
 
 def _read(files: Sequence[Path], warn: Callable[[str], None]) -> list[Trace]:
     read = _Read()
-    others: list[str] = []
-    bad: dict[str, set[str]] = {}
+    not_traces: list[str] = []
+    names_by_problem: dict[str, set[str]] = {}
     for path in files:
         try:
             _add_file(path, read)
         except NotATraceError as error:
-            others.append(str(error))
+            not_traces.append(str(error))
         except BadRowError as error:
-            names = bad[str(error)] = _instances(path)
+            names = _instances(path)
+            names_by_problem[str(error)] = names
             read.left_out |= {(error.family, name) for name in names}
-    holes: list[str] = []
-    traces = read.traces(holes.append)
-    if len(others) == len(files) or (bad and not traces):
-        raise TraceError("; ".join([*others, *bad]))
-    for problem in others:
+    shortened_holes: list[str] = []
+    traces = read.traces(shortened_holes.append)
+    has_only_bad_rows = bool(names_by_problem) and not traces
+    if len(not_traces) == len(files) or has_only_bad_rows:
+        raise TraceError("; ".join([*not_traces, *names_by_problem]))
+    for problem in not_traces:
         warn(f"left out: {problem}")
-    for problem, names in bad.items():
+    for problem, names in names_by_problem.items():
         warn(
             f"left out, with all their rows in any file, for one that cannot be read ({problem}): "
             f"{', '.join(map(printable, sorted(names)))}"
         )
-    for hole in holes:
+    for hole in shortened_holes:
         warn(hole)
     return traces
 
@@ -190,12 +194,14 @@ def _trace_files(directory: Path) -> list[Path]:
     files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.is_file()]
     if files:
         return files
-    reason = f"no trace files ({', '.join('*' + suffix for suffix in SUFFIXES)}) in {directory}"
+    patterns = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+    reason = f"no trace files ({patterns}) in {directory}"
     folders = [path.name for path in inside if path.is_dir()]
     if folders and len(folders) == len(inside):
+        named = ", ".join(folders[:_MOST_FOLDERS])
+        ellipsis = ", ..." if len(folders) > _MOST_FOLDERS else ""
         raise TraceError(
-            f"{reason}, which holds subdirectories only ({', '.join(folders[:3])}"
-            f"{', ...' if len(folders) > 3 else ''}): name one of them"
+            f"{reason}, which holds subdirectories only ({named}{ellipsis}): name one of them"
         )
     raise TraceError(f"{reason}: name a trace file, or a directory that holds some")
 
@@ -214,7 +220,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
         with opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        # What does not even begin as a compressed file is none. Of any other, rows may have been
+        # A file that does not begin as a compressed one is none. Of any other, rows may have been
         # read.
         with path.open("rb") as raw:
             kind = TraceError if raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else NotATraceError
@@ -236,7 +242,7 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
         )
     try:
         if family == NOTEBOOKS:
-            wanted = [columns.index(one) for one in _EVENT_CELLS]
+            wanted = [columns.index(column) for column in _EVENT_CELLS]
             read.add_intervals(map(itemgetter(*wanted), _whole(rows, len(columns))))
         else:
             read.add_samples(family, columns, _whole(rows, len(columns)))
@@ -247,7 +253,7 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
 
 
 def _family(columns: Sequence[str]) -> str | None:
-    """Which family has such columns; `None` where none has."""
+    """Return the family that has such columns; `None` if none has."""
     if set(columns) >= EVENT_COLUMNS:
         return NOTEBOOKS
     if set(columns) >= SAMPLE_COLUMNS:
@@ -256,32 +262,32 @@ def _family(columns: Sequence[str]) -> str | None:
 
 
 def _instances(path: Path) -> set[str]:
-    """Whom a trace file names: line by line, for a quote that nobody closed must not hide the
-    rest."""
+    """Return the instances that a trace file names. It is read line by line: a quote that is never
+    closed must not hide the rest."""
     with _opened(path) as file:
-        at = next(csv.reader(file)).index("instance_id")
+        name_at = next(csv.reader(file)).index("instance_id")
         names = set()
         for line in file:
             try:
                 cells = next(csv.reader([line]), [])
             except csv.Error:
                 cells = line.split(",")
-            if len(cells) > at:
-                names.add(cells[at])
+            if len(cells) > name_at:
+                names.add(cells[name_at])
     return names
 
 
 def _listed(columns: Iterable[str]) -> str:
-    """Some of them. What stands in a file that is something else a terminal must not read as
-    commands."""
+    """Return the first columns as text. A file may hold anything, and a terminal must not read it
+    as commands."""
     text = ", ".join(sorted(columns)) or "none"
-    plain = "".join(one if one.isprintable() else "?" for one in text)
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text)
     return plain if len(plain) <= _LONGEST_LIST else f"{plain[:_LONGEST_LIST]}..."
 
 
 def _whole(rows: Iterable[Sequence[str]], columns: int) -> Iterator[Sequence[str]]:
-    """Yield rows with a value a column: a row that was cut short must not pass for a missing
-    measurement."""
+    """Yield rows with a value for each column. A row that was cut short must not look like a
+    missing measurement. Raises: ValueError."""
     for row in rows:
         if len(row) == columns:
             yield row
@@ -297,21 +303,27 @@ def _number(column: str, text: str) -> float:
 
 
 def _second(column: str, text: str) -> int:
-    """A time as it was written: some write `1773089760.0`."""
+    """Return a time in seconds; some files write `1773089760.0`. Raises: ValueError."""
     try:
         second = int(text)
     except ValueError:
         value = _number(column, text)
         second = int(value) if isfinite(value) else -1
     if not 0 <= second < LAST_SECOND:
-        finer = next(
-            (unit for unit, factor in FINER_UNITS.items() if 0 < second < LAST_SECOND * factor), ""
-        )
         raise ValueError(
             f"{column}: {text} is no time in seconds since the trace's start or "
-            f"1970{finer and f'; {finer}?'}"
+            f"1970{_finer_unit(second)}"
         )
     return second
+
+
+def _finer_unit(time: int) -> str:
+    """Return the finer unit that a time may be in, as the end of an error; empty if there is
+    none."""
+    for unit, factor in FINER_UNITS.items():
+        if 0 < time < LAST_SECOND * factor:
+            return f"; {unit}?"
+    return ""
 
 
 @dataclass(slots=True)
@@ -323,12 +335,13 @@ class _Highest:
     def add(self, number: int, value: float) -> None:
         """Take one reading of the bin with this number."""
         day, index = divmod(number, BINS_PER_DAY)
-        found = self.days.get(day)
-        if found is None:
-            found = self.days[day] = holes(BINS_PER_DAY)
-        # In this order, for nothing compares with the NaN of a hole.
-        if not found[index] >= value:
-            found[index] = value
+        values = self.days.get(day)
+        if values is None:
+            values = holes(BINS_PER_DAY)
+            self.days[day] = values
+        # In this order, because every comparison with the NaN of a hole is false.
+        if not values[index] >= value:
+            values[index] = value
 
     def on(self, day: int) -> array[float]:
         """Return the figures of that day."""
@@ -341,6 +354,12 @@ class _Samples:
     memory: dict[str, _Highest] = field(default_factory=dict)
     first_second: int | None = None
     last_second: int = 0
+
+    def extend_to(self, second: int) -> None:
+        """Let the measured time hold this second."""
+        if self.first_second is None or second < self.first_second:
+            self.first_second = second
+        self.last_second = max(self.last_second, second)
 
 
 @dataclass(slots=True)
@@ -359,28 +378,30 @@ class _Read:
     """By family and instance."""
     sessions: dict[str, _Session] = field(default_factory=dict)
     left_out: set[tuple[str, str]] = field(default_factory=set)
-    """Family and instance of whom something cannot be read."""
+    """Family and name of each instance with a row that cannot be read."""
 
     def add_samples(
         self, family: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     ) -> None:
         """Take rows of a file with these columns."""
-        name_at, gpu_at, time_at, mean_at = (columns.index(one) for one in _SAMPLE_CELLS)
+        name_at, gpu_at, time_at, mean_at = [columns.index(column) for column in _SAMPLE_CELLS]
         highest_at = columns.index(_MAXIMUM) if _MAXIMUM in columns else mean_at
         memory_at = columns.index(_MEMORY) if _MEMORY in columns else None
         for row in rows:
-            name, gpu = row[name_at], row[gpu_at]
-            one = self.samples.get((family, name))
-            if one is None:
-                one = self.samples[family, name] = _Samples()
+            key = (family, row[name_at])
+            samples = self.samples.get(key)
+            if samples is None:
+                samples = _Samples()
+                self.samples[key] = samples
             second = _second("timestamp_s", row[time_at])
             number = second // BIN_SECONDS
-            # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it
-            # idle.
-            readings = one.gpus.get(gpu)
+            # A GPU that was polled and never measured exists all the same: nobody saw it idle.
+            gpu = row[gpu_at]
+            readings = samples.gpus.get(gpu)
             if readings is None:
-                readings = one.gpus[gpu] = _Highest()
-                one.memory[gpu] = _Highest()
+                readings = _Highest()
+                samples.gpus[gpu] = readings
+                samples.memory[gpu] = _Highest()
             utilization = _number("utilization_gpu", row[mean_at] or "nan")
             if highest_at != mean_at and row[highest_at]:
                 highest = _number(_MAXIMUM, row[highest_at])
@@ -389,67 +410,58 @@ class _Read:
             if memory_at is not None and row[memory_at]:
                 memory = _number(_MEMORY, row[memory_at])
                 if memory >= 0:
-                    one.memory[gpu].add(number, memory)
-            if not utilization >= 0:
-                continue
-            readings.add(number, utilization)
-            one.first_second = second if one.first_second is None else min(one.first_second, second)
-            one.last_second = max(one.last_second, second)
+                    samples.memory[gpu].add(number, memory)
+            if utilization >= 0:
+                readings.add(number, utilization)
+                samples.extend_to(second)
 
     def add_intervals(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
-        """Rows of instance, start, end and kind."""
+        """Take rows of instance, start, end and kind. Raises: ValueError."""
         for name, begin, stop, kind in rows:
-            start, end = _second("start_s", begin), _second("end_s", stop)
+            start = _second("start_s", begin)
+            end = _second("end_s", stop)
             if end < start:
                 raise ValueError(f"end_s: an interval that starts at {start} cannot end at {end}")
             if kind not in KINDS:
                 # Taken for anything else, unknown work would pass for idleness.
                 raise ValueError(f"kind: {kind!r} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-            one = self.sessions.setdefault(name, _Session(start, end))
-            one.first_second, one.last_second = (
-                min(one.first_second, start),
-                max(one.last_second, end),
-            )
-            if one.last_second - one.first_second > LONGEST_SESSION_DAYS * 86_400:
+            session = self.sessions.setdefault(name, _Session(start, end))
+            session.first_second = min(session.first_second, start)
+            session.last_second = max(session.last_second, end)
+            if session.last_second - session.first_second > LONGEST_SESSION_DAYS * 86_400:
                 raise ValueError(
-                    f"start_s, end_s: {name} would last from {one.first_second} to "
-                    f"{one.last_second}, more "
-                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or "
-                    "give its parts other "
-                    "names"
+                    f"start_s, end_s: {name} would last from {session.first_second} to "
+                    f"{session.last_second}, more than {LONGEST_SESSION_DAYS} days: mend the "
+                    "time that is wrong, or give its parts other names"
                 )
             if kind in GPU_KINDS:
-                one.work.append((start, end))
+                session.work.append((start, end))
 
     def traces(self, warn: Callable[[str], None]) -> list[Trace]:
-        """All instances with a measurement that are not left out, in the order of families and
-        names."""
-        found = [
-            _trace_of_session(name, one)
-            for name, one in self.sessions.items()
-            if (NOTEBOOKS, name) not in self.left_out
-        ]
-        found += [
-            _trace_of_samples(family, name, one, one.first_second, warn)
-            for (family, name), one in self.samples.items()
-            if one.first_second is not None and (family, name) not in self.left_out
-        ]
-        return sorted(found, key=lambda one: (one.family, one.instance))
+        """Return all instances with a measurement that are not left out, by family and name."""
+        traces = []
+        for name, session in self.sessions.items():
+            if (NOTEBOOKS, name) not in self.left_out:
+                traces.append(_trace_of_session(name, session))
+        for (family, name), samples in self.samples.items():
+            if samples.first_second is None or (family, name) in self.left_out:
+                continue
+            traces.append(_trace_of_samples(family, name, samples, samples.first_second, warn))
+        return sorted(traces, key=lambda trace: (trace.family, trace.instance))
 
 
 def _trace_of_samples(
     family: str, name: str, samples: _Samples, first_second: int, warn: Callable[[str], None]
 ) -> Trace:
     first = first_second // BIN_SECONDS
-    # A sample stands for the minute that it begins; a bin that was cut short by the end says too
-    # little.
+    # A sample stands for the minute that it begins; a bin that the end cut short shows too little.
     end = (samples.last_second + _MINUTE) // BIN_SECONDS
     order = sorted(samples.gpus)
     series = [samples.gpus[gpu] for gpu in order]
     memory = [samples.memory[gpu] for gpu in order]
-    if not any(one.days for one in memory):
+    if not any(highest.days for highest in memory):
         memory = []
-    days = sorted({day for one in series for day in one.days})
+    days = sorted(set().union(*(highest.days for highest in series)))
     columns: list[array[float]] = [array("d") for _ in (*series, *memory)]
     pieces: list[list[int]] = [[]]
     moved = [0]
@@ -459,15 +471,15 @@ def _trace_of_samples(
         if left_out:
             warn(
                 f"{family} {name}: nothing measured from {_date(before + 1)} to "
-                f"{_date(day)}, of which "
-                f"{left_out} days are left out; do the timestamps hold what they should?"
+                f"{_date(day)}, of which {left_out} days are left out; do the timestamps hold "
+                "what they should?"
             )
             pieces.append([])
             moved.append(moved[-1] + left_out)
         pieces[-1].append(day)
-        for column, one in zip(columns, (*series, *memory), strict=True):
+        for column, highest in zip(columns, (*series, *memory), strict=True):
             column.extend(holes((empty - left_out) * BINS_PER_DAY))
-            column.extend(one.on(day))
+            column.extend(highest.on(day))
     # The longest part keeps its dates.
     kept = max(range(len(pieces)), key=lambda index: (len(pieces[index]), index))
     lead = first - days[0] * BINS_PER_DAY
@@ -483,7 +495,7 @@ def _trace_of_samples(
 
 
 def _weeks_left_out(empty_days: int) -> int:
-    """How many of these days, in whole weeks."""
+    """Return how many of these days are left out, in whole weeks."""
     return max(0, empty_days - LONGEST_HOLE_DAYS) // _DAYS_PER_WEEK * _DAYS_PER_WEEK
 
 
@@ -492,20 +504,21 @@ def _date(day: int) -> str:
 
 
 def _trace_of_session(name: str, session: _Session) -> Trace:
-    """Occupancy in percent as the utilization of the one GPU that stands for all: a bin's busiest
-    minute.
+    """Return the session with one GPU that stands for all: its utilization is the occupancy, in
+    percent, of a bin's busiest minute.
 
     The session is observed from its first interval's start to its last one's end, whatever their
     kind.
     """
-    first, end = session.first_second // BIN_SECONDS, session.last_second // BIN_SECONDS
-    occupied: dict[int, int] = {}
+    first = session.first_second // BIN_SECONDS
+    end = session.last_second // BIN_SECONDS
+    seconds_by_minute: dict[int, int] = {}
     for start, stop in session.work:
         for minute in range(start // _MINUTE, -(-stop // _MINUTE)):
             inside = min(stop, (minute + 1) * _MINUTE) - max(start, minute * _MINUTE)
-            occupied[minute] = min(_MINUTE, occupied.get(minute, 0) + inside)
+            seconds_by_minute[minute] = min(_MINUTE, seconds_by_minute.get(minute, 0) + inside)
     values = array("d", bytes(8 * max(0, end - first)))
-    for minute, seconds in occupied.items():
+    for minute, seconds in seconds_by_minute.items():
         index = minute * _MINUTE // BIN_SECONDS - first
         if index < len(values):
             values[index] = max(values[index], 100.0 * seconds / _MINUTE)
