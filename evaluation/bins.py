@@ -37,22 +37,22 @@ def reaching(values: Iterable[float], limit: float) -> bytes:
 
 def any_of(flags: Sequence[bytes], bins: int) -> bytes:
     """Return 1 for every bin in which one of the flags is set."""
-    found = 0
-    for one in flags:
-        found |= int.from_bytes(one)
-    return found.to_bytes(bins)
+    union = 0
+    for series in flags:
+        union |= int.from_bytes(series)
+    return union.to_bytes(bins)
 
 
 def all_of(flags: Sequence[bytes], bins: int) -> bytes:
     """Return 1 for every bin in which all flags are set; without flags, nowhere."""
     if not flags:
         return bytes(bins)
-    found = int.from_bytes(flags[0])
-    for one in flags[1:]:
-        found &= int.from_bytes(one)
-    return found.to_bytes(bins)
+    intersection = int.from_bytes(flags[0])
+    for series in flags[1:]:
+        intersection &= int.from_bytes(series)
+    return intersection.to_bytes(bins)
 
 
-def without(flags: bytes, others: bytes) -> bytes:
-    """Return the flags that are not set in the others."""
-    return (int.from_bytes(flags) & ~int.from_bytes(others)).to_bytes(len(flags))
+def without(flags: bytes, excluded: bytes) -> bytes:
+    """Return the flags that are not set in the excluded ones."""
+    return (int.from_bytes(flags) & ~int.from_bytes(excluded)).to_bytes(len(flags))

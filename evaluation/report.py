@@ -33,22 +33,20 @@ def row(name: str, score: Score, *, is_default: bool = False) -> str:
         (score.wrong_rate, interval(score.wrong, score.questions)),
         (score.recall, score.recall_interval),
     )
-    figures = " ".join(f"{share:.3f} {low:.2f}-{high:.2f} " for share, (low, high) in shares)
-    return (
-        f"{name + ' *' * is_default:<28} {' '.join(f'{count:>5}' for count in counts)}   {figures} "
-        f"{score.acted_wrongly} of {score.acted}"
-    )
+    label = f"{name} *" if is_default else name
+    count_cells = " ".join(f"{count:>5}" for count in counts)
+    share_cells = " ".join(f"{share:.3f} {low:.2f}-{high:.2f} " for share, (low, high) in shares)
+    acted = f"{score.acted_wrongly} of {score.acted}"
+    return f"{label:<28} {count_cells}   {share_cells} {acted}"
 
 
 def summary(scores: Mapping[str, Score]) -> str:
     """Return one JSON object: family to precision, wrong rate and recall."""
-    return json.dumps(
-        {
-            family: {
-                "precision": round(score.precision, 4),
-                "wrong": round(score.wrong_rate, 4),
-                "recall": round(score.recall, 4),
-            }
-            for family, score in scores.items()
+    figures_by_family = {}
+    for family, score in scores.items():
+        figures_by_family[family] = {
+            "precision": round(score.precision, 4),
+            "wrong": round(score.wrong_rate, 4),
+            "recall": round(score.recall, 4),
         }
-    )
+    return json.dumps(figures_by_family)

@@ -23,7 +23,7 @@ MEMORY_BINS = 15 * 60 // BIN_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Ask after so many idle minutes; sooner once every GPU has released its memory, where that is
+    """Ask after so many idle minutes; sooner once every GPU has released its memory, if that is
     set."""
 
     window_minutes: int
@@ -46,12 +46,13 @@ class Seen:
     """One instance as the product can see it: a stop leaves a hole."""
 
     def __init__(self, trace: Trace) -> None:
-        busy = [reaching(one, IDLE_BELOW_PERCENT) for one in trace.gpus]
+        busy = [reaching(values, IDLE_BELOW_PERCENT) for values in trace.gpus]
         self.busy = any_of(busy, trace.length)
-        # GPUs are mostly polled together: equal masks need to be looked at once.
-        self.masks = [bytearray(one) for one in {measured(one) for one in trace.gpus}]
-        self.together = bytearray(all_of([bytes(one) for one in self.masks], trace.length))
-        self.released = all_of([_released(one) for one in trace.memory], trace.length)
+        # GPUs are mostly polled together, so that many masks are equal: each is checked once.
+        masks = {measured(values) for values in trace.gpus}
+        self.masks = [bytearray(mask) for mask in masks]
+        self.together = bytearray(all_of(list(masks), trace.length))
+        self.released = all_of([_released(values) for values in trace.memory], trace.length)
 
     def stop(self, start: int, end: int) -> None:
         """Leave out what was measured in these bins: the instance was off."""
@@ -79,12 +80,12 @@ class Seen:
         # Nothing is known from before the first bin: that is a hole, too.
         if early > LONGEST_HOLE_BINS or self.busy.find(1, start, end) >= 0:
             return False
+        if self.together.count(1, max(0, end - FRESH_BINS), end) != FRESH_BINS:
+            return False
+        if (bytes(early) + self.together[start:end]).find(_TOO_LONG) >= 0:
+            return False
         needed = ceil(bins * MINIMUM_COVERAGE_PERCENT / 100)
-        return (
-            self.together.count(1, max(0, end - FRESH_BINS), end) == FRESH_BINS
-            and (bytes(early) + self.together[start:end]).find(_TOO_LONG) < 0
-            and all(mask.count(1, start, end) >= needed for mask in self.masks)
-        )
+        return all(mask.count(1, start, end) >= needed for mask in self.masks)
 
 
 _TOO_LONG = bytes(LONGEST_HOLE_BINS + 1)

@@ -1,4 +1,4 @@
-"""Replays one trace under the product's rule and counts what its questions were worth.
+"""Replays one trace under the product's rule and counts how many of its questions were right.
 
 Scored as the data's README says, with one difference: a bin is the highest of its readings, as the
 product reads it, for the rule and for the work that follows. The rule is asked at each bin's end.
@@ -39,37 +39,38 @@ class Score:
     acted_wrongly: int = 0
     """Stops among these whose work resumed within an hour."""
     squares: int = 0
-    """Sum of the squared idle bins of each stretch; with the next two, how sure the recall is."""
+    """Sum of the squared idle bins of each stretch; with the next two, it bounds the recall."""
     products: int = 0
     """Sum of the products of each stretch's idle and caught bins."""
     caught_squares: int = 0
 
     def __add__(self, other: Score) -> Score:
-        return Score(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Score)))
+        names = [field.name for field in fields(Score)]
+        return Score(*(getattr(self, name) + getattr(other, name) for name in names))
 
     @property
     def questions(self) -> int:
-        """Questions whose worth is known."""
+        """Return the number of questions that are known to be right or wrong."""
         return self.right + self.between + self.wrong
 
     @property
     def precision(self) -> float:
-        """Share of the questions after which nothing ran for 4 hours; 0 without questions."""
+        """Return the share of questions after which nothing ran for 4 hours; 0 without any."""
         return self.right / self.questions if self.questions else 0.0
 
     @property
     def wrong_rate(self) -> float:
-        """Share of the questions after which work resumed within an hour; 0 without questions."""
+        """Return the share of questions after which work resumed within an hour; 0 without any."""
         return self.wrong / self.questions if self.questions else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the idle instance-hours that lay between a question and the next work."""
+        """Return the share of idle hours that lay between a question and the next work."""
         return self.caught_bins / self.idle_bins if self.idle_bins else 0.0
 
     @property
     def recall_interval(self) -> tuple[float, float]:
-        """95 % interval of a ratio of two sums over the idle stretches, taken as independent."""
+        """Return the 95 % interval of the recall, a ratio of sums over independent stretches."""
         if not self.idle_bins:
             return 0.0, 1.0
         recall = self.recall
@@ -88,14 +89,13 @@ class Observation:
 
     @property
     def end(self) -> int:
-        """Index of the first bin after it."""
+        """Return the index of the first bin after it."""
         return self.start + len(self.states)
 
 
 def observations(states: Sequence[int]) -> list[Observation]:
-    """Return the stretches between holes of more than 10 minutes. Holes at either end belong to
-    none."""
-    found: list[Observation] = []
+    """Return the stretches between holes of more than 10 minutes, without holes at either end."""
+    stretches: list[Observation] = []
     current = bytearray()
     hole = 0
     for index, state in enumerate(states):
@@ -105,39 +105,48 @@ def observations(states: Sequence[int]) -> list[Observation]:
         if current and hole <= CARRIED_HOLE_BINS:
             current += bytes((current[-1],)) * hole
         elif current:
-            found.append(Observation(index - hole - len(current), bytes(current)))
+            stretches.append(Observation(index - hole - len(current), bytes(current)))
             current.clear()
         hole = 0
         current.append(state)
     if current:
-        found.append(Observation(len(states) - hole - len(current), bytes(current)))
-    return found
+        stretches.append(Observation(len(states) - hole - len(current), bytes(current)))
+    return stretches
 
 
 def replay(trace: Trace, rule: Rule) -> Score:
-    """Return what the rule's questions about one instance are worth."""
+    """Return how many of the rule's questions about one instance were right."""
     score = Score()
     seen = Seen(trace)
-    for one in observations(trace.states()):
-        _replay_observation(one, rule, seen, score)
+    for observation in observations(trace.states()):
+        _replay_observation(observation, rule, seen, score)
     return score
 
 
-def _replay_observation(one: Observation, rule: Rule, seen: Seen, score: Score) -> None:
-    at = one.states.find(IDLE)
-    while at >= 0:
-        end = one.states.find(BUSY, at)
+def _replay_observation(observation: Observation, rule: Rule, seen: Seen, score: Score) -> None:
+    states = observation.states
+    start = states.find(IDLE)
+    while start >= 0:
+        end = states.find(BUSY, start)
         has_resumed = end >= 0
-        end = end if has_resumed else len(one.states)
-        asked = next(
-            (index for index in range(at, end) if seen.asks(rule, one.start + index)), None
-        )
-        caught = 0 if asked is None else end - asked - 1
-        _count_stretch(score, end - at, caught)
+        if not has_resumed:
+            end = len(states)
+        asked = _first_question(rule, seen, observation.start + start, observation.start + end)
+        caught = 0
         if asked is not None:
+            caught = observation.start + end - asked - 1
             _count_question(score, caught, has_resumed=has_resumed)
-            seen.stop(one.start + asked + 1, one.start + end)
-        at = one.states.find(IDLE, end)
+            seen.stop(asked + 1, observation.start + end)
+        _count_stretch(score, end - start, caught)
+        start = states.find(IDLE, end)
+
+
+def _first_question(rule: Rule, seen: Seen, start: int, end: int) -> int | None:
+    """Return the first bin of a stretch at whose end the rule asks; `None` if it never does."""
+    for index in range(start, end):
+        if seen.asks(rule, index):
+            return index
+    return None
 
 
 def _count_stretch(score: Score, idle: int, caught: int) -> None:
@@ -149,8 +158,8 @@ def _count_stretch(score: Score, idle: int, caught: int) -> None:
 
 
 def _count_question(score: Score, bins: int, *, has_resumed: bool) -> None:
-    """Count one question after which the instance stayed idle for so many bins, as far as anybody
-    saw."""
+    """Count one question after which the instance stayed idle for so many bins, as far as the trace
+    shows."""
     hours = bins / BINS_PER_HOUR
     if hours >= RIGHT_FROM_HOURS:
         score.right += 1

@@ -1,4 +1,4 @@
-"""How sure a share is that was counted: exact binomial bounds (Clopper-Pearson)."""
+"""Bounds of a share that was counted: exact binomial bounds (Clopper-Pearson)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from math import exp, lgamma, log, log1p
 
 _STEPS = 50
-"""Halvings of [0, 1]: more digits than a float has."""
+"""How often [0, 1] is halved: to more digits than a float has."""
 
 
 def upper_bound(count: int, of: int, confidence: float) -> float:
-    """Return the one-sided upper bound of a share, 0 to 1: with nothing counted, 1.
+    """Return the one-sided upper bound of a share, 0 to 1; 1 if nothing was counted.
 
     Args:
         count: how many were counted, out of `of`.
@@ -22,22 +22,28 @@ def upper_bound(count: int, of: int, confidence: float) -> float:
 
 
 def interval(count: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the two-sided interval of a share, 0 to 1. The counted are taken as independent."""
-    each = (1 + confidence) / 2
-    return 1 - upper_bound(of - count, of, each), upper_bound(count, of, each)
+    """Return the two-sided interval of a share, 0 to 1. What is counted must be independent."""
+    one_sided = (1 + confidence) / 2
+    low = 1 - upper_bound(of - count, of, one_sided)
+    high = upper_bound(count, of, one_sided)
+    return low, high
 
 
 def _at_most(count: int, of: int, share: float) -> float:
     """Return the chance of `count` or fewer out of `of`."""
-    ways = lgamma(of + 1)
-    return sum(
-        exp(ways - lgamma(k + 1) - lgamma(of - k + 1) + k * log(share) + (of - k) * log1p(-share))
-        for k in range(count + 1)
-    )
+    return sum(_chance(number, of, share) for number in range(count + 1))
+
+
+def _chance(count: int, of: int, share: float) -> float:
+    """Return the chance of exactly `count` out of `of`, by logarithms: the numbers are large."""
+    ways = lgamma(of + 1) - lgamma(count + 1) - lgamma(of - count + 1)
+    return exp(ways + count * log(share) + (of - count) * log1p(-share))
 
 
 def _falling_below(figure: Callable[[float], float], limit: float) -> float:
-    low, high = 0.0, 1.0
+    """Return the share from which on a falling figure is below a limit."""
+    low = 0.0
+    high = 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if figure(middle) > limit:
