@@ -14,7 +14,7 @@ import pytest
 from governor.adapters.clients import READING, allowing
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.terms import SignIn
-from governor.domain.instance import _LISTED
+from governor.domain.instance import _SERVICE_BY_TAG
 from governor.domain.policy.policy import TagMatch
 from local.templates import expand_template, load_template
 from tests.iam import (
@@ -558,7 +558,7 @@ DESTRUCTIVE = {
 ACTOR_ARN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-actor"
 IN_BOTH = pytest.mark.parametrize("account", ["hub", "member"])
 UNDER_IAM = (
-    *sorted(_LISTED),
+    *sorted(_SERVICE_BY_TAG),
     "aws:servicecatalog:provisionedProductArn",
     "aws:servicecatalog:productArn",
 )
