@@ -1,5 +1,7 @@
-"""The content of a message to people: made of the alert that went out, and of the episode as it is
-stored."""
+"""Composes a message to people from the alert that went out and the episode as it is stored.
+
+It reads nothing and sends nothing: a channel renders the message, `dispatch` delivers it.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,18 @@ from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
-from governor.domain.evidence import gpu_rows, is_reading
+from governor.domain.evidence import gpu_rows, readings
 from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
-"""Worth a word only while the question is open."""
+"""Alerts that are worth a message only while the question is open."""
 _BRAKES = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
 """The buttons of a notice, by which people keep the plan from being carried out."""
 _BARS = "▁▂▃▄▅▆▇█"
 """From 0 to 100%."""
-_HAPPENS = frozenset(
+_DONE_BY_AWS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
 """AWS does something to the instance by itself."""
@@ -52,96 +54,160 @@ def message_of(
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
 ) -> Message:
-    """Return the message with this link, as it reads `now`. `thread` is what the channel said of
-    the episode's first message; `expires_at` is for alerts of a release that did not say so."""
+    """Return the message with this link, as it reads `now` (by default when the alert was made).
+
+    `thread` is the `Delivered.thread` of the episode's first message. `expires_at` is the deadline
+    for alerts of an earlier release that do not name it.
+    """
     now = now or alert.at
-    asks, waits = alert.kind in QUESTIONS, alert.kind is AlertKind.APPROVED_WAITS
-    shown = episode if alert.kind in messages.STAGE_OF else None
-    open_one = episode if asks or waits or (shown and shown.gives_notice) else None
+    subject = subject_of(alert)
+    if episode is not None and alert.kind in messages.STAGE_OF:
+        words = _stage_words(alert, episode, now, deadline_of(alert) or expires_at)
+        figures = _stage_figures(alert, episode, now, picture_png)
+    else:
+        words = _alert_words(alert)
+        figures = _alert_figures(alert, picture_png)
     return Message(
         kind=alert.kind,
         severity=alert.severity,
         facts=alert.about,
-        episode=subject_of(alert),
-        stage=alert.dedup_id.removesuffix(f"-{subject_of(alert)}") or alert.kind.value,
+        episode=subject,
+        stage=alert.dedup_id.removesuffix(f"-{subject}") or alert.kind.value,
         at=alert.at,
         why=_why([alert]),
         data=alert.facts,
-        chart=_chart(shown.history) if shown and shown.history else _days_chart(alert),
-        evidence=_evidence(shown, now) if shown else None,
-        picture_png=picture_png if shown or alert.kind is AlertKind.SAVINGS_REPORT else None,
-        picture_alt=_picture_alt(shown, now) if shown else _days_chart(alert).partition(":")[0],
         link=link,
-        approval_id=open_one.approval_id if open_one else None,
-        answers=answers_of(open_one, STATUS_AFTER if asks else _BRAKES) if open_one else (),
-        keep_until=keep_end(open_one, now) if open_one else None,
-        keep_text=keep_text(open_one, now) if open_one else "",
         thread=thread,
-        **_words(alert, shown, now, expires_at),
+        **_offered_answers(alert, episode, now),
+        **figures,
+        **words,
     )
 
 
-def _words(
-    alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None
+def _stage_words(
+    alert: Alert, episode: Episode, now: UtcDatetime, deadline: UtcDatetime | None
 ) -> dict[str, Any]:
-    """Return the words of a stage of the episode, or those that the alert brings, as a message has
-    them."""
+    """Return the fields of a message that hold the words of this stage of the episode."""
+    stage = messages.STAGE_OF[alert.kind]
     asks = alert.kind in OPEN
-    if episode is None:
-        waits = alert.kind is AlertKind.APPROVED_WAITS
-        record = "See the record" if alert.facts.get("episode") else "See the instance"
-        return {
-            **_read(alert.subject, *alert.lines),
-            "button": "Decide" if asks else "Hold or keep it" if waits else record,
-            "acts": alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
-        }
-    stage, plan = messages.STAGE_OF[alert.kind], episode.plan
-    lines, folded = messages.stage_lines(episode, stage, now, deadline_of(alert) or until)
-    button = "Hold or keep it" if episode.gives_notice else "See the details"
+    lines, folded_lines = messages.stage_lines(episode, stage, now, deadline)
+    title, *body = lines
+    if asks:
+        button = f"{episode.plan.verb.capitalize()} or keep it"
+    elif episode.gives_notice:
+        button = "Hold or keep it"
+    else:
+        button = "See the details"
     return {
-        **_read(*lines),
-        "details": _read("", *folded)["sections"],
-        "button": f"{plan.verb.capitalize()} or keep it" if asks else button,
+        **_parsed(title, body),
+        "details": _parsed("", folded_lines)["sections"],
+        "button": button,
         "acts": episode.acts_on_silence if asks else episode.gives_notice,
     }
 
 
-def _read(title: str, *lines: str) -> dict[str, Any]:
-    """Take the lines of an alert apart: what happens, what else leads, and what stands under
-    headings."""
+def _alert_words(alert: Alert) -> dict[str, Any]:
+    """Return the fields of a message that hold the words that the alert itself brings."""
+    asks = alert.kind in OPEN
+    asks_and_acts = asks and alert.facts.get("acts_on_silence") is True
+    if asks:
+        button = "Decide"
+    elif alert.kind is AlertKind.APPROVED_WAITS:
+        button = "Hold or keep it"
+    elif alert.facts.get("episode"):
+        button = "See the record"
+    else:
+        button = "See the instance"
+    return {
+        **_parsed(alert.subject, alert.lines),
+        "button": button,
+        "acts": alert.kind in _DONE_BY_AWS or asks_and_acts,
+    }
+
+
+def _stage_figures(
+    alert: Alert, episode: Episode, now: UtcDatetime, picture_png: bytes | None
+) -> dict[str, Any]:
+    """Return the fields of a message that show what was measured on the instance."""
+    history = episode.history
+    return {
+        "chart": _hours_chart(history) if history else _days_chart(alert),
+        "evidence": _evidence_table(episode, now),
+        "picture_png": picture_png,
+        "picture_alt": _picture_alt(episode, now),
+    }
+
+
+def _alert_figures(alert: Alert, picture_png: bytes | None) -> dict[str, Any]:
+    """Return the fields of a message that show the savings by day; only a report has some."""
+    chart = _days_chart(alert)
+    is_report = alert.kind is AlertKind.SAVINGS_REPORT
+    return {
+        "chart": chart,
+        "picture_png": picture_png if is_report else None,
+        "picture_alt": chart.partition(":")[0],
+    }
+
+
+def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) -> dict[str, Any]:
+    """Return the fields of a message for its buttons, or none if there is nothing to answer."""
+    if episode is None:
+        return {}
+    asks = alert.kind in QUESTIONS
+    waits = alert.kind is AlertKind.APPROVED_WAITS
+    gives_notice = alert.kind in messages.STAGE_OF and episode.gives_notice
+    if not (asks or waits or gives_notice):
+        return {}
+    return {
+        "approval_id": episode.approval_id,
+        "answers": answers_of(episode, STATUS_AFTER if asks else _BRAKES),
+        "keep_until": keep_end(episode, now),
+        "keep_text": keep_text(episode, now),
+    }
+
+
+def _parsed(title: str, lines: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a message for these lines.
+
+    The first line says what happens. A line that ends in a colon opens a section; `- ` marks its
+    items.
+    """
     lead: list[str] = []
-    found: list[tuple[str, list[str]]] = []
+    sections: list[tuple[str, list[str]]] = []
     for line in lines:
-        if line.startswith("- ") and found:
-            found[-1][1].append(line[2:])
+        if line.startswith("- ") and sections:
+            sections[-1][1].append(line[2:])
         elif line.endswith(":"):
-            found.append((line[:-1], []))
+            sections.append((line[:-1], []))
+        elif line and sections:
+            sections[-1][1].append(line)
         elif line:
-            (found[-1][1] if found else lead).append(line)
-    sections = tuple(Section(heading, tuple(items)) for heading, items in found)
+            lead.append(line)
     return {
         "title": title,
-        "happens": "".join(lead[:1]),
+        "happens": lead[0] if lead else "",
         "lead": tuple(lead[1:]),
-        "sections": sections,
+        "sections": tuple(Section(heading, tuple(items)) for heading, items in sections),
     }
 
 
 def _why(alerts: Sequence[Alert]) -> str:
-    first, many = alerts[0], len({alert.owner for alert in alerts}) > 1
-    project = "" if first.project == UNASSIGNED else f" (project {first.project})"
+    """Return why somebody gets a message about these alerts."""
+    first = alerts[0]
+    owners = {alert.owner for alert in alerts}
     values = {
-        "many": many,
+        "many": len(owners) > 1,
         "alert": first,
-        "project": project,
+        "project": "" if first.project == UNASSIGNED else f" (project {first.project})",
         "escalated": first.kind in ESCALATED,
     }
     return said("why", values)[0]
 
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:
-    found = alert.facts.get("expires_at")
-    return parse_iso(found) if isinstance(found, str) else None
+    """Return until when the alert's question can be answered; `None` if it names no deadline."""
+    deadline = alert.facts.get("expires_at")
+    return parse_iso(deadline) if isinstance(deadline, str) else None
 
 
 def digest_of(
@@ -154,107 +220,172 @@ def digest_of(
 ) -> Message:
     """Return one message about several questions of a stage, or about workflows that failed for one
     cause."""
-    first, now = alerts[0], now or alerts[0].at
-    failed = first.kind is AlertKind.FAILURE
-
-    def shared(name: str) -> str:
-        found = {str(getattr(alert, name)) for alert in alerts}
-        return found.pop() if len(found) == 1 else f"{len(found)} different"
-
+    first = alerts[0]
+    now = now or first.at
+    is_failure = first.kind is AlertKind.FAILURE
+    facts = Facts(
+        _common_text(alerts, "account"),
+        _common_text(alerts, "region"),
+        _common_text(alerts, "owner"),
+        _common_text(alerts, "project"),
+    )
+    if is_failure:
+        words = _failure_words(alerts)
+        at = now
+        why = _why(alerts)
+    else:
+        words = _question_words(alerts, episodes, now)
+        at = first.at
+        why = _why([first])
     return Message(
         kind=first.kind,
         severity=max((alert.severity for alert in alerts), key=list(Severity).index),
-        facts=Facts(shared("account"), shared("region"), shared("owner"), shared("project")),
+        facts=facts,
         episode=digest_id,
         stage=first.kind.value,
-        at=now if failed else first.at,
-        why=_why(alerts if failed else alerts[:1]),
+        at=at,
+        why=why,
         link=link,
-        **(_failures(alerts) if failed else _questions(alerts, episodes, now)),
+        **words,
     )
 
 
-def _questions(
+def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
+    """Return what this field of all alerts says, or how many different values it has."""
+    values = {str(getattr(alert, field_name)) for alert in alerts}
+    return values.pop() if len(values) == 1 else f"{len(values)} different"
+
+
+def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
     """Return the words about several questions, the most expensive instance first."""
-    number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
-    known = [one.price.usd_per_hour * 24 for one in episodes if one.price.usd_per_hour is not None]
-    acting = [episode for episode in episodes if episode.acts_on_silence]
+    stage = messages.STAGE_OF[alerts[0].kind]
+    zone = episodes[0].time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
-    two = sum(episode.terms.people_needed > 1 for episode in episodes)
-    ends = set(map(deadline_of, alerts))
-    until, zone = min(filter(None, ends), default=None), episodes[0].time_zone
+    acting = [episode for episode in episodes if episode.acts_on_silence]
+    need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
+    has_one_deadline = len(set(map(deadline_of, alerts))) == 1
     values = {
         "prefix": messages.PREFIXES[stage],
-        "number": number,
+        "number": len(episodes),
         "state": messages.state_text(episodes),
         "verb": " or ".join(verbs),
-        "cost": f", {units.usd(sum(known, Decimal(0)))}/day" if any(known) else "",
-        "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
-        "until": until,
-        "by": f"by {units.deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
+        **_cost_values(episodes),
+        **_deadline_values(alerts, zone, now),
         "plan": (acting or episodes)[0].plan,
         "acting": len(acting),
-        "all": len(acting) == number,
+        "all": len(acting) == len(episodes),
         "news": messages.news_text(episodes[0], stage, now),
-        "two": two,
-        "need": "needs" if two == 1 else "need",
+        "two": need_two_people,
+        "need": "needs" if need_two_people == 1 else "need",
     }
-    by_price = sorted(
-        zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0)
-    )
+    sections: list[Section] = []
+    for alert, episode in _most_expensive_first(alerts, episodes):
+        place = _place_text(alert, alerts)
+        section = _question_section(alert, episode, now, at_once=has_one_deadline, place=place)
+        sections.append(section)
+    title, *body = said("digest", values, zone, now)
     return {
-        **_read(*said("digest", values, zone, now)),
-        "sections": tuple(
-            _section_of(*pair, now, at_once=len(ends) == 1, place=_place(pair[0], alerts))
-            for pair in by_price
-        ),
+        **_parsed(title, body),
+        "sections": tuple(sections),
         "button": f"{', '.join(verbs).capitalize()} or keep them",
         "acts": bool(acting),
     }
 
 
-def _failures(alerts: Sequence[Alert]) -> dict[str, Any]:
+def _cost_values(episodes: Sequence[Episode]) -> dict[str, object]:
+    """Return the template's words for what these instances cost, and how many have no price."""
+    prices = [episode.price.usd_per_hour for episode in episodes]
+    known_prices = [price for price in prices if price is not None]
+    unpriced = len(prices) - len(known_prices)
+    cost = ""
+    if any(known_prices):
+        usd_per_day = sum(known_prices, Decimal(0)) * 24
+        cost = f", {units.usd(usd_per_day)}/day"
+    plus = f" and {unpriced} of unknown price" if unpriced else ""
+    return {"cost": cost, "plus": plus}
+
+
+def _deadline_values(
+    alerts: Sequence[Alert], zone: str, now: UtcDatetime
+) -> dict[str, UtcDatetime | str | None]:
+    """Return the earliest deadline, and the words for it if it is the same for all."""
+    deadlines = {deadline_of(alert) for alert in alerts}
+    earliest = min(filter(None, deadlines), default=None)
+    by = "in time"
+    if earliest is not None and len(deadlines) == 1:
+        by = f"by {units.deadline(earliest, zone, now)}"
+    return {"until": earliest, "by": by}
+
+
+def _most_expensive_first(
+    alerts: Sequence[Alert], episodes: Sequence[Episode]
+) -> list[tuple[Alert, Episode]]:
+    """Return each alert with its episode; instances without a price come last."""
+    pairs = list(zip(alerts, episodes, strict=True))
+    pairs.sort(key=lambda pair: -(pair[1].price.usd_per_hour or 0))
+    return pairs
+
+
+def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     """Return the words about failures of one cause, with every instance and owner."""
-    first, reason = alerts[0], reason_of(alerts[0])
-    steps = {alert.facts.get("failed_step") for alert in alerts}
+    first = alerts[0]
+    reason = reason_of(first)
+    failed_steps = {alert.facts.get("failed_step") for alert in alerts}
+    is_one_step = len(failed_steps) == 1 and None not in failed_steps
     values = {
         "number": len(alerts),
-        "step": messages.step_text(*steps) if len(steps) == 1 and None not in steps else "",
+        "step": messages.step_text(first.facts.get("failed_step")) if is_one_step else "",
         "readable": messages.readable(reason),
         "next_step": messages.next_step(reason),
-        "listed": [_failed(alert, alerts) for alert in alerts],
+        "listed": [_failure_text(alert, alerts) for alert in alerts],
     }
-    data = {"incident": first.facts.get("incident")}
-    return {**_read(*said("failures", values)), "button": "See the records", "data": data}
+    title, *body = said("failures", values)
+    return {
+        **_parsed(title, body),
+        "button": "See the records",
+        "data": {"incident": first.facts.get("incident")},
+    }
 
 
-def _failed(alert: Alert, alerts: Sequence[Alert]) -> str:
-    about, price = alert.about, alert.about.usd_per_day
-    cost = None if price is None else f"{units.usd(price)} a day while it runs"
-    said = ", ".join(filter(None, (about.instance_type, _place(alert, alerts), cost)))
-    return f"{one_line(alert.subject, 120)} ({said})"
+def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:
+    """Return the line of one failure: the instance, its type, place, owner and cost if known."""
+    about = alert.about
+    usd_per_day = about.usd_per_day
+    cost = None if usd_per_day is None else f"{units.usd(usd_per_day)} a day while it runs"
+    parts = (about.instance_type, _place_text(alert, alerts), cost)
+    details = ", ".join(filter(None, parts))
+    return f"{one_line(alert.subject, 120)} ({details})"
 
 
-def _place(alert: Alert, alerts: Sequence[Alert]) -> str:
-    """Return id, place and owner: what is the same for all of them stands at the end of the
-    message."""
-    place = f"{alert.instance_id} in {Target(alert.account, alert.region)}"
-    whose = f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
-    is_one_place = len({(one.account, one.region) for one in alerts}) == 1
-    is_one_owner = len({(one.owner, one.project) for one in alerts}) == 1
-    return f"{alert.instance_id if is_one_place else place}{'' if is_one_owner else f', {whose}'}"
+def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
+    """Return the instance id, and its place and owner where they differ between these alerts.
+
+    A place and an owner that all alerts share stand at the end of the message.
+    """
+    accounts_and_regions = {(listed.account, listed.region) for listed in alerts}
+    owners_and_projects = {(listed.owner, listed.project) for listed in alerts}
+    text = str(alert.instance_id)
+    if len(accounts_and_regions) > 1:
+        text += f" in {Target(alert.account, alert.region)}"
+    if len(owners_and_projects) > 1:
+        text += f", owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
+    return text
 
 
 def reason_of(alert: Alert) -> str:
+    """Return why the alert's workflow ended as it did, or its subject if it names no reason."""
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
-def _section_of(
+def _question_section(
     alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str
 ) -> Section:
+    """Return what a digest says of one instance. `at_once`: all its questions end together."""
     plan = episode.plan
+    # What is in memory is lost at every stop; it is the first of the losses unless it is stopped.
+    losses = plan.losses if episode.stopped_in else plan.losses[1:]
     values = {
         "one": episode.instance,
         "idle": messages.idle_text(episode, now)[0],
@@ -265,8 +396,7 @@ def _section_of(
         "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,
-        # But for what is in memory, as at every stop.
-        "losses": "; ".join(plan.losses[0 if episode.stopped_in else 1 :]),
+        "losses": "; ".join(losses),
         "place": place,
     }
     heading, *lines = said("one of a digest", values)
@@ -274,58 +404,84 @@ def _section_of(
 
 
 def subject_of(alert: Alert) -> str:
-    """Return what deliveries of this alert are kept under: its episode, or itself."""
-    name = alert.facts.get("episode")
-    return name if isinstance(name, str) and name else alert.dedup_id
+    """Return the id that deliveries of this alert are stored under: its episode, or its own."""
+    episode_id = alert.facts.get("episode")
+    return episode_id if isinstance(episode_id, str) and episode_id else alert.dedup_id
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
-    """Return what of it a button alone may answer: nothing that wants a text, a tick or two
-    people."""
-    plan, terms = episode.plan, episode.terms
-    by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
+    """Return the answers that a button alone may give.
+
+    Those that need a text, a tick or two people are left out.
+    """
+    plan = episode.plan
+    terms = episode.terms
+    is_destructive = plan.destroys or plan.loses_local_disks
+    can_approve_by_button = not is_destructive and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed
-    allowed = [answer for answer in offered if may(terms, plan, answer, somebody)]
-    return tuple(answer for answer in allowed if answer is not Answer.APPROVE or by_button)
+    answers: list[Answer] = []
+    for answer in offered:
+        if answer is Answer.APPROVE and not can_approve_by_button:
+            continue
+        if may(terms, plan, answer, somebody):
+            answers.append(answer)
+    return tuple(answers)
 
 
-def _chart(history: History) -> str:
-    bins = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
-    hours = in_parts(bins, max(1, timedelta(hours=1) // history.window.period))
-    seen = [
-        [one for gpus in hour for one in gpus if one is not None and is_reading(one)]
-        for hour in hours
-    ]
-    tops = [max(hour, default=None) for hour in seen]
-    bars = "".join("·" if top is None else _BARS[min(7, int(top / 12.5))] for top in tops)
-    return f"Busiest GPU by hour, last {len(tops)} h: {bars}{' (· no data)' if '·' in bars else ''}"
+def _hours_chart(history: History) -> str:
+    """Return one bar an hour for the busiest GPU, with a dot for an hour without readings."""
+    values_by_period = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
+    periods_an_hour = max(1, timedelta(hours=1) // history.window.period)
+    bars = "".join(_hour_bar(hour) for hour in in_parts(values_by_period, periods_an_hour))
+    legend = " (· no data)" if "·" in bars else ""
+    return f"Busiest GPU by hour, last {len(bars)} h: {bars}{legend}"
+
+
+def _hour_bar(periods: Iterable[tuple[float | None, ...]]) -> str:
+    """Return the bar for the highest reading of these periods, or a dot if there is none."""
+    peaks: list[float] = []
+    for values in periods:
+        peaks += readings(values)
+    if not peaks:
+        return "·"
+    return _BARS[min(7, int(max(peaks) / 12.5))]
 
 
 def saved_by_day(alert: Alert) -> list[Decimal]:
-    found = alert.facts.get("saved_by_day")
-    return [Decimal(str(one)) for one in found] if isinstance(found, list) else []
+    """Return the USD saved on each day of a report; an empty list if the alert names none."""
+    amounts = alert.facts.get("saved_by_day")
+    if not isinstance(amounts, list):
+        return []
+    return [Decimal(str(amount)) for amount in amounts]
 
 
 def _days_chart(alert: Alert) -> str:
+    """Return one bar a day for what was saved, or "" if nothing was."""
     days = saved_by_day(alert)
     highest = max(days, default=Decimal(0))
     if highest <= 0:
         return ""
-    bars = "".join(_BARS[min(7, int(max(Decimal(0), 8 * one / highest)))] for one in days)
+    bars = "".join(_day_bar(amount, highest) for amount in days)
     return f"Saved by day (UTC), up to {units.usd(highest)}: {bars}"
 
 
+def _day_bar(amount: Decimal, highest: Decimal) -> str:
+    eighths = max(Decimal(0), 8 * amount / highest)
+    return _BARS[min(7, int(eighths))]
+
+
 def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
-    window, zone = (episode.history or episode.evidence).window, episode.time_zone
-    since, until = units.day_and_time(window.start, zone, now), units.clock(window.end, zone, now)
+    """Return what the picture shows, for those who do not see it."""
+    window = (episode.history or episode.evidence).window
+    since = units.day_and_time(window.start, episode.time_zone, now)
+    until = units.clock(window.end, episode.time_zone, now)
     return (
-        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light "
-        "red: no data; "
-        f"dashed: {episode.idle_below_percent:g}%."
+        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light red: no "
+        f"data; dashed: {episode.idle_below_percent:g}%."
     )
 
 
-def _evidence(episode: Episode, now: UtcDatetime) -> Table:
+def _evidence_table(episode: Episode, now: UtcDatetime) -> Table:
     window = episode.evidence.window
     until = units.clock(window.end, episode.time_zone, now)
     return Table(

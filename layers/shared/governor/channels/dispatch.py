@@ -1,5 +1,9 @@
-"""Takes alerts to every channel they are for, once each, and records what is left to be tried
-again."""
+"""Delivers alerts through every channel they are for, once each, and records what is to be tried
+again.
+
+One alert goes: `_item` (is it still open?), `_routes` (to whom?), `_try` (claim, then send), and
+`_settle` or `_leave` (the record). A fault of one channel never holds up another.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from governor.channels import compose
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.picture_png import days_png, evidence_png
 from governor.channels.registry import Recipients, Registry, Route
-from governor.channels.vouch import Vouch
+from governor.channels.vouch import Vouch, Vouched
 from governor.domain.alerts.alert import (
     DIGEST_PREFIX,
     ENDS,
@@ -45,81 +49,91 @@ from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)
 TRIED_FOR = timedelta(days=1)
-"""Since the alert was made; what no channel takes for so long is given up."""
+"""A delivery is given up this long after the alert was made."""
 _CLAIM_SECONDS = 300
-"""The time-out of the function: who holds a claim for longer has died, sent or not."""
+"""The time-out of the function: a worker that holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
-"""Before a record is written again that the table did not take."""
+"""Pauses before a failed write of a record is repeated."""
 _FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
 end."""
 
 _MACHINES = frozenset({"pagerduty", "webhook"})
 _ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
-"""Machines want each by itself; but failures of one cause are one page."""
-
+"""By kind, the channels that get each alert by itself; all others get failures of one cause as one
+message. For other kinds these are `_MACHINES`."""
 
 Park = Callable[[Alert, str], None]
-"""Keeps an alert that was given up, where a person sees it and can put it back; the text says which
-channels have not taken it, and what they said. Raises: CloudError."""
+"""Keeps an alert that was given up where a person sees it and can put it back. The text names the
+channels that have not taken it, and their reasons. Raises: CloudError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest
-    asks."""
+    """Counts of deliveries taken and refused now, and left for later.
+
+    `retry_after_seconds` is the shortest wait of those left, or `None` if one names no time.
+    """
 
     taken: int
     refused: int
     left: int = 0
     retry_after_seconds: int | None = None
 
-    def plus(self, other: Dispatched) -> Dispatched:
+    def plus(self, addend: Dispatched) -> Dispatched:
+        """Return the sum of both."""
+        waits = [count.retry_after_seconds for count in (self, addend) if count.left]
         return Dispatched(
-            self.taken + other.taken,
-            self.refused + other.refused,
-            self.left + other.left,
-            _soonest([one.retry_after_seconds for one in (self, other) if one.left]),
+            self.taken + addend.taken,
+            self.refused + addend.refused,
+            self.left + addend.left,
+            _soonest(waits),
         )
 
 
 def _soonest(waits: Sequence[int | None]) -> int | None:
-    """Return the shortest wait, as the others wait for their own time; `None` where one names no
-    time."""
-    return (
-        None if None in waits else min((wait for wait in waits if wait is not None), default=None)
-    )
+    """Return the shortest wait, or `None` if there is none or one of them names no time.
+
+    The others then come back too early and wait again for their own time.
+    """
+    known_waits = [wait for wait in waits if wait is not None]
+    if len(known_waits) < len(waits):
+        return None
+    return min(known_waits, default=None)
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """One alert on its way: its episode, and what became of it so far."""
+    """One alert on its way: its episode, and the deliveries so far."""
 
     sent: Alert
-    """As it came, with its seal."""
+    """The alert as it came, with its seal."""
     alert: Alert
     episode: Episode | None
     expires_at: UtcDatetime | None
     known: Sequence[Delivery]
     """All records of its episode."""
     own: dict[tuple[str, str], Delivery]
-    """By the key of a route, what is on record of the alert itself."""
+    """The recorded deliveries of the alert itself, by the key of their route."""
     has_own: bool = False
-    """Return whether the policy names a channel of their own for those whom it is for."""
+    """The policy names a channel of their own for its recipients."""
     left: list[int | None] = field(default_factory=list)
+    """The seconds to wait of each delivery that is left, `None` where no time is known."""
     news: list[Delivery] = field(default_factory=list)
     """The deliveries that were settled now."""
     given_up: list[tuple[Route, str]] = field(default_factory=list)
-    """With what the channel said."""
+    """The routes that were given up, with the reasons of their channels."""
     unnoted: list[Delivery] = field(default_factory=list)
-    """News that the table does not hold yet."""
+    """Settled deliveries that the table does not hold yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed
-    before it is sent, and what a channel has taken or refused is not sent again, unless that could
-    not be recorded."""
+    """Sends alerts to the same people.
+
+    Safe to repeat, and to run twice at once: each delivery is claimed before it is sent, and is not
+    sent again once a channel has taken or refused it, unless that could not be recorded.
+    """
 
     clock: Clock
     policies: Policies
@@ -130,148 +144,184 @@ class Dispatch:
     vouch: Vouch
     delivery_seal: SealMaker
     digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_urlsafe(16)
-    """By the prefix the page knows a digest."""
+    """Makes the id of a digest. The page knows a digest by the prefix."""
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Send what is left to be sent; several alerts come to a person as one message. What a
-        channel does not take of an alert older than a day is parked for a person, and tried once
-        more with `again`. Raises: AlertRefused; CloudError where something could not be read, or
-        written: repeat it."""
-        items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
-        for route, theirs in self._routes(items):
-            open_ones = [item for item in theirs if self._is_open(route, item)]
-            # An end changes the first message of its episode, where the channel keeps them
-            # together.
-            alone = [
-                one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)
-            ]
-            rest = [item for item in open_ones if item not in alone]
-            single = route.channel.name in _ONE_BY_ONE.get(items[0].alert.kind, _MACHINES)
-            for part in (
-                *([one] for one in alone),
-                *in_parts(rest, 1 if single else max(1, len(rest))),
-            ):
-                self._try(route, part)
+        """Send what is left to be sent; several alerts come to a person as one message.
+
+        An alert older than a day that a channel does not take is parked for a person, and tried
+        once more with `again`.
+
+        Raises: AlertRefused; CloudError where something could not be read, or written: repeat it.
+        """
+        items: list[_Item] = []
+        for alert in alerts:
+            item = self._item(alert, again)
+            if item is not None:
+                items.append(item)
+        for route, routed_items in self._routes(items):
+            self._try_route(route, routed_items, items[0].alert.kind)
         for item in items:
             if item.given_up:
                 self._give_up(item)
         self._note_again(items)
         for item in items:
             self._note_nowhere(item)
-        news = [delivery for item in items for delivery in item.news]
-        taken = sum(delivery.was_taken for delivery in news)
-        waits = [seconds for item in items for seconds in item.left]
-        return Dispatched(taken, len(news) - taken, len(waits), _soonest(waits))
+        return _counted(items)
 
     def _routes(self, items: Sequence[_Item]) -> Iterable[tuple[Route, list[_Item]]]:
-        """Return each route with the items that go there: failures of one cause have several
-        owners."""
-        found: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
+        """Return each route with the items that go there.
+
+        Failures of one cause have several owners, so the items may differ by route.
+        """
+        routed: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
         for item in items:
             audience = self._audience(item.alert)
-            item.has_own = any(one.has_own_channel for one in audience)
+            item.has_own = any(contact.has_own_channel for contact in audience)
+            is_for_machines = item.alert.kind in ENDS_FOR_MACHINES
             for route in self.registry.routes(audience, self._earlier(item)):
-                if item.alert.kind in ENDS_FOR_MACHINES and route.channel.name not in _MACHINES:
+                if is_for_machines and route.channel.name not in _MACHINES:
                     continue
                 key = (*route.key, route.person, route.own)
-                found.setdefault(key, (route, []))[1].append(item)
-        return found.values()
+                _, routed_items = routed.setdefault(key, (route, []))
+                routed_items.append(item)
+        return routed.values()
 
     def group(self, alert: Alert) -> str:
-        """Equal for alerts of the same kind to the same people, and for failures of a cause and
-        their end."""
-        named: list[object] = [AlertKind.FAILURE.value, cause_of(compose.reason_of(alert))]
-        if alert.kind not in (AlertKind.FAILURE, AlertKind.FAILURE_OVER):
-            asked = self._audience(alert)
-            people = [(addresses([one]), list_addresses([one]), one.slack_channel) for one in asked]
+        """Return a hash that is the same for alerts of a kind to the same people.
+
+        It is also the same for all failures of one cause, and for their end.
+        """
+        named: list[object]
+        if alert.kind in (AlertKind.FAILURE, AlertKind.FAILURE_OVER):
+            named = [AlertKind.FAILURE.value, cause_of(compose.reason_of(alert))]
+        else:
+            people = [
+                (addresses([contact]), list_addresses([contact]), contact.slack_channel)
+                for contact in self._audience(alert)
+            ]
             named = [alert.kind.value, people]
         return hashlib.sha256(repr(named).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
+        """Return the settings for questions of the policy that holds now."""
         return self.policies.base().policy.approval
 
     def _item(self, sent: Alert, again: bool) -> _Item | None:
-        """`None` where the question was answered or has expired meanwhile: nobody is asked what is
-        over."""
-        vouched, now = self.vouch(sent), self.clock.now()
-        alert, episode, approval = vouched.alert, vouched.episode, vouched.approval
-        expires_at = approval.expires_at if approval else None
-        if alert.kind in compose.OPEN and episode and approval:
-            is_open = (
-                approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
-            )
-            if not is_open or approval.expires_at <= now:
-                return None
+        """Return the alert with its deliveries so far; `None` if its question was answered or has
+        expired meanwhile, because nobody is asked then."""
+        vouched = self.vouch(sent)
+        now = self.clock.now()
+        alert = vouched.alert
+        if alert.kind in compose.OPEN and not _is_still_open(vouched, now):
+            return None
         known = self.state.deliveries(compose.subject_of(alert))
-        own = {
-            one.key: one
-            for one in known
-            if one.message == alert.dedup_id and one.channel != NOWHERE
-        }
-        settled = {key: one for key, one in own.items() if not (again and one.given_up)}
-        return _Item(sent, self._priced(alert), episode, expires_at, known, settled)
+        own: dict[tuple[str, str], Delivery] = {}
+        for delivery in known:
+            if delivery.message == alert.dedup_id and delivery.channel != NOWHERE:
+                own[delivery.key] = delivery
+        if again:
+            own = {key: delivery for key, delivery in own.items() if not delivery.given_up}
+        approval = vouched.approval
+        expires_at = approval.expires_at if approval else None
+        return _Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
-        """Return the alert with its instance's cost at the last sweep, where nobody had time to
-        ask."""
+        """Return the alert with the cost of its instance at the last sweep, if it names none."""
         if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
             return alert
         try:
-            seen = self.state.observations(Target(alert.account, alert.region)).get(
-                alert.instance_id
-            )
+            observations = self.state.observations(Target(alert.account, alert.region))
         except CloudError:
             _log.warning("the price of %s could not be read", alert.instance_id, exc_info=True)
             return alert
-        price = None if seen is None else seen.usd_per_hour
-        return (
-            alert
-            if price is None
-            else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
-        )
+        observation = observations.get(alert.instance_id)
+        if observation is None or observation.usd_per_hour is None:
+            return alert
+        facts = {**alert.facts, "usd_per_hour": str(observation.usd_per_hour)}
+        return replace(alert, facts=facts)
 
-    def _is_open(self, route: Route, item: _Item) -> bool:
-        """Say whether it is to be tried now: not settled, wanted by the channel, and nobody is at
-        it."""
-        delivery = item.own.get(route.key)
-        if delivery is None or delivery.not_before is None:
-            return delivery is None
-        seconds = (delivery.not_before - self.clock.now()).total_seconds()
-        if seconds > 0:
-            item.left.append(math.ceil(seconds))
-        return seconds <= 0
+    def _try_route(self, route: Route, items: Sequence[_Item], kind: AlertKind) -> None:
+        """Send by this route what is due now, as few messages as its channel wants."""
+        due_items = self._due_items(route, items)
+        # An end changes the first message of its episode, where the channel keeps them together.
+        ends: list[_Item] = []
+        joint_items: list[_Item] = []
+        for item in due_items:
+            if item.alert.kind in ENDS and _thread(route, item.known):
+                ends.append(item)
+            else:
+                joint_items.append(item)
+        is_one_by_one = route.channel.name in _ONE_BY_ONE.get(kind, _MACHINES)
+        most_together = 1 if is_one_by_one else max(1, len(joint_items))
+        for item in ends:
+            self._try(route, [item])
+        for part in in_parts(joint_items, most_together):
+            self._try(route, part)
+
+    def _due_items(self, route: Route, items: Sequence[_Item]) -> list[_Item]:
+        """Return the items to try now by this route, and leave those that must wait.
+
+        An item waits as its channel asked, or while another worker sends it.
+        """
+        now = self.clock.now()
+        due_items: list[_Item] = []
+        for item in items:
+            delivery = item.own.get(route.key)
+            if delivery is None:
+                due_items.append(item)
+                continue
+            if delivery.not_before is None:
+                continue  # it is settled
+            seconds = (delivery.not_before - now).total_seconds()
+            if seconds > 0:
+                item.left.append(math.ceil(seconds))
+            else:
+                due_items.append(item)
+        return due_items
 
     def _try(self, route: Route, items: Sequence[_Item]) -> None:
-        """One message by one route. What stands in its way stands in the way of no other."""
-        mine: list[_Item] = []
+        """Send one message by one route. If that fails, it does not stop any other."""
+        claimed_items: list[_Item] = []
+        message: Message | None = None
         try:
-            message = self._message(route, items[0]) if len(items) == 1 else None
-            if message is not None and not route.channel.takes(message):
-                return
+            if len(items) == 1:
+                message = self._message(route, items[0])
+                if not route.channel.takes(message):
+                    return
             now = self.clock.now()
             for item in items:
-                if route.channel.name in _MACHINES and (incident := incident_of(item.alert, now)):
-                    self.state.note_incident(incident)
-                # The queue may give the same message to two workers at once.
-                claim = self._record(
-                    route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS)
-                )
-                if self.state.claim_delivery(claim, now):
-                    mine.append(item)
+                if self._claim(route, item, now):
+                    claimed_items.append(item)
                 else:
                     item.left.append(None)
-            if message is None and mine:
-                message = (
-                    self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
-                )
+            if not claimed_items:
+                return
+            if message is None:
+                message = self._message_of_all(route, claimed_items)
         except CloudError:
             _log.exception("a delivery by %s is left", route.channel.name)
             for item in items:
-                self._leave(route, item, None, is_mine=item in mine)
-        else:
-            if message is not None and mine:
-                self._send(route, mine, message)
+                self._leave(route, item, None, is_mine=item in claimed_items)
+            return
+        self._send(route, claimed_items, message)
+
+    def _claim(self, route: Route, item: _Item, now: UtcDatetime) -> bool:
+        """Claim a delivery for this worker. Return False if another worker has claimed it.
+
+        The queue may hand out the same message to two workers at once. Raises: CloudError.
+        """
+        if route.channel.name in _MACHINES:
+            incident = incident_of(item.alert, now)
+            if incident:
+                self.state.note_incident(incident)
+        lapses_at = now + timedelta(seconds=_CLAIM_SECONDS)
+        claim = self._record(route, item, not_before=lapses_at)
+        return self.state.claim_delivery(claim, now)
+
+    def _message_of_all(self, route: Route, items: Sequence[_Item]) -> Message:
+        return self._digest(route, items) if len(items) > 1 else self._message(route, items[0])
 
     def _message(self, route: Route, item: _Item) -> Message:
         is_mail = route.channel.name == "email"
@@ -282,12 +332,14 @@ class Dispatch:
             thread=_thread(route, item.known),
             picture_png=_picture(item) if is_mail else None,
             now=self.clock.now(),
-            expires_at=_until(item),
+            expires_at=_deadline(item),
         )
 
     def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
+        alerts = [item.alert for item in items]
         episodes = [item.episode for item in items if item.episode is not None]
-        alerts, digest_id, now = [item.alert for item in items], self.digest_id(), self.clock.now()
+        digest_id = self.digest_id()
+        now = self.clock.now()
         link = None
         if episodes:
             self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
@@ -299,7 +351,7 @@ class Dispatch:
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         name = route.channel.name
         try:
-            found = route.channel.send(message)
+            delivered = route.channel.send(message)
         except DeliveryRefused as error:
             _log.error("a delivery by %s was refused: %s", name, error)
             for item in items:
@@ -312,9 +364,9 @@ class Dispatch:
             self._postpone(route, items, f"{name}: {type(error).__name__}", None)
         else:
             # A digest is the message of many episodes: none of them may change it at its end.
-            thread = (found.thread or message.thread) if len(items) == 1 else None
+            thread = (delivered.thread or message.thread) if len(items) == 1 else None
             for item in items:
-                self._settle(route, item, delivery_id=found.delivery_id, thread=thread)
+                self._settle(route, item, delivery_id=delivered.delivery_id, thread=thread)
 
     def _postpone(self, route: Route, items: Sequence[_Item], why: str, wanted: int | None) -> None:
         """Leave them to be tried again, unless they have been tried for long enough."""
@@ -326,10 +378,13 @@ class Dispatch:
                 item.given_up.append((route, why))
 
     def _give_up(self, item: _Item) -> None:
-        """One message for all its channels. It counts as given up only where a person can put it
-        back."""
+        """Park an alert once for all its channels.
+
+        It counts as given up only where a person can put it back.
+        """
+        reasons = "; ".join(why for _, why in item.given_up)
         try:
-            self.park(item.sent, "; ".join(why for _, why in item.given_up))
+            self.park(item.sent, reasons)
         except CloudError:
             _log.exception("%s could not be parked", item.alert.dedup_id)
             for route, _ in item.given_up:
@@ -348,14 +403,17 @@ class Dispatch:
     def _leave(
         self, route: Route, item: _Item, wanted: int | None, *, is_mine: bool = True
     ) -> None:
-        """To be tried again, and by whoever comes first: this worker's claim on it ends."""
+        """Leave a delivery to be tried again by any worker: the claim of this one ends."""
         item.left.append(wanted)
         if is_mine:
             later = self.clock.now() + timedelta(seconds=wanted or 0)
             self._is_noted(self._record(route, item, not_before=later))
 
     def _note_again(self, items: Sequence[_Item]) -> None:
-        """Record again: a delivery that is not on record is sent again when its claim lapses."""
+        """Repeat the writes of records that failed.
+
+        A delivery that is not on record is sent again when its claim lapses.
+        """
         for pause in _NOTE_PAUSES_SECONDS:
             if any(item.unnoted for item in items):
                 self.sleep(pause)
@@ -377,41 +435,44 @@ class Dispatch:
         return True
 
     def _sealed(self, delivery: Delivery) -> Delivery:
-        """Return it with a seal where silence may count from it. Raises: CloudError, when KMS made
-        none."""
+        """Return the delivery, with a seal where silence may count from it.
+
+        Raises: CloudError, if KMS made none.
+        """
         if not counts_for_silence(delivery):
             return delivery
         return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
-        subject, message, now = (
+        shared = True if item.has_own and not route.own else None
+        return Delivery(
             compose.subject_of(item.alert),
             item.alert.dedup_id,
+            *route.key,
             self.clock.now(),
+            shared=shared,
+            **outcome,
         )
-        shared = True if item.has_own and not route.own else None
-        return Delivery(subject, message, *route.key, now, shared=shared, **outcome)
 
     def _note_nowhere(self, item: _Item) -> None:
-        """Record that no person will get it, where that is so."""
+        """Record that no person gets the alert, if all its deliveries are settled and none reached
+        people."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
         is_for_people = item.alert.kind not in ENDS_FOR_MACHINES
         if item.left or not is_for_people or any(delivery.reached_people for delivery in settled):
             return
-        subject, message = compose.subject_of(item.alert), item.alert.dedup_id
+        message_id = item.alert.dedup_id
         refused = sum(not delivery.was_taken for delivery in settled)
-        is_shared = any(delivery.shared and delivery.was_taken for delivery in settled)
-        state = (
-            "shared" if is_shared else "refused" if refused else "machines" if settled else "none"
-        )
-        (why,) = said("delivered to nobody", {"state": state, "refused": refused})
-        _log.warning("no person gets %s through a channel: %s", message, why)
-        self.state.note_delivery(
-            Delivery(subject, message, NOWHERE, NOWHERE, self.clock.now(), refused=why)
-        )
+        values = {"state": _nowhere_state(settled), "refused": refused}
+        (why,) = said("delivered to nobody", values)
+        _log.warning("no person gets %s through a channel: %s", message_id, why)
+        now = self.clock.now()
+        subject = compose.subject_of(item.alert)
+        self.state.note_delivery(Delivery(subject, message_id, NOWHERE, NOWHERE, now, refused=why))
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
-        """By the policy as it is now: who joined since is notified, who left is not."""
+        """Return the contacts that the policy names now: people who joined since are notified,
+        people who left are not."""
         ownership = self.policies.base().policy.ownership
         asked = ownership.asked(alert.owner, alert.project)
         if alert.kind in ESCALATED:
@@ -419,31 +480,36 @@ class Dispatch:
         return asked
 
     def _earlier(self, item: _Item) -> Recipients:
-        """Return who got an earlier message: those no longer named get the end, without their
-        link."""
+        """Return the recipients of earlier messages of the episode, if this alert goes to them too.
+
+        People who left the policy get the end of an episode, without a link of their own.
+        """
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
         is_open = item.alert.kind in compose.OPEN | {AlertKind.APPROVED_WAITS}
-        return {
-            one.key: one.target if one.target in people else None
-            for one in item.known
-            if one.was_taken
-            and not (is_open and one.channel == "email" and one.target not in people)
-        }
+        recipients: dict[tuple[str, str], str | None] = {}
+        for delivery in item.known:
+            if not delivery.was_taken:
+                continue
+            is_in_policy = delivery.target in people
+            if is_open and delivery.channel == "email" and not is_in_policy:
+                continue
+            recipients[delivery.key] = delivery.target if is_in_policy else None
+        return recipients
 
     def _link(self, route: Route, item: _Item) -> str | None:
-        """Return a link, personal for one person alone; of no episode, to its instance in the
-        console."""
-        episode, alert = item.episode, item.alert
-        if episode is None:
-            instance = alert.instance_id
-            return (
-                self.signer.page("instances", alert.account, alert.region, instance)
-                if instance
-                else None
-            )
-        return self.signer.link(episode.approval_id, self._number(route, episode.approval_id))
+        """Return the link to the episode's page, personal if the route leads to one person.
+
+        Without an episode it leads to the instance in the console; `None` without an instance.
+        """
+        alert = item.alert
+        if item.episode is not None:
+            approval_id = item.episode.approval_id
+            return self.signer.link(approval_id, self._number(route, approval_id))
+        if not alert.instance_id:
+            return None
+        return self.signer.page("instances", alert.account, alert.region, alert.instance_id)
 
     def _number(self, route: Route, page_id: str) -> int:
         if route.person is None:
@@ -451,8 +517,40 @@ class Dispatch:
         return self.state.number_recipient(page_id, route.person, self.clock.now())
 
 
-def _until(item: _Item) -> UtcDatetime | None:
-    """Return when the question expires, or the notice of mode auto is over once one has been
+def _is_still_open(vouched: Vouched, now: UtcDatetime) -> bool:
+    """Return whether the question can be answered; without an episode nothing says otherwise."""
+    episode = vouched.episode
+    approval = vouched.approval
+    if episode is None or approval is None:
+        return True
+    is_pending = approval.status is ApprovalStatus.PENDING
+    return is_pending and episode.phase is not Phase.CLOSED and approval.expires_at > now
+
+
+def _counted(items: Iterable[_Item]) -> Dispatched:
+    """Return the counts of what was taken, refused and left of all items."""
+    taken = 0
+    refused = 0
+    waits: list[int | None] = []
+    for item in items:
+        taken_of_item = sum(delivery.was_taken for delivery in item.news)
+        taken += taken_of_item
+        refused += len(item.news) - taken_of_item
+        waits += item.left
+    return Dispatched(taken, refused, len(waits), _soonest(waits))
+
+
+def _nowhere_state(settled: Sequence[Delivery]) -> str:
+    """Return why these deliveries reached nobody, as the template names it."""
+    if any(delivery.shared and delivery.was_taken for delivery in settled):
+        return "shared"
+    if not all(delivery.was_taken for delivery in settled):
+        return "refused"
+    return "machines" if settled else "none"
+
+
+def _deadline(item: _Item) -> UtcDatetime | None:
+    """Return when the question expires, or when the notice of mode auto ends once one has been
     delivered."""
     if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
         return item.expires_at
@@ -460,23 +558,26 @@ def _until(item: _Item) -> UtcDatetime | None:
 
 
 def _picture(item: _Item) -> bytes | None:
+    """Return the picture for a mail; `None` if there is nothing to draw or it failed."""
     try:
         if item.episode is not None:
             return evidence_png(item.episode)
         days = compose.saved_by_day(item.alert)
-        return (
-            days_png(days, parse_iso(str(item.alert.facts["period_start"])).date())
-            if days
-            else None
-        )
-    except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
+        if not days:
+            return None
+        first_day = parse_iso(str(item.alert.facts["period_start"])).date()
+        return days_png(days, first_day)
+    except Exception:  # noqa: BLE001 - a mail is sent without its picture; it has the figures
         _log.exception("the picture of %s could not be drawn", item.alert.dedup_id)
         return None
 
 
 def _thread(route: Route, known: Sequence[Delivery]) -> str | None:
-    """Return the thread that the channel named for the first message of the subject."""
-    named = [
-        delivery for delivery in known if delivery.key == route.key and delivery.thread is not None
-    ]
-    return min(named, key=lambda delivery: delivery.at).thread if named else None
+    """Return the thread that the channel named for the first message of the subject, or `None`."""
+    first: Delivery | None = None
+    for delivery in known:
+        if delivery.key != route.key or delivery.thread is None:
+            continue
+        if first is None or delivery.at < first.at:
+            first = delivery
+    return None if first is None else first.thread
