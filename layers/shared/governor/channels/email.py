@@ -1,5 +1,7 @@
-"""Email: text and HTML in one document with its picture, and with the headers that group an
-episode."""
+"""Sends messages by email: text and HTML in one document with its picture.
+
+Headers group the mails of an episode.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,10 @@ class MailService(Protocol):
 
 
 class EmailChannel(Channel):
-    """Mails to one recipient, as a link can be personal; those of an episode are grouped by a
-    reference. Raises: ConfigurationError for an address that is not like name@example.com in
-    ASCII."""
+    """Mails to one recipient, because a link can be personal.
+
+    Raises: ConfigurationError for an address that is not like name@example.com in ASCII.
+    """
 
     name = "email"
 
@@ -52,36 +55,38 @@ class EmailChannel(Channel):
                 raise ConfigurationError(
                     f"the {role} of the channel email must be one address like name@example.com"
                 )
-        self._service, self._sender, self._recipient = service, sender, recipient
+        self._service = service
+        self._sender = sender
+        self._recipient = recipient
 
     def send(self, message: Message) -> Delivered:
-        document = email_document(
-            message, sender=self._sender, recipient=self._recipient
-        ).as_bytes()
+        """Mail the message. Raises: DeliveryError."""
+        mail = email_document(message, sender=self._sender, recipient=self._recipient)
         try:
-            return Delivered(self._service.send(self._sender, self._recipient, document))
+            mail_id = self._service.send(self._sender, self._recipient, mail.as_bytes())
         except CloudError as error:
-            # Its text can hold addresses, and so is not repeated.
+            # The text of the error can hold addresses, and so is not repeated.
             text = f"the service did not take it ({error.code or type(error).__name__})"
             if isinstance(error, (Throttled, Unavailable)):
                 raise DeliveryRetryable(text) from None
             code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
             advice = said("refused by SES", {"code": code})[0]
             raise DeliveryRefused(f"{text}: {advice}") from None
+        return Delivered(mail_id)
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
+    """Return the mail with its text, its HTML and its picture."""
     picture = message.picture_png
     text, page = fitting(message)
+    episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
     mail["Subject"] = clip(message.title, _SUBJECT)
     mail["Date"] = message.at
     # SES gives its own Message-ID; a reference to one that never existed groups mails all the same.
-    mail["References"] = (
-        f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
-    )
+    mail["References"] = f"<{episode_hash}@gpu-governor.invalid>"
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
     mail.set_content(text)
@@ -101,7 +106,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
 
 
 def fitting(message: Message) -> tuple[str, str]:
-    """Return its text and its HTML, shortened to what mail programs show."""
+    """Return the text and the HTML of a message, shortened to what mail programs show."""
     for shown in message.shortened():
         values = {
             "message": shown,

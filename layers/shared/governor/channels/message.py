@@ -1,8 +1,7 @@
-"""One message to people, as every channel renders it, and the Protocol of a channel with its
-errors.
+"""One message to people, as every channel renders it; the Protocol of a channel, and its errors.
 
-Errors say the status, never an address or a token. So the foreign error is not chained; its class
-name is in the message.
+An error names the status, never an address or a token. So the error of a library is not chained;
+only the name of its class is repeated.
 """
 
 from __future__ import annotations
@@ -18,12 +17,15 @@ from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
 ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
-"""The text of each button, at most 75 characters as Slack allows; that of a keep is its message's
-own."""
+"""The text of each button, at most 75 characters as Slack allows. A keep has the `keep_text` of its
+message."""
 
 CUT = "There is more on the page."
-_LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
-"""Characters."""
+# The longest texts, in characters.
+_LINE = 1024
+_SHORT = 300
+_HEADING = 200
+_CELL = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of an episode and stage, every text of it on one line of bounded length: names
-    and tags are text that anybody who can launch an instance chooses.
+    """One message of an episode and stage.
 
-    Reading order: title, `happens` (by itself, and when), `lead`, `sections`, the picture or
-    `chart`, the link and the answers; then what may be folded: `details`, `evidence`, and `why`
-    somebody gets it. `acts`: something happens unless somebody prevents it. `data` are the exact
-    figures.
+    Every text of it is one line of bounded length, because anybody who can launch an instance
+    chooses its names and tags.
+
+    Channels show it in this order: title, `happens` (what happens by itself, and when), `lead`,
+    `sections`, the picture or `chart`, the link and the answers. Then follows what may be folded:
+    `details`, `evidence`, and `why` somebody gets it. `acts`: something happens unless somebody
+    prevents it. `data` are the exact figures.
 
     `link`, which may be personal, leads to the approval page or the record. `approval_id` and
-    `answers` are for channels that take an answer themselves, and hold none that must not be given
-    there. `thread` is what `Delivered.thread` of the first message said.
+    `answers` are for channels with buttons, and hold no answer that a button must not give.
+    `thread` is the `Delivered.thread` of the first message.
     """
 
     title: str
@@ -83,50 +87,62 @@ class Message:
 
     @property
     def is_outcome(self) -> bool:
-        """Say whether the question is over: a channel that can changes the first message."""
+        """Return whether the question is over. A channel then changes the first message if it
+        can."""
         return self.kind in ENDS
 
     @property
     def about(self) -> str:
-        named = ("Owner", "Project", "Cost")
-        return " · ".join(
-            f"{label}: {value}" if label in named else value for label, value in self.rows
-        )
+        """Return the facts as one line."""
+        parts: list[str] = []
+        for label, value in self.rows:
+            is_clear_alone = label not in ("Owner", "Project", "Cost")
+            parts.append(value if is_clear_alone else f"{label}: {value}")
+        return " · ".join(parts)
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
+        """Return the facts as labels and values, in reading order."""
         return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
 
     @property
     def reference(self) -> str:
-        """The term to search records for, where it is about an episode."""
-        named = f"{stage_name(self.stage)} · {self.episode}"
-        return "" if self.stage == self.episode else one_line(named, _LINE)
+        """Return the term to search records for, or "" for a message of no episode."""
+        if self.stage == self.episode:
+            return ""
+        return one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
 
     @property
     def delivery_key(self) -> str:
-        """The same for the same message, so that a repeated delivery is recognized."""
+        """Return the same key for the same message, so that a repeat is recognized."""
         return f"{self.stage}-{self.episode}"
 
     def shortened(self) -> Iterator[Message]:
-        """The message, then with ever less of it, for channels that take only so much."""
+        """Yield the message, then ever shorter ones, for channels that limit the size."""
+        yield self
+        yield replace(self, evidence=None)
+        brief_sections = [
+            Section(section.heading, _on_lines(section.lines[:5], _SHORT))
+            for section in self.sections[:8]
+        ]
         brief = replace(
             self,
             lead=_on_lines(self.lead[:5], _SHORT),
-            sections=tuple(
-                Section(one.heading, _on_lines(one.lines[:5], _SHORT)) for one in self.sections[:8]
-            ),
+            sections=tuple(brief_sections),
             details=(),
             evidence=None,
         )
-        yield from (self, replace(self, evidence=None), brief, replace(brief, lead=(), sections=()))
+        yield brief
+        yield replace(brief, lead=(), sections=())
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A channel has taken the message. `delivery_id` is what the channel calls it; `thread` what
-    later messages of the episode must name to be kept together with it, if the channel has
-    threads."""
+    """A channel has taken the message.
+
+    `delivery_id` is the channel's id of it. `thread` is what later messages of the episode name to
+    be kept together with it, `None` if the channel has no threads.
+    """
 
     delivery_id: str
     thread: str | None = None
@@ -137,8 +153,8 @@ class DeliveryError(GovernorError):
 
 
 class DeliveryRetryable(DeliveryError):
-    """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody
-    said."""
+    """The same delivery may succeed later, after `retry_after_seconds` if the channel named a
+    time."""
 
     def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -150,18 +166,18 @@ class DeliveryRefused(DeliveryError):
 
 
 class CallbackRefused(GovernorError):
-    """A request that claims to come from a chat system was not let through; the message says
-    why."""
+    """A request that claims to come from a chat system was refused; the message says why."""
 
 
 class Channel(Protocol):
-    """A way to people. Taken means taken by the channel's own service, not read by anybody."""
+    """A way to people. A message is taken when the channel's service has it; nobody may have read
+    it."""
 
     name: str
     """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
 
     def takes(self, message: Message) -> bool:
-        """Say whether this channel is for messages like this one. By default it is for all."""
+        """Return whether this channel is for messages like this one. By default it is for all."""
         del message
         return True
 
@@ -172,23 +188,26 @@ class Channel(Protocol):
 
 
 def _on_lines(part: Any, limit: int = _LINE) -> Any:
+    """Return this part of a message with every text on one line of bounded length."""
     match part:
         case str():
             return one_line(part, limit)
         case tuple() | list():
-            return tuple(_on_lines(one, limit) for one in part)
+            return tuple(_on_lines(member, limit) for member in part)
         case Section():
             return Section(one_line(part.heading, _HEADING), _on_lines(part.lines))
         case Table():
-            columns, rows = _on_lines(part.columns, _CELL), _on_lines(part.rows, _CELL)
+            columns = _on_lines(part.columns, _CELL)
+            rows = _on_lines(part.rows, _CELL)
             return Table(one_line(part.caption, _HEADING), columns, rows)
     return part
 
 
 def one_line(text: str, limit: int) -> str:
+    """Return the text without control characters, cut to `limit` characters."""
     return clip(printable(text), limit)
 
 
 def clip(text: str, limit: int) -> str:
-    """At most `limit` characters; the last one is an ellipsis when something was cut."""
+    """Return at most `limit` characters; the last one is an ellipsis if something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""PagerDuty, Events API v2: an incident for what became critical, resolved when it is over.
+"""Opens a PagerDuty incident (Events API v2) for a critical message, and resolves it at its end.
 
 Limits: summary 1,024 characters, deduplication key 255, 512 KB an event (developer.pagerduty.com,
 "Send an alert event").
@@ -29,9 +29,11 @@ _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
 class PagerDutyChannel(HttpsChannel):
-    """Triggers for severity critical, resolves with the outcome of the episode or the end of the
-    cause. Raises: ConfigurationError for an address that is not https, or a key without 32 letters
-    and digits."""
+    """Triggers for severity critical; resolves with the episode's outcome or the end of the cause.
+
+    Raises: ConfigurationError for an address that is not https, or a key without 32 letters and
+    digits.
+    """
 
     name = "pagerduty"
 
@@ -46,13 +48,16 @@ class PagerDutyChannel(HttpsChannel):
         super().__init__(url, https, clock)
 
     def takes(self, message: Message) -> bool:
-        """Take critical messages, and the end of what there may be an incident for."""
+        """Return whether the message is critical, or ends what may have opened an incident."""
         return bool(pagerduty_events(message))
 
     def send(self, message: Message) -> Delivered:
-        """The thread is the deduplication key. Raises: ValueError, too, for what it does not
-        take."""
-        if not (events := pagerduty_events(message)):
+        """Post the events of this message. The thread is the deduplication key.
+
+        Raises: DeliveryError; ValueError for a message that the channel does not take.
+        """
+        events = pagerduty_events(message)
+        if not events:
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
         for event in events:
             self.post(json.dumps({"routing_key": self._routing_key, **event}))
@@ -60,17 +65,22 @@ class PagerDutyChannel(HttpsChannel):
 
 
 def pagerduty_events(message: Message) -> list[dict[str, object]]:
-    """Return what this message resolves, of a question with its outcome or of a cause, and
-    triggers."""
-    is_over, is_critical = message.kind in _OVER, message.severity is Severity.CRITICAL
-    over = _incident(message) if is_over else message.thread if message.is_outcome else None
-    events: list[dict[str, object]] = (
-        [{"event_action": "resolve", "dedup_key": over}] if over else []
-    )
-    return [*events, pagerduty_event(message)] if is_critical else events
+    """Return the events to post: the end of an incident, a new one, both, or none."""
+    resolved_key: str | None = None
+    if message.kind in _OVER:
+        resolved_key = _incident(message)
+    elif message.is_outcome:
+        resolved_key = message.thread
+    events: list[dict[str, object]] = []
+    if resolved_key:
+        events.append({"event_action": "resolve", "dedup_key": resolved_key})
+    if message.severity is Severity.CRITICAL:
+        events.append(pagerduty_event(message))
+    return events
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
+    """Return the event that opens the incident of this message, or adds to it."""
     facts = message.facts
     event: dict[str, object] = {
         "event_action": "trigger",
@@ -93,24 +103,29 @@ def pagerduty_event(message: Message) -> dict[str, object]:
 
 
 def _incident(message: Message) -> str:
-    """Return the key of the incident: what has one cause, such as fifteen failed workflows, pages
-    once."""
+    """Return the key of the incident.
+
+    Messages of one cause share it, so that fifteen failed workflows page once.
+    """
     return dedup_key(str(message.data.get("incident") or message.episode))
 
 
 def dedup_key(episode: str) -> str:
-    """One incident for an episode. A name that is too long is replaced by its hash."""
-    return (
-        episode if len(episode) <= _KEY_CHARACTERS else hashlib.sha256(episode.encode()).hexdigest()
-    )
+    """Return the deduplication key of an episode: its name, or a hash of a name that is too
+    long."""
+    if len(episode) <= _KEY_CHARACTERS:
+        return episode
+    return hashlib.sha256(episode.encode()).hexdigest()
 
 
 def _details(message: Message) -> dict[str, str]:
-    said = _text(list(filter(None, (message.happens, *message.lead))))
-    details = ({"What happens": said} if said else {}) | dict(message.rows)
-    details |= {
-        section.heading: _text(section.lines) for section in (*message.sections, *message.details)
-    }
+    details: dict[str, str] = {}
+    first_lines = [line for line in (message.happens, *message.lead) if line]
+    if first_lines:
+        details["What happens"] = _text(first_lines)
+    details.update(message.rows)
+    for section in (*message.sections, *message.details):
+        details[section.heading] = _text(section.lines)
     if message.evidence is not None:
         rows = (message.evidence.columns, *message.evidence.rows)
         details[message.evidence.caption] = _text([" | ".join(row) for row in rows])

@@ -1,8 +1,8 @@
-"""Slack: as an app, whose messages can be answered and changed, or through an incoming webhook; as
-Block Kit.
+"""Posts messages to Slack as Block Kit: as an app, whose messages can be answered and changed, or
+through an incoming webhook.
 
-Names and tags are what anybody chooses: everything is escaped, and nothing is turned into links or
-mentions. Limits: docs.slack.dev, "Blocks" and "Block elements".
+Anybody who launches an instance chooses its name and tags: all text is escaped, and none of it may
+become a link or a mention. Limits: docs.slack.dev, "Blocks" and "Block elements".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CANNOT_CHANGE = frozenset(
 )
 _NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_to_message"})
 LINES = 12
-"""Before the buttons, at most."""
+"""The most lines before the buttons."""
 BLOCKS = 50
 _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
 _LINE_CHARACTERS = 1000
@@ -62,8 +62,10 @@ Block = dict[str, object]
 
 
 class SlackApi:
-    """Slack's Web API. Raises: ConfigurationError for no bot token, or an address that is not
-    https."""
+    """Slack's Web API.
+
+    Raises: ConfigurationError for anything but a bot token, or an address that is not https.
+    """
 
     def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
@@ -78,13 +80,16 @@ class SlackApi:
     def call(
         self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises:
-        DeliveryError."""
+        """Return Slack's answer. It is not `ok` only for an error code of `unless`.
+
+        Raises: DeliveryError.
+        """
         body = json.dumps({"parse": "none", **arguments}).encode()
         answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
         data = answer.document
         code = str(data.get("error", ""))
-        if (answer.status == 200 and data.get("ok")) or code in unless:
+        is_ok = answer.status == 200 and data.get("ok")
+        if is_ok or code in unless:
             return data
         raise failure(
             answer,
@@ -98,20 +103,23 @@ class SlackApi:
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
         """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm`
         says."""
-        channel, _ = _place(thread)
-        said = {
+        channel, _ = _conversation_and_stamp(thread)
+        arguments: dict[str, Any] = {
+            "channel": channel,
+            "user": user_id,
             "text": escaped(text, 3000),
-            **({"blocks": hold_blocks(text, held)} if held else {}),
         }
-        self.call("chat.postEphemeral", {"channel": channel, "user": user_id, **said})
+        if held:
+            arguments["blocks"] = hold_blocks(text, held)
+        self.call("chat.postEphemeral", arguments)
 
 
 class SlackAppChannel(Channel):
     """Posts as an app, with buttons for the answers. The outcome changes the episode's first
-    message, or is sent anew.
+    message, or is sent as a new one if that cannot be changed.
 
-    `channel_id` is the id of a conversation (`C0123456789`): names change. Without `takes_answers`
-    there is the link alone: nobody could check who has pressed a button.
+    `channel_id` is the id of a conversation (`C0123456789`), because names change. Without
+    `takes_answers` a message has only the link, because nobody could check who pressed a button.
     """
 
     name = _NAME
@@ -126,11 +134,11 @@ class SlackAppChannel(Channel):
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
-        """The thread is the conversation's id and the first message's time stamp."""
+        """Post the message. Its thread is the conversation's id and the first time stamp."""
         content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))
-        channel, stamp = _place(message.thread)
+        channel, stamp = _conversation_and_stamp(message.thread)
         if message.is_outcome:
             change = {"channel": channel, "ts": stamp, **content}
             changed = self._api.call("chat.update", change, unless=_CANNOT_CHANGE)
@@ -155,7 +163,7 @@ def _content(message: Message, *, interactive: bool) -> dict[str, Any]:
 
 
 def _delivered(answer: Mapping[str, Any]) -> Delivered:
-    """Raises: DeliveryRefused where the answer lacks what Slack always gives."""
+    """Return what Slack's answer names. Raises: DeliveryRefused if it names no message."""
     stamp = answer.get("ts")
     thread = f"{answer.get('channel')}:{stamp}"
     if _THREAD.fullmatch(thread) is None:
@@ -166,13 +174,12 @@ def _delivered(answer: Mapping[str, Any]) -> Delivered:
 
 
 class SlackWebhookChannel(HttpsChannel):
-    """Posts through an incoming webhook: link buttons only, and nothing can be changed
-    afterwards."""
+    """Posts through an incoming webhook: only with link buttons, and never changed afterwards."""
 
     name = _NAME
 
     def send(self, message: Message) -> Delivered:
-        """A webhook gives its messages no id, so it is the message's own."""
+        """Post the message. A webhook gives it no id, so the delivery id is the message's own."""
         answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
@@ -181,29 +188,37 @@ class SlackWebhookChannel(HttpsChannel):
         return Delivered(message.delivery_key)
 
 
-def _place(thread: str) -> tuple[str, str]:
-    """Conversation and time stamp. Raises: ValueError for what this channel never gave as a
-    thread."""
-    found = _THREAD.fullmatch(thread)
-    if found is None:
+def _conversation_and_stamp(thread: str) -> tuple[str, str]:
+    """Return the conversation's id and the time stamp of its first message.
+
+    Raises: ValueError for a thread that this channel never named.
+    """
+    match = _THREAD.fullmatch(thread)
+    if match is None:
         raise ValueError("the thread of a Slack message must be what Delivered.thread said")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """Return the blocks; with `interactive` the answers are buttons, of which an outcome has none,
-    else there is the link alone. Where there is no room for all, the answers stay; the page has the
-    rest."""
+    """Return the blocks of a message.
+
+    With `interactive` the answers are buttons, but not below an outcome; else there is only the
+    link. Where there is no room for all, the answers stay, because the page has the rest.
+    """
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
+    lines_left = LINES - 1 - len(_first_lines(message)) - bool(message.chart)
+    brief, whole = _in_brief(message.sections, lines_left)
+    head = list(_head(message, brief))
+    folded = list(_sections(whole))
+    if message.about:
+        folded.append(_context(message.about))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))
-    lines = LINES - 1 - len(_first(message)) - bool(message.chart)
-    brief, whole = _in_brief(message.sections, lines)
-    head, room = list(_head(message, brief)), BLOCKS - len(answers) - 1
-    folded = [*_sections(whole), *([_context(message.about)] if message.about else [])]
-    if len(head) + len(folded) > room:
-        head = head[: room - 1]
-        folded = [*folded[: room - 1 - len(head)], _context(CUT)]
+    blocks_left = BLOCKS - len(answers) - 1
+    if len(head) + len(folded) > blocks_left:
+        head = head[: blocks_left - 1]
+        folded = folded[: blocks_left - 1 - len(head)]
+        folded.append(_context(CUT))
     return [*head, *answers, *folded, foot]
 
 
@@ -216,6 +231,7 @@ def slack_text(message: Message) -> str:
 
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
+    """Return an ephemeral text with a button that holds the approved action."""
     button = _button(Answer.HOLD, approval_id, ANSWER_TEXT[Answer.HOLD])
     return [
         *_texts([_line(text)]),
@@ -225,42 +241,59 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
-    yield from _texts(_first(message))
+    yield from _texts(_first_lines(message))
     yield from _sections(sections)
     if message.chart:
         yield _context(message.chart)
 
 
-def _first(message: Message) -> list[str]:
-    first = [f"*{_line(message.happens)}*"] if message.happens else []
-    return [*first, *map(_line, message.lead)]
+def _first_lines(message: Message) -> list[str]:
+    lines = [_line(line) for line in message.lead]
+    if message.happens:
+        lines.insert(0, f"*{_line(message.happens)}*")
+    return lines
 
 
 def _in_brief(
     sections: Sequence[Section], room: int
 ) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return the sections in so many lines, and what has to stand whole below the buttons for
-    that."""
-    if sum(1 + len(one.lines) for one in sections) <= room:
+    """Return the sections in `room` lines, and those that then stand whole below the buttons."""
+    if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
-    heading, lines = "In short", tuple(one.heading for one in sections)
     if len(sections) == 1:
-        heading, lines = sections[0].heading, sections[0].lines
-        kept, rest = lines[: max(0, room - 2)], "; ".join(lines[max(0, room - 2) :])
-        if len(rest) <= _LINE_CHARACTERS:
-            return [Section(heading, (*kept, rest))], ()
-    named = lines[: max(1, room - 2)]
-    more = (f"and {len(lines) - len(named)} more, below",) if len(lines) > len(named) else ()
-    whole = [Section(heading, lines[len(named) :])] if len(sections) == 1 else sections
-    return [Section(heading, (*named, *more))], whole
+        return _one_in_brief(sections[0], room)
+    headings = tuple(section.heading for section in sections)
+    return [Section("In short", _first_of(headings, room))], sections
+
+
+def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return a section in `room` lines, and the lines below the buttons.
+
+    There are none below if its last lines fit into one.
+    """
+    kept_count = max(0, room - 2)
+    joined = "; ".join(section.lines[kept_count:])
+    if len(joined) <= _LINE_CHARACTERS:
+        return [Section(section.heading, (*section.lines[:kept_count], joined))], ()
+    brief = Section(section.heading, _first_of(section.lines, room))
+    whole = Section(section.heading, section.lines[max(1, room - 2) :])
+    return [brief], [whole]
+
+
+def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
+    """Return the first lines, and how many more there are."""
+    kept = lines[: max(1, room - 2)]
+    if len(lines) == len(kept):
+        return kept
+    return (*kept, f"and {len(lines) - len(kept)} more, below")
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
     buttons = [_answer_button(message, answer) for answer in answers]
     if message.link is not None:
-        # Beside the answers it names what they lack.
-        enough = {Answer.APPROVE, Answer.HOLD} & set(answers)
-        text = _plain("Open its page" if enough else message.button)
+        # Its own text names an answer that is missing among the buttons.
+        can_act_here = Answer.APPROVE in answers or Answer.HOLD in answers
+        text = _plain("Open its page" if can_act_here else message.button)
         buttons.append(
             {"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link}
         )
@@ -292,12 +325,9 @@ def _button(answer: Answer, value: str | None, text: str) -> Block:
 
 def _answer_button(message: Message, answer: Answer) -> Block:
     if answer is Answer.KEEP and message.keep_until is not None:
-        # With the date that it names: it does what it says whenever it is pressed.
-        return _button(
-            answer,
-            f"{message.approval_id} {int(message.keep_until.timestamp())}",
-            message.keep_text,
-        )
+        # The value holds the date that the button names, so that it never keeps for longer.
+        value = f"{message.approval_id} {int(message.keep_until.timestamp())}"
+        return _button(answer, value, message.keep_text)
     button = _button(answer, message.approval_id, ANSWER_TEXT.get(answer, "Keep it"))
     if answer is Answer.APPROVE:
         name = dict(message.rows).get("Instance", message.facts.region)
@@ -314,13 +344,14 @@ def _answer_button(message: Message, answer: Answer) -> Block:
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[Block]:
-    for one in sections:
-        heading = f"*{escaped(one.heading, 1000)}*"
-        yield from _texts([heading, *(f"• {_line(line)}" for line in one.lines)])
+    for section in sections:
+        heading = f"*{escaped(section.heading, 1000)}*"
+        items = [f"• {_line(line)}" for line in section.lines]
+        yield from _texts([heading, *items])
 
 
 def _texts(pieces: Iterable[str]) -> Iterator[Block]:
-    """Return one block, or several where the lines are longer than a block takes."""
+    """Yield one block, or several if the lines are longer than a block takes."""
     text = ""
     for piece in pieces:
         if text and len(text) + 1 + len(piece) > _SECTION:
@@ -345,7 +376,10 @@ def _mrkdwn(text: str) -> Block:
 
 
 def escaped(text: str, limit: int) -> str:
-    """Escaped as Slack asks for, and cut between characters, never inside an escape."""
-    found = escape(clip(text, limit), quote=False)
-    # No character takes more than five.
-    return found if len(found) <= limit else escape(clip(text, limit // 5), quote=False)
+    """Return the text escaped as Slack asks for, and cut between characters, never inside an
+    escape."""
+    escaped_text = escape(clip(text, limit), quote=False)
+    if len(escaped_text) <= limit:
+        return escaped_text
+    # No escape has more than five characters.
+    return escape(clip(text, limit // 5), quote=False)

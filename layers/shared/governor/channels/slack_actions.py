@@ -1,5 +1,8 @@
-"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to whoever
-pressed."""
+"""Takes the answers that people give by pressing a button in Slack.
+
+Nothing in a request is believed before its signature is verified. An answer is recorded once, and
+confirmed to the person who gave it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 
 Confirm = Callable[[str, str, str, str | None], None]
-"""Sends a person of a thread an ephemeral text, with a button for an approval. Raises:
-DeliveryError."""
+"""Sends an ephemeral text to a person: the thread, the person's id, the text, and the approval that
+a button can hold (`None`: no button). Raises: DeliveryError."""
 _ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -36,8 +39,11 @@ _SHORTEST_SECRET = 16
 
 
 class SlackAnswer(NamedTuple):
-    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread`
-    does. A keep has the date that its button names, and none from messages of earlier releases."""
+    """An answer and who gave it.
+
+    `thread` names the message with the button, as `Delivered.thread` does. A keep has the date that
+    its button names; buttons of earlier releases name none.
+    """
 
     approval_id: str
     answer: Answer
@@ -56,8 +62,8 @@ class SlackReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlackActions:
-    """Takes the requests of Slack's interactivity; `directory` is read only for what Slack has
-    signed."""
+    """Takes the interactivity requests of Slack. `directory` is read only after the signature is
+    verified."""
 
     signing_secret: str
     show: ShowApproval
@@ -67,17 +73,18 @@ class SlackActions:
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
-        """Answer a request (headers by lower-case name), whatever a client can send. Raises:
-        ConfigurationError for a short signing secret; CloudError, so that Slack shows that it
-        failed."""
+        """Answer any request that a client can send. `headers` are by their lower-case name.
+
+        Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
+        it failed.
+        """
         now = self.clock.now()
         if not self.signing_secret:
             return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
-        stamp, signature = (
-            headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature")
-        )
+        timestamp = headers.get("x-slack-request-timestamp", "")
+        signature = headers.get("x-slack-signature", "")
         try:
-            verify_slack_request(self.signing_secret, body, stamp, signature, now)
+            verify_slack_request(self.signing_secret, body, timestamp, signature, now)
             answer = parse_slack_answer(body)
         except CallbackRefused as error:
             return SlackReply(403, str(error))
@@ -87,26 +94,28 @@ class SlackActions:
             return SlackReply(200)
         text = self._decide(answer, now)
         try:
-            self.confirm(
-                answer.thread, answer.user_id, text, self._held_by_a_button(answer.approval_id)
-            )
-        except Exception as error:  # noqa: BLE001 - the decision stands, whether or not it can be confirmed
+            held = self._approval_to_hold(answer.approval_id)
+            self.confirm(answer.thread, answer.user_id, text, held)
+        except Exception as error:  # noqa: BLE001 - the decision stands without a confirmation
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
 
     def _decide(self, answer: SlackAnswer, now: UtcDatetime) -> str:
+        """Record the answer, and return the text that confirms or refuses it."""
         identity = f"slack:{answer.user_id}"
+        keep_until = answer.keep_until
+        if keep_until is not None and keep_until <= now:
+            keep_until = None
         try:
             view = self.show(answer.approval_id)
-            until = answer.keep_until
             decision = Decision(
                 answer=answer.answer,
                 by=identity,
                 channel="slack",
                 at=now,
-                keep_until=until if until is not None and until > now else None,
+                keep_until=keep_until,
                 reason=answer.reason if answer.answer is Answer.EXEMPT else None,
-                # Somebody the policy does not know may do what a link that went to a list may.
+                # A person whom the policy does not know may do as much as a link sent to a list.
                 person=self.directory().person(identity),
             )
             decided = self.decide(answer.approval_id, decision)
@@ -116,8 +125,11 @@ class SlackActions:
             return refused_text(error)
         return decided.said(decision, view.episode, now)
 
-    def _held_by_a_button(self, approval_id: str) -> str | None:
-        """Return the approval if a hold would be taken now, wherever the yes was given."""
+    def _approval_to_hold(self, approval_id: str) -> str | None:
+        """Return the approval's id if a hold would be taken now, else `None`.
+
+        It does not matter in which channel the approval was given.
+        """
         try:
             return approval_id if self.show(approval_id).can_hold else None
         except NotFound:
@@ -127,10 +139,13 @@ class SlackActions:
 def verify_slack_request(
     signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Return when Slack has signed this body, as received, within the last five minutes;
+    """Check that Slack signed this body, as received, within the last five minutes.
+
     `timestamp` and `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from
-    Slack"). Raises: CallbackRefused; ConfigurationError: there is no secret, so that anybody could
-    sign."""
+    Slack").
+
+    Raises: CallbackRefused; ConfigurationError for no secret, with which anybody could sign.
+    """
     if len(signing_secret) < _SHORTEST_SECRET:
         raise ConfigurationError(
             "the signing secret of Slack is missing or too short: store the app's"
@@ -148,7 +163,10 @@ def verify_slack_request(
 
 def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     """Return the answer in the body of a verified request; `None` for a link button, which answers
-    nothing. Raises: InputError unless it is the press of a button that a message of ours has."""
+    nothing.
+
+    Raises: InputError unless a button of one of our messages was pressed.
+    """
     try:
         fields = parse_qs(
             body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict"
@@ -165,20 +183,28 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
             "actions": [{"action_id": str(button), "value": str(value)}],
             "user": {"id": str(user_id)},
             "container": {"channel_id": str(channel_id), "message_ts": str(stamp)},
-        } if button in _ANSWERS and _USER.fullmatch(user_id) and (named := _VALUE.fullmatch(value)):
-            thread, until = f"{channel_id}:{stamp}", named["until"]
-            return SlackAnswer(
-                named["id"],
-                _ANSWERS[button],
-                user_id,
-                thread,
-                _reason(payload.get("state")),
-                datetime.fromtimestamp(int(until), tz=UTC) if until else None,
-            )
+        }:
+            value_match = _VALUE.fullmatch(value)
+            if button in _ANSWERS and _USER.fullmatch(user_id) and value_match:
+                return SlackAnswer(
+                    value_match["id"],
+                    _ANSWERS[button],
+                    user_id,
+                    f"{channel_id}:{stamp}",
+                    _reason(payload.get("state")),
+                    _moment(value_match["until"]),
+                )
     raise InputError("payload: not the press of a button that a message of ours has")
 
 
+def _moment(epoch_seconds: str | None) -> UtcDatetime | None:
+    if not epoch_seconds:
+        return None
+    return datetime.fromtimestamp(int(epoch_seconds), tz=UTC)
+
+
 def _reason(state: object) -> str | None:
+    """Return the reason that was typed beside the buttons, or `None` if there is none."""
     match state:
         case {"values": {slack.REASON_BLOCK: {slack.REASON_ACTION: {"value": str(text)}}}}:
             return text.strip()[:500] or None

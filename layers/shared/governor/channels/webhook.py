@@ -1,5 +1,7 @@
-"""A generic webhook: the message as signed JSON, to any HTTPS address. See
-`examples/webhook/verify.py`."""
+"""Posts messages as signed JSON to any HTTPS address.
+
+`examples/webhook/verify.py` shows how a receiver verifies the signature.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,11 @@ _SHORTEST_SECRET_BYTES = 32
 
 
 class WebhookChannel(HttpsChannel):
-    """Signs with every secret of `secrets` (two while they are being exchanged) and posts. Raises:
-    ConfigurationError for an address that is not https, and for no secret or one under 32 bytes."""
+    """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
+
+    Raises: ConfigurationError for an address that is not https, and for no secret or one under 32
+    bytes.
+    """
 
     name = "webhook"
 
@@ -35,7 +40,7 @@ class WebhookChannel(HttpsChannel):
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
 
     def send(self, message: Message) -> Delivered:
-        """The delivery id is the same when the same message is sent again."""
+        """Post the message. The delivery id is the same when the same message is sent again."""
         body = json.dumps(webhook_document(message), separators=(",", ":"))
         signature = sign_webhook(self._secrets, body.encode(), self._clock.now())
         self.post(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
@@ -43,8 +48,12 @@ class WebhookChannel(HttpsChannel):
 
 
 def webhook_document(message: Message) -> dict[str, object]:
-    """The message as plain JSON data. Fields may be added; a change of meaning raises `version`."""
+    """Return the message as plain JSON data.
+
+    Fields may be added; a change of meaning raises `version`.
+    """
     price = message.facts.usd_per_day
+    evidence = message.evidence
     return {
         "version": 1,
         "delivery": message.delivery_key,
@@ -64,15 +73,16 @@ def webhook_document(message: Message) -> dict[str, object]:
         "details": [asdict(section) for section in message.details],
         "why": message.why,
         "facts": dict(message.data),
-        "evidence": None if message.evidence is None else asdict(message.evidence),
+        "evidence": None if evidence is None else asdict(evidence),
         "link": message.link,
     }
 
 
 def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
-    """The value of the signature header: `t=<epoch seconds>,v1=<hex>`, one `v1` for each secret."""
+    """Return the signature header: `t=<epoch seconds>,v1=<hex>`, one `v1` for each secret."""
     epoch = str(int(at.timestamp()))
-    return ",".join([f"t={epoch}", *(f"v1={_mac(secret, epoch, body)}" for secret in secrets)])
+    signatures = [f"v1={_mac(secret, epoch, body)}" for secret in secrets]
+    return ",".join([f"t={epoch}", *signatures])
 
 
 def _mac(secret: str, epoch: str, body: bytes) -> str:
