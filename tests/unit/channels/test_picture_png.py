@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from governor.channels.picture_png import _ADVANCE, _DOT, _LETTERS, _PALETTE, _TALL, evidence_png
+from governor.channels.picture_png import (
+    _DOT,
+    _LETTER_ADVANCE,
+    _LETTER_HEIGHT,
+    _LETTERS,
+    _PALETTE,
+    evidence_png,
+)
 from governor.domain.evidence import Window
 from governor.domain.history import History
 from tests.builders import QUIET, make_evidence
@@ -97,23 +104,24 @@ def words(png: bytes) -> list[str]:
     """Return what is written in it, line by line, as somebody reads it: letter for letter."""
     rows, found = pixels(png), list[tuple[int, int, str]]()
     shapes = {columns: letter for letter, columns in _LETTERS.items() if any(columns)}
-    for top in range(len(rows) - _TALL + 1):
+    for top in range(len(rows) - _LETTER_HEIGHT + 1):
         strokes = bytes(
             sum((rows[top + _DOT * row][x] == INK) << row for row in range(7))
             for x in range(len(rows[0]))
         )
-        for left in range(len(strokes) - _ADVANCE + 1):
+        for left in range(len(strokes) - _LETTER_ADVANCE + 1):
             letter = shapes.get(strokes[left : left + 5 * _DOT : _DOT])
             if letter is None:
                 continue
             whole = all(
                 rows[top + y][left + x] != INK
-                for y in range(_TALL)
-                for x in range(5 * _DOT, _ADVANCE)
+                for y in range(_LETTER_HEIGHT)
+                for x in range(5 * _DOT, _LETTER_ADVANCE)
             )
             # A letter is three pixels to a dot: a pixel further it is the same one.
             if whole and all(
-                abs(top - y) >= _TALL or abs(left - x) >= _ADVANCE for y, x, _ in found
+                abs(top - y) >= _LETTER_HEIGHT or abs(left - x) >= _LETTER_ADVANCE
+                for y, x, _ in found
             ):
                 found.append((top, left, letter))
     lines: dict[int, list[tuple[int, str]]] = {}

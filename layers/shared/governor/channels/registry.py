@@ -1,5 +1,8 @@
-"""The channels of a stack: which exist, and for whom, as the channel secret and the contacts
-say."""
+"""Makes the routes of a stack: its channels and their recipients, from the channel secret and the
+contacts.
+
+A setting that cannot be used makes a route that refuses; it never stops another channel.
+"""
 
 from __future__ import annotations
 
@@ -19,32 +22,38 @@ from governor.errors import ConfigurationError
 from governor.https import Https
 from governor.ports import Clock
 
+_PRIVATE_KEYS = [private_key(channel) for channel in ("slack", "teams", "pagerduty", "webhook")]
 KEYS = frozenset(
-    (
-        *(
-            "slack_bot_token",
-            "slack_channel",
-            "slack_signing_secret",
-            "slack_webhook_url",
-            "slack_api_url",
-        ),
-        *("teams_webhook_url", "pagerduty_routing_key", "pagerduty_events_url"),
-        *("webhook_url", "webhook_secret", "webhook_previous_secret"),
-        *map(private_key, ("slack", "teams", "pagerduty", "webhook")),
-    )
+    {
+        "slack_bot_token",
+        "slack_channel",
+        "slack_signing_secret",
+        "slack_webhook_url",
+        "slack_api_url",
+        "teams_webhook_url",
+        "pagerduty_routing_key",
+        "pagerduty_events_url",
+        "webhook_url",
+        "webhook_secret",
+        "webhook_previous_secret",
+        *_PRIVATE_KEYS,
+    }
 )
 """The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions.
 A channel reaches public addresses alone, unless its `..._private` is "true"."""
 
 _INCOMING = "incoming webhook"
-"""In place of a conversation: the webhook is bound to one, and does not say to which."""
+"""The target of an incoming webhook: it is bound to a conversation, but does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to somebody. `target` is an address or a conversation, never a secret; it is
-    recorded. `person` is who alone gets it there, so that the link may be personal. `own`: the
-    policy names it for a contact."""
+    """One way to somebody.
+
+    `target` is an address or a conversation, never a secret; it is recorded. `person` is set if
+    nobody else gets the message there, so that its link may be personal. `own`: the policy names it
+    for a contact.
+    """
 
     channel: Channel
     target: str
@@ -53,70 +62,87 @@ class Route:
 
     @property
     def key(self) -> tuple[str, str]:
+        """Return the channel's name and the target, as `Delivery.key` does."""
         return self.channel.name, self.target
 
 
 Recipients = Mapping[tuple[str, str], str | None]
-"""Recipients of earlier messages of the same episode: by the key of the route, whose own it is."""
+"""Recipients of earlier messages of the same episode: the key of each route, and its `person`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Makes routes. `secret` is the channel secret, empty where nothing is stored. What makes no
-    sense in it is a route that refuses with the reason, without its value, and holds up no other
-    channel."""
+    """Makes routes. `secret` is the channel secret, empty where nothing is stored.
+
+    A setting that makes no sense becomes a route that refuses with the reason, but without the
+    value.
+    """
 
     secret: Mapping[str, str]
     mail: MailService | None
     sender: str | None
     clock: Clock
     problem: str | None = None
-    """Why the secret cannot be read as what it must be."""
+    """Why the secret cannot be read."""
     https: Https = field(default_factory=partial(Https, only_public=True))
     private_https: Https = field(default_factory=Https)
     """For a channel that the secret lets reach private addresses."""
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
-        """Return every way to these contacts, to `earlier` recipients, and those that are for
-        everybody: each address and conversation once; what the contacts say of one goes first."""
-        mails, places = self._mails(contacts, earlier), self._slack(contacts, earlier)
-        return (*self._unknown(), *mails, *places, *self._others())
+        """Return the routes to these contacts, to `earlier` recipients, and those for everybody.
 
-    def _unknown(self) -> Iterator[Route]:
-        why = f": {self.problem}" if self.problem else ""
-        if unknown := sorted(set(self.secret) - KEYS):
-            why = f" has the unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}"
-        if why:
-            yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
+        Each address and conversation comes once. A contact's settings go before those of `earlier`.
+        """
+        return (
+            *self._problems(),
+            *self._mail_routes(contacts, earlier),
+            *self._slack_routes(contacts, earlier),
+            *self._shared_routes(),
+        )
 
-    def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
+    def _problems(self) -> Iterator[Route]:
+        """Yield a route that refuses if the secret cannot be read or has an unknown key."""
+        unknown_keys = sorted(set(self.secret) - KEYS)
+        if unknown_keys:
+            why = f" has the unknown key {unknown_keys[0]!r}; known: {', '.join(sorted(KEYS))}"
+        elif self.problem:
+            why = f": {self.problem}"
+        else:
+            return
+        yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
+
+    def _mail_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:
             return
-        before = {
-            address: person for (channel, address), person in earlier.items() if channel == "email"
-        }
-        people: dict[str, str | None] = {one: one for one in addresses(contacts)}
-        own = people | {one: people.get(one) for one in list_addresses(contacts)}
-        for address, person in (before | own).items():
+        named = _person_by_address(contacts)
+        known = {address: person for (name, address), person in earlier.items() if name == "email"}
+        for address, person in (known | named).items():
             make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
-            yield _route("email", address, make, person, own=address in own)
+            yield _route("email", address, make, person, own=address in named)
 
-    def _slack(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
-        token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
-        if token:
-            default = self.secret.get("slack_channel")
-            places = [contact.slack_channel or default for contact in contacts] or [default]
-            places += [
-                place for channel, place in earlier if channel == "slack" and place != _INCOMING
-            ]
-            own = {contact.slack_channel for contact in contacts}
-            for place in dict.fromkeys(places):
-                if place:
-                    yield _route(
-                        "slack", place, partial(self._conversation, token, place), own=place in own
-                    )
-        elif webhook:
-            yield _route("slack", _INCOMING, partial(self._incoming, webhook))
+    def _slack_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
+        """Yield the conversations of the app, or else the incoming webhook."""
+        token = self.secret.get("slack_bot_token")
+        webhook = self.secret.get("slack_webhook_url")
+        if not token:
+            if webhook:
+                yield _route("slack", _INCOMING, partial(self._incoming, webhook))
+            return
+        own_conversations = {contact.slack_channel for contact in contacts}
+        for conversation in self._conversations(contacts, earlier):
+            make = partial(self._conversation, token, conversation)
+            yield _route("slack", conversation, make, own=conversation in own_conversations)
+
+    def _conversations(self, contacts: Sequence[Contact], earlier: Recipients) -> list[str]:
+        """Return the conversations of the contacts and of earlier messages, each once."""
+        default = self.secret.get("slack_channel")
+        conversations = [contact.slack_channel or default for contact in contacts]
+        if not contacts:
+            conversations.append(default)
+        for channel, target in earlier:
+            if channel == "slack" and target != _INCOMING:
+                conversations.append(target)
+        return [conversation for conversation in dict.fromkeys(conversations) if conversation]
 
     def _way_out(self, channel: str) -> Https:
         return https_of(channel, self.secret, self.https, self.private_https)
@@ -124,15 +150,14 @@ class Registry:
     def _incoming(self, webhook: str) -> Channel:
         return SlackWebhookChannel(webhook, self._way_out("slack"), self.clock)
 
-    def _conversation(self, token: str, place: str) -> Channel:
-        api = SlackApi(
-            token, self._way_out("slack"), self.clock, self.secret.get("slack_api_url") or API_URL
-        )
+    def _conversation(self, token: str, conversation: str) -> Channel:
+        url = self.secret.get("slack_api_url") or API_URL
+        api = SlackApi(token, self._way_out("slack"), self.clock, url)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
-        return SlackAppChannel(api, place, takes_answers=takes_answers)
+        return SlackAppChannel(api, conversation, takes_answers=takes_answers)
 
-    def _others(self) -> Iterator[Route]:
-        """One of each kind at most, made where its setting is stored."""
+    def _shared_routes(self) -> Iterator[Route]:
+        """Yield the channels for everybody whose settings are stored, at most one of each kind."""
         secret = self.secret
         if secret.get("teams_webhook_url"):
             yield _route("teams", "workflow", self._teams)
@@ -158,15 +183,27 @@ class Registry:
 
 
 class _Refusing(Channel):
-    """In place of a channel that cannot be made of its settings: refuses every message with the
+    """Stands in for a channel whose settings cannot be used: it refuses each message with the
     reason."""
 
     def __init__(self, name: str, why: str) -> None:
-        self.name, self._why = name, why
+        self.name = name
+        self._why = why
 
     def send(self, message: Message) -> Delivered:
         del message
         raise DeliveryRefused(self._why)
+
+
+def _person_by_address(contacts: Sequence[Contact]) -> dict[str, str | None]:
+    """Return the addresses that the policy names, each with its person; `None` for a list.
+
+    An address that is named both as a person's and as a list's stays personal.
+    """
+    person_by_address: dict[str, str | None] = {address: address for address in addresses(contacts)}
+    for address in list_addresses(contacts):
+        person_by_address.setdefault(address, None)
+    return person_by_address
 
 
 def _route(
@@ -177,6 +214,7 @@ def _route(
     *,
     own: bool = False,
 ) -> Route:
+    """Return the route by this channel, or one that refuses if its settings cannot be used."""
     try:
         return Route(make(), target, person, own)
     except ConfigurationError as error:

@@ -1,8 +1,8 @@
-"""Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card
-1.4.
+"""Posts messages to Microsoft Teams as an Adaptive Card 1.4, through a workflow ("When a Teams
+webhook request is received").
 
-A card's text blocks read Markdown, so a name could become a link: what is not ours stands in text
-runs.
+The text blocks of a card read Markdown, so that a name could become a link. All text stands in text
+runs instead, which do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from governor.domain.alerts.alert import Section, Severity
 _PAYLOAD_BYTES = 26_000
 """A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a
 margin."""
-_TITLE_CHARACTERS, _LINE_CHARACTERS = 250, 600
+_TITLE_CHARACTERS = 250
+_LINE_CHARACTERS = 600
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
 _DETAILS = "details"
 
@@ -25,19 +26,18 @@ Element = dict[str, object]
 
 
 class TeamsChannel(HttpsChannel):
-    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its
-    own."""
+    """Posts a card to a workflow. A workflow cannot change a card, so an outcome is a new card."""
 
     name = "teams"
 
     def send(self, message: Message) -> Delivered:
-        """A workflow gives its messages no id, so it is the message's own."""
+        """Post the card. A workflow gives it no id, so the delivery id is the message's own."""
         self.post(json.dumps(teams_envelope(message)))
         return Delivered(message.delivery_key)
 
 
 def teams_envelope(message: Message) -> Element:
-    """The card in its envelope, with less of the text where the whole would be too large."""
+    """Return the card in its envelope, with less text if the whole would be too large."""
     for shown in message.shortened():
         envelope = _envelope(shown, "" if shown is message else CUT)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
@@ -55,9 +55,10 @@ def _envelope(message: Message, cut: str) -> Element:
         "msteams": {"width": "Full"},
         "body": body,
     }
-    details, actions = list(_details(message)), list[Element]()
+    details = list(_details(message))
+    actions: list[Element] = []
     if message.link is not None:
-        actions = [{"type": "Action.OpenUrl", "title": message.button, "url": message.link}]
+        actions.append({"type": "Action.OpenUrl", "title": message.button, "url": message.link})
     if details:
         body.append({"type": "Container", "id": _DETAILS, "isVisible": False, "items": details})
         actions.append(
@@ -109,10 +110,10 @@ def _details(message: Message) -> Iterator[Element]:
 
 
 def _row(cells: Sequence[str], **style: str) -> Element:
-    columns = [
-        {"type": "Column", "width": "stretch", "items": [_text(_run(cell, 100, **style))]}
-        for cell in cells
-    ]
+    columns: list[Element] = []
+    for cell in cells:
+        text = _text(_run(cell, 100, **style))
+        columns.append({"type": "Column", "width": "stretch", "items": [text]})
     return {"type": "ColumnSet", "columns": columns}
 
 

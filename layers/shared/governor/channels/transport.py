@@ -1,4 +1,7 @@
-"""A POST to a channel, and what its answer means. No retries: the queue repeats, not this."""
+"""Posts to a channel, and tells from its answer whether a repeat can help.
+
+It retries nothing itself: the queue repeats a delivery.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,16 @@ from governor.ports import Clock
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 LONGEST_WAIT_SECONDS = 43_200
-"""The longest that SQS keeps a message invisible; a receiver that asks for more is asked again
-after this."""
+"""The longest that SQS keeps a message invisible. If a receiver asks for a longer wait, it is tried
+again after this one."""
 _LATER = frozenset({408, 425, 429})
 
 
 class HttpsChannel(Channel):
-    """Posts each message as JSON to one address, a secret. Raises: ConfigurationError if it is not
-    https."""
+    """Posts each message as JSON to one secret address.
+
+    Raises: ConfigurationError if it is not https.
+    """
 
     def __init__(self, url: str, https: Https, clock: Clock) -> None:
         self._url = https_url(url, self.name)
@@ -30,7 +35,7 @@ class HttpsChannel(Channel):
         self._clock = clock
 
     def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
-        """Raises: DeliveryError unless it was taken, with 2xx."""
+        """Return the answer if it is 2xx. Raises: DeliveryError for any other."""
         answer = post(self._https, self._url, body.encode(), headers, self.name)
         if not 200 <= answer.status < 300:
             raise failure(answer, self._clock.now())
@@ -40,24 +45,31 @@ class HttpsChannel(Channel):
 def post(
     https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str
 ) -> HttpAnswer:
-    """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it
-    does not."""
+    """Return the answer, whatever its status.
+
+    Raises: DeliveryRetryable or DeliveryRefused if there is none.
+    """
     try:
         return https.send("POST", url, body, {**JSON, **headers})
     except PrivateAddress:
         raise DeliveryRefused(
-            f"the address of the channel {channel} is in a private, loopback or "
-            "link-local network, and "
-            f'nothing was sent; if that is intended, set "{private_key(channel)}": "true" in the '
-            "channel secret"
+            f"the address of the channel {channel} is in a private, loopback or link-local "
+            "network, and nothing was sent; if that is intended, set "
+            f'"{private_key(channel)}": "true" in the channel secret'
         ) from None
     except HttpError as error:
-        # urllib3 wraps the reason, as its only argument.
-        reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
+        reason = _reason_of(error)
         if isinstance(reason, ssl.SSLCertVerificationError):
             # A certificate does not become good by asking again.
             raise DeliveryRefused("its certificate was not accepted; renew it there") from None
         raise DeliveryRetryable(f"it did not answer ({type(reason).__name__})") from None
+
+
+def _reason_of(error: HttpError) -> Exception:
+    """Return the exception that urllib3 wraps, as its only argument, or the error itself."""
+    if error.args and isinstance(error.args[0], Exception):
+        return error.args[0]
+    return error
 
 
 def private_key(channel: str) -> str:
@@ -66,20 +78,22 @@ def private_key(channel: str) -> str:
 
 
 def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Https) -> Https:
-    """Return the way out for a channel: to public addresses alone, unless the secret says
-    otherwise.
+    """Return the client for a channel: `public`, unless the secret lets it reach private addresses.
 
     Raises: ConfigurationError for anything but "true" and "false".
     """
     key = private_key(channel)
-    said = secret.get(key, "false")
-    if said not in ("true", "false"):
+    setting = secret.get(key, "false")
+    if setting not in ("true", "false"):
         raise ConfigurationError(f'{key} of the channel secret must be "true" or "false"')
-    return private if said == "true" else public
+    return private if setting == "true" else public
 
 
 def https_url(url: str, channel: str) -> str:
-    """The address if it may be used. Raises: ConfigurationError, which never holds the address."""
+    """Return the address if it may be used.
+
+    Raises: ConfigurationError, which never holds the address.
+    """
     if not is_https(url):
         raise ConfigurationError(
             f"the address of the channel {channel} must be a whole https:// URL without "
@@ -91,20 +105,28 @@ def https_url(url: str, channel: str) -> str:
 def failure(
     answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
 ) -> DeliveryError:
-    """Return the error for an answer that took nothing: for 408, 425, 429, 5xx and `later` one to
-    repeat after the wait of `Retry-After`; else a refusal with the advice. `code` is what it
-    said."""
+    """Return the error for an answer that is no success.
+
+    It is retryable for 408, 425, 429, 5xx and `later`, after the wait of `Retry-After`; else it is
+    a refusal with the advice. `code` is the error code of the answer.
+    """
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
     if later or status in _LATER or status >= 500:
-        return DeliveryRetryable(text, retry_after_seconds(answer.headers.get("retry-after"), now))
-    kind = "redirect" if 300 <= status < 400 else status
-    return DeliveryRefused(f"{text}: {advice or said('refused by a channel', {'status': kind})[0]}")
+        wait_seconds = retry_after_seconds(answer.headers.get("retry-after"), now)
+        return DeliveryRetryable(text, wait_seconds)
+    if not advice:
+        status_or_redirect = "redirect" if 300 <= status < 400 else status
+        advice = said("refused by a channel", {"status": status_or_redirect})[0]
+    return DeliveryRefused(f"{text}: {advice}")
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
-    """Return the wait that a `Retry-After` header asks for, in seconds or as an HTTP date (RFC
-    9110, 10.2.3): 0 to `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read."""
+    """Return the wait that a `Retry-After` header asks for: 0 to `LONGEST_WAIT_SECONDS`.
+
+    It holds seconds or an HTTP date (RFC 9110, 10.2.3). Return `None` if there is none, or it
+    cannot be read.
+    """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:12]), LONGEST_WAIT_SECONDS)
@@ -113,5 +135,7 @@ def retry_after_seconds(value: str | None, now: datetime) -> int | None:
     except ValueError:
         return None
     # The old form with a zone of -0000 gives a naive datetime; HTTP dates are UTC.
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, min(round((aware - now).total_seconds()), LONGEST_WAIT_SECONDS))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = round((moment - now).total_seconds())
+    return max(0, min(seconds, LONGEST_WAIT_SECONDS))

@@ -1,8 +1,8 @@
-"""Lets an alert pass only as far as something else than the message says so too: anybody may have
-written it.
+"""Checks queued alerts before they are sent, because anybody may have written them.
 
-What it says of an episode is read from the record; the rest is believed where it bears the seal of
-our own functions. What the release before has queued is made anew of the record.
+An alert about an episode must agree with the stored record. Any other must bear the seal of our own
+functions, or name an alarm that CloudWatch knows. An alert about an episode without a seal, as an
+earlier release queued it, is made from the record again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from governor.domain.alerts.alert import ENDS, SEAL, Alert, AlertKind, Seal, sea
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage
 from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
+from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Clock
 from governor.stores import StateTable
 
 Alarms = Callable[[str], Alert | None]
-"""An alarm by its name; `None` unless it publishes to our topic. Raises: CloudError."""
+"""Returns an alarm by its name, or `None` unless it publishes to our topic. Raises: CloudError."""
 _OLDEST = timedelta(days=60)
-"""Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so
-long."""
+"""No queue keeps a message for this long. Deliveries are on record for longer, so that nothing is
+sent twice."""
 _COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
 
 
@@ -35,6 +36,8 @@ class AlertRefused(GovernorError):
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
+    """An alert that may be sent, with its episode and approval as they are stored."""
+
     alert: Alert
     episode: Episode | None = None
     approval: Approval | None = None
@@ -50,17 +53,16 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return what may be sent. Raises: AlertRefused; CloudError where it could not be found
-        out."""
+        """Return what may be sent.
+
+        Raises: AlertRefused; CloudError if something could not be read.
+        """
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:
             raise AlertRefused("it is older than 60 days")
-        given = sent.facts.get(SEAL)
-        is_ours = isinstance(given, str) and hmac.compare_digest(
-            self.seal(sealed_text(sent)).encode(), given.encode()
-        )
-        facts = {name: value for name, value in sent.facts.items() if name != SEAL}
+        is_ours = self._is_sealed(sent)
+        facts = {name: fact for name, fact in sent.facts.items() if name != SEAL}
         alert = replace(sent, facts=facts, link=None)
         episode = self._episode(alert)
         if episode is None:
@@ -68,26 +70,43 @@ class Vouch:
                 raise AlertRefused("it does not bear the seal of GPU Governor's functions")
             return Vouched(alert)
         approval = self.state.approval(episode.approval_id)
-        if (why := _mismatch(alert, episode, approval)) is not None:
-            raise AlertRefused(f"its episode does not say so: {why}")
+        mismatch = _mismatch(alert, episode, approval)
+        if mismatch is not None:
+            raise AlertRefused(f"its episode does not say so: {mismatch}")
         if not is_ours:
-            alert = self._anew(alert, episode, approval)
-        ref = episode.ref
-        alert = replace(alert, account=ref.account, region=ref.region, instance_id=ref.instance_id)
-        return Vouched(
-            replace(alert, owner=episode.owner, project=episode.project), episode, approval
+            alert = self._from_record(alert, episode, approval)
+        alert = replace(
+            alert,
+            account=episode.ref.account,
+            region=episode.ref.region,
+            instance_id=episode.ref.instance_id,
+            owner=episode.owner,
+            project=episode.project,
         )
+        return Vouched(alert, episode, approval)
+
+    def _is_sealed(self, sent: Alert) -> bool:
+        given = sent.facts.get(SEAL)
+        if not isinstance(given, str):
+            return False
+        return hmac.compare_digest(self.seal(sealed_text(sent)).encode(), given.encode())
 
     def _alarm(self, sent: Alert) -> Alert:
+        """Return the alarm as CloudWatch knows it. Raises: AlertRefused; CloudError."""
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
-        if not name or (alarm := self.alarms(name)) is None:
+        alarm = self.alarms(name) if name else None
+        if alarm is None:
             raise AlertRefused(
                 f"CloudWatch knows no alarm {name!r} that publishes to the alert topic"
             )
-        # Who was to hear of an alarm hears of it, also where it is over by now.
-        return alarm if alarm.kind is sent.kind else replace(alarm, kind=AlertKind.ALARM)
+        if alarm.kind is sent.kind:
+            return alarm
+        # People are notified of an alarm even if it is over by now.
+        return replace(alarm, kind=AlertKind.ALARM)
 
     def _episode(self, alert: Alert) -> Episode | None:
+        """Return the stored episode that the alert names, or `None`. Raises: AlertRefused;
+        CloudError."""
         name = alert.facts.get("episode")
         if not isinstance(name, str):
             return None
@@ -96,14 +115,16 @@ class Vouch:
         except ValueError as error:
             raise AlertRefused(str(error)) from error
 
-    def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
-        kind, now = sent.kind, self.clock.now()
-        # One failure of a channel would give up what says that it is old. What is open ends when it
-        # expires.
-        at = now if kind in OPEN else min(max(sent.at, episode.closed_at or episode.opened_at), now)
+    def _from_record(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
+        """Return an alert of this kind with nothing in it but what the record says.
+
+        Raises: AlertRefused if the record says nothing of it.
+        """
+        kind = sent.kind
+        at = self._time_of(sent, episode)
         if kind in messages.STAGE_OF:
-            until = approval.expires_at if approval and kind in OPEN else None
-            return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, until)
+            deadline = approval.expires_at if approval and kind in OPEN else None
+            return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, deadline)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
             return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
         if kind in ENDS and episode.outcome is not None:
@@ -115,28 +136,54 @@ class Vouch:
             return messages.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
 
+    def _time_of(self, sent: Alert, episode: Episode) -> UtcDatetime:
+        """Return a time for the alert that the record allows.
+
+        An alert with an old time would be given up after one failure of a channel. A question
+        counts as new, because it ends by itself when it expires.
+        """
+        now = self.clock.now()
+        if sent.kind in OPEN:
+            return now
+        earliest = episode.closed_at or episode.opened_at
+        return min(max(sent.at, earliest), now)
+
 
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
-    """Return in what the record contradicts the alert; a question that is over contradicts none."""
-    kind, asks = alert.kind, episode.schedule is not None
+    """Return in what the record contradicts the alert, or `None` if it does not."""
+    kind = alert.kind
+    asks = episode.schedule is not None
     if kind in OPEN:
         if approval is None or not asks:
             return "nobody is asked about it"
-        if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
-            return None
-        if episode.phase is not Phase.ASKING:
-            return f"it is {episode.phase.value}"
-        if kind is AlertKind.APPROVAL_FIRST_YES:
-            return None if approval.first_yes else "nobody has approved"
-        stage = messages.STAGE_OF[kind]
-        reached = {one.value for one in _COMES_AFTER[_COMES_AFTER.index(stage) :]}
-        return None if approval.stage in reached else f"its question has not come to {stage.value}"
+        return _question_mismatch(kind, episode, approval)
     if kind is AlertKind.IDLE_FOUND and asks:
         return "somebody is asked about it"
     if kind in ENDS:
-        if episode.outcome is None:
-            # A workflow that died is reported before its episode is closed.
-            return None if kind is AlertKind.FAILURE else "it has not ended"
-        if (episode.outcome is Outcome.FAILED) is not (kind is AlertKind.FAILURE):
-            return f"it ended {episode.outcome.value}"
+        return _end_mismatch(kind, episode)
+    return None
+
+
+def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
+    """Return in what the record contradicts the question. One that is over contradicts nothing."""
+    if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
+        return None
+    if episode.phase is not Phase.ASKING:
+        return f"it is {episode.phase.value}"
+    if kind is AlertKind.APPROVAL_FIRST_YES:
+        return None if approval.first_yes else "nobody has approved"
+    stage = messages.STAGE_OF[kind]
+    later_stages = _COMES_AFTER[_COMES_AFTER.index(stage) :]
+    if approval.stage in {later_stage.value for later_stage in later_stages}:
+        return None
+    return f"its question has not come to {stage.value}"
+
+
+def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
+    is_failure = kind is AlertKind.FAILURE
+    if episode.outcome is None:
+        # A workflow that died is reported before its episode is closed.
+        return None if is_failure else "it has not ended"
+    if (episode.outcome is Outcome.FAILED) is not is_failure:
+        return f"it ended {episode.outcome.value}"
     return None

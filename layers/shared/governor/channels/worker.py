@@ -1,4 +1,8 @@
-"""Works through a batch of queued alerts: one that fails or is left never holds up the others."""
+"""Works through a batch of queued alerts. An alert that fails never holds up the others.
+
+A question or a failure waits in the outbox for others to the same people; any other alert is sent
+at once.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +32,32 @@ from governor.ports import Clock
 from governor.stores import Deliveries
 
 _log = logging.getLogger(__name__)
-FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS = 15, 900
+FIRST_WAIT_SECONDS = 15
+LONGEST_BACKOFF_SECONDS = 900
 _LEASE_SECONDS = 300
-"""The time-out of the function: who holds a lease for longer has died."""
+"""The time-out of the function: a worker that holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
-"""Questions on one page; more come as a second message."""
+"""The most questions on one page; the rest come as a second message."""
 _HOUR_SECONDS = 3600
-"""Failures of one cause come as one message, and the next ones not before."""
+"""The least time between two messages about failures of one cause."""
+
+
+Waiting = Sequence[tuple[str, Alert]]
+"""Alerts from the outbox, each with the name it is stored under."""
 
 
 class Queue(Protocol):
     def hide(self, receipt: str, seconds: int) -> None:
-        """Hands the message out again after so many seconds. Raises: CloudError."""
+        """Hand the message out again after this many seconds. Raises: CloudError."""
         ...
 
     def later(self, body: str, seconds: int) -> None:
-        """Puts a message into the queue that is handed out after so many seconds. Raises:
-        CloudError."""
+        """Queue a message that is handed out after this many seconds. Raises: CloudError."""
         ...
 
 
 class LeaseTaken(GovernorError):
-    """Somebody else sends the same group, or about the same episode, at this moment."""
+    """Another worker sends the same group, or about the same episode, at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,65 +72,84 @@ class Worker:
     state: Deliveries
     queue: Queue
     refuse: Callable[[str, str], None]
-    """Keeps a body that nothing vouches for, with the reason, where a person sees it. Raises:
-    CloudError."""
+    """Keeps a refused body, with the reason, where a person sees it. Raises: CloudError."""
     parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
     """Called with what was done and the seconds by which the message is, or will be, late."""
 
     def __call__(self, batch: Sequence[Queued]) -> list[str]:
-        """Ids of the messages that must stay in the queue."""
-        return [one.message_id for one in batch if not self._is_done(one)]
+        """Return the ids of the messages that must stay in the queue."""
+        ids_left: list[str] = []
+        for message in batch:
+            done = self._try_message(message)
+            if done.left:
+                ids_left.append(message.message_id)
+        return ids_left
 
-    def _is_done(self, one: Queued) -> bool:
-        done, late = Dispatched(0, 0, left=1), 0.0
+    def _try_message(self, message: Queued) -> Dispatched:
+        """Return what was done about a message; one that failed is hidden until its next try."""
+        done = Dispatched(0, 0, left=1)
         try:
-            done = self._work(self.make(), one.body)
+            done = self._work(self.make(), message.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
         except Exception:  # noqa: BLE001 - logged
-            # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
+            # The fault concerns this message only: the queue repeats it, and finally parks it.
             _log.exception("a message was not delivered")
+        seconds_late = 0.0
         if done.left:
-            age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
-            late = max(age, float(done.retry_after_seconds or 0))
-            self._hide(one, done.retry_after_seconds)
-        self.seen(done, late)
-        return not done.left
+            age_seconds = 0.0
+            if message.sent_at is not None:
+                age_seconds = (self.clock.now() - message.sent_at).total_seconds()
+            seconds_late = max(age_seconds, float(done.retry_after_seconds or 0))
+            self._hide(message, done.retry_after_seconds)
+        self.seen(done, seconds_late)
+        return done
 
     def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
-        found = self.parse(body)
-        if isinstance(found, Flush):
-            # Every message has asked for it; whoever comes first sends for all.
-            with self._lease(found.group):
-                return self._send_group(dispatch, found.group)
-        sent = found.alert if isinstance(found, Again) else found
+        parsed = self.parse(body)
+        if isinstance(parsed, Flush):
+            # Every waiting message has asked for a flush; the first one sends them all.
+            with self._lease(parsed.group):
+                return self._send_group(dispatch, parsed.group)
+        is_again = isinstance(parsed, Again)
+        sent = parsed.alert if isinstance(parsed, Again) else parsed
         if sent.kind in FOR_MACHINES:
             return Dispatched(0, 0)
         try:
-            return self._send(dispatch, sent, body, again=sent is not found)
+            return self._send(dispatch, sent, body, again=is_again)
         except AlertRefused as error:
             if sent.kind is AlertKind.ALARM_OVER:
                 return Dispatched(0, 0)  # of a stack whose name begins like ours
             return self._refused(body, error)
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
-        rule, failed = dispatch.rule(), sent.kind is AlertKind.FAILURE
-        if again or not (failed or (sent.kind in QUESTIONS and rule.digest_from)):
-            done = self._end_failures(dispatch, sent)
-            # One worker at a time also sends an alarm and its end, so that none opens again what is
-            # over.
-            with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
-                return done if done.left else done.plus(dispatch([sent], again=again))
+        """Send an alert, or put it into the outbox if it may come in one message with others."""
+        rule = dispatch.rule()
+        is_failure = sent.kind is AlertKind.FAILURE
+        is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
+        if again or not (is_failure or is_question):
+            return self._send_at_once(dispatch, sent, again=again)
         alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)
         self.state.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
+    def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
+        done = self._end_failures(dispatch, sent)
+        # An alarm and its end are sent by one worker at a time, too: else the alarm could open
+        # again after its end.
+        with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
+            if done.left:
+                return done
+            return done.plus(dispatch([sent], again=again))
+
     def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
-        """Send what waits of a cause before its end: else its incident would open again, and stay
-        so."""
+        """Send the failures that wait, before the end of their cause is sent.
+
+        Sent after it, they would open the incident again, and nothing would close it.
+        """
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
         group = dispatch.group(dispatch.vouch(sent).alert)
@@ -133,15 +160,17 @@ class Worker:
         return done
 
     def _refused(self, body: str, error: GovernorError) -> Dispatched:
-        """Keep it for a person: it was forged, or an update left it without its seal, or
-        unreadable."""
+        """Keep the body for a person: it was forged, or a release changed its seal or format."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
         return Dispatched(0, 1)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
-        """The queue hands out at least once, and to several at a time: one at a time sends."""
+        """Hold a lease, so that only one worker at a time sends: the queue may hand out twice.
+
+        Raises: LeaseTaken.
+        """
         if not self.state.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
@@ -150,37 +179,52 @@ class Worker:
             self.state.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
-        """Send the group. Its messages may be for different people by now: each goes to its own."""
+        """Send the group. Its messages may be for different people by now, so each audience gets
+        its own."""
         audiences, total = self._waiting(dispatch, group)
         digest_from = dispatch.rule().digest_from
-        for alerts in audiences.values():
-            failed = alerts[0][1].kind is AlertKind.FAILURE
-            together = failed or (bool(digest_from) and len(alerts) >= digest_from)
-            if failed and not self.state.take_lease(
-                f"{group}-hour", self.clock.now(), _HOUR_SECONDS
-            ):
-                self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
-                continue
-            done = Dispatched(0, 0)
-            for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):
-                done = done.plus(self._send_part(dispatch, group, part))
-            if failed and done.left:
-                self.state.end_lease(f"{group}-hour")
+        for waiting in audiences.values():
+            _, first_alert = waiting[0]
+            if first_alert.kind is AlertKind.FAILURE:
+                done = self._send_failures(dispatch, group, waiting)
+            else:
+                is_digest = bool(digest_from) and len(waiting) >= digest_from
+                most_together = _LONGEST_DIGEST if is_digest else 1
+                done = self._send_parts(dispatch, group, waiting, most_together)
             total = total.plus(done)
+        return total
+
+    def _send_failures(self, dispatch: Dispatch, group: str, waiting: Waiting) -> Dispatched:
+        """Send failures of one cause together, or leave them for later within an hour of the last
+        ones."""
+        if not self.state.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
+            self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
+            return Dispatched(0, 0)
+        done = self._send_parts(dispatch, group, waiting, _LONGEST_DIGEST)
+        if done.left:
+            self.state.end_lease(f"{group}-hour")
+        return done
+
+    def _send_parts(
+        self, dispatch: Dispatch, group: str, waiting: Waiting, most_together: int
+    ) -> Dispatched:
+        total = Dispatched(0, 0)
+        for part in in_parts(waiting, most_together):
+            total = total.plus(self._send_part(dispatch, group, part))
         return total
 
     def _waiting(
         self, dispatch: Dispatch, group: str
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
-        """Return the messages by their audience; what nothing vouches for any more is refused."""
+        """Return the waiting messages by their audience, and counts of those refused or left."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
         for name, text in self.state.outbox(group):
             try:
-                found = self.parse(text)
-                if isinstance(found, Alert):
-                    people = dispatch.group(dispatch.vouch(found).alert)
-                    audiences.setdefault(people, []).append((name, found))
+                alert = self.parse(text)
+                if isinstance(alert, Alert):
+                    people = dispatch.group(dispatch.vouch(alert).alert)
+                    audiences.setdefault(people, []).append((name, alert))
             except (InputError, AlertRefused) as error:
                 total = total.plus(self._refused(text, error))
                 self.state.drop_outbox(group, name)
@@ -191,11 +235,9 @@ class Worker:
                 total = total.plus(Dispatched(0, 0, left=1))
         return audiences, total
 
-    def _send_part(
-        self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]
-    ) -> Dispatched:
-        """Together, and where that fails each by itself: one that cannot be worked on holds up no
-        other."""
+    def _send_part(self, dispatch: Dispatch, group: str, part: Waiting) -> Dispatched:
+        """Send the messages together. If that fails, send each by itself, so that one that cannot
+        be sent does not hold up the rest."""
         try:
             done = dispatch([alert for _, alert in part])
         except (Throttled, Unavailable):
@@ -206,18 +248,21 @@ class Worker:
                 return Dispatched(0, 0, left=1)
             _log.warning("messages that wait together are tried one by one", exc_info=True)
             total = Dispatched(0, 0)
-            for one in part:
-                total = total.plus(self._send_part(dispatch, group, [one]))
+            for name_and_alert in part:
+                total = total.plus(self._send_part(dispatch, group, [name_and_alert]))
             return total
         if not done.left:
             for name, _ in part:
                 self.state.drop_outbox(group, name)
         return done
 
-    def _hide(self, one: Queued, wanted: int | None) -> None:
-        backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(one.receives - 1, 10))
+    def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
+        """Hide a message until its next try, at least as long as the channel asked for."""
+        doublings = min(message.receives - 1, 10)
+        backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)
+        seconds = min(LONGEST_WAIT_SECONDS, max(wanted_seconds or 0, backoff))
         try:
-            self.queue.hide(one.receipt, min(LONGEST_WAIT_SECONDS, max(wanted or 0, backoff)))
+            self.queue.hide(message.receipt, seconds)
         except Exception:  # noqa: BLE001 - logged
-            # It then comes back after the queue's own visibility time-out.
+            # The message then comes back after the queue's own visibility timeout.
             _log.exception("a message could not be hidden")
