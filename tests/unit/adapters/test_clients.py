@@ -14,7 +14,7 @@ from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.adapters.clients import Clients, moment
+from governor.adapters.clients import Clients, _Role, moment
 from governor.domain.instance import Target
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import ScriptedClient, client_error
@@ -49,7 +49,7 @@ class OverSts(Clients):
 
     def asked(self, *session: str) -> list[dict[str, Any]]:
         """Return what STS is asked for, for one call of EC2 there."""
-        role = (ROLE, (session[0], session[1]) if session else None)
+        role = _Role(ROLE, (session[0], session[1]) if session else None)
         # The signer asks for the credentials at the first request.
         self._session(role)._credentials.get_frozen_credentials()
         named = ("RoleArn", "RoleSessionName", "SourceIdentity")

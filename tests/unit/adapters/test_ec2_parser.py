@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from governor.adapters import ec2
-from governor.adapters.clients import Clients, _Ec2Parser, _plain_fields, moment
+from governor.adapters.clients import _OWN, Clients, _Ec2Parser, _plain_fields, moment
 
 PARSERS: Any = (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
 """The product's and botocore's."""
@@ -196,9 +196,7 @@ def test_nothing_is_kept_of_a_client_that_is_gone() -> None:
 
 def test_the_clients_read_by_it() -> None:
     """EC2 alone: others keep botocore's parsers, with our reading of times."""
-    factory: Any = (
-        Clients("us-east-1")._session((None, None)).get_component("response_parser_factory")
-    )
+    factory: Any = Clients("us-east-1")._session(_OWN).get_component("response_parser_factory")
     assert isinstance(factory.create_parser("ec2"), _Ec2Parser)
     assert not isinstance(factory.create_parser("query"), _Ec2Parser)
     assert moment is factory.create_parser("query")._timestamp_parser

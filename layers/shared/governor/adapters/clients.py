@@ -1,6 +1,8 @@
-"""AWS clients, created on first use: a cold start pays only for what the function uses. They are
-botocore's: loading boto3 would cost a cold start 50 ms for nothing. What they raise becomes an
-error of our tree."""
+"""AWS clients, created on first use, and the base class of all adapters.
+
+A cold start pays only for the services that the function uses. The clients are botocore's: loading
+boto3 would cost a cold start 50 ms for nothing. Their errors become errors of our own tree.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import botocore.session
 from botocore import exceptions, xform_name
@@ -30,8 +32,8 @@ from governor.ports import Answer, Item
 _log = logging.getLogger(__name__)
 _SESSION_NAME = "gpu-governor"
 _NAME_CHARACTERS = 64
-"""Longest name of a session or a source identity; at least two characters. Source: STS API,
-AssumeRole."""
+"""The longest name of a session or a source identity; the shortest has two characters. Source: STS
+API, AssumeRole."""
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ONE_CALL_SECONDS = 900
@@ -41,31 +43,46 @@ READING = ("ec2:Describe*", "*")
 _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
-"""Most requests at a time that are about one instance each."""
-_HASTY_ATTEMPTS = 2
+"""The most requests at a time that are about one instance each."""
+_IMPATIENT_ATTEMPTS = 2
 _SERVICES = {"states": "stepfunctions"}
-"""Names of botocore, where an operation is known by another one."""
+"""botocore's name of a service, where the prefix of its operations differs."""
 
-_Role = tuple[str | None, tuple[str, str] | None]
-"""A role to assume, and what its session is named after."""
-_OWN: _Role = (None, None)
+
+class _Role(NamedTuple):
+    """A role to assume, `None` for the function's own credentials."""
+
+    arn: str | None
+    session: tuple[str, str] | None
+    """The episode and the person that the session is named after."""
+
+
+_OWN = _Role(None, None)
+
+
+class _ClientKey(NamedTuple):
+    service: str
+    region: str | None
+    role: _Role
+    repeat: bool
+    patient: bool
 
 
 class Clients:
-    """Clients of one function, each made when it is first asked for."""
+    """Keeps the clients of a function. Each is made when it is first asked for."""
 
     def __init__(self, region: str | None = None) -> None:
         self._region = region
         self._only_reads = False
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str | None, _Role, bool, bool], Any] = {}
+        self._clients: dict[_ClientKey, Any] = {}
         self._sessions: dict[_Role, Any] = {}
 
     def only_read_members(self) -> None:
-        """Let sessions with roles of members look at EC2 and change nothing, from the first session
-        on.
+        """Let sessions with roles of member accounts look at EC2 and change nothing.
 
-        What such a function changes takes `client_for_one_call`.
+        It is called before the first session. To change something, such a function uses
+        `client_for_one_call`.
         """
         self._only_reads = True
 
@@ -77,39 +94,45 @@ class Clients:
         repeat: bool = True,
         patient: bool = True,
     ) -> Any:
-        """Return the client of a service, in the target's Region and with its role; else the
-        function's own. Without `repeat` a call is sent once; without `patient` it gives up within
-        seconds."""
+        """Return the client of a service, in the target's Region and with its role, if it has one.
+
+        Without a target it is in the function's own Region and with its own credentials. Without
+        `repeat` a call is sent once; without `patient` it gives up within seconds.
+        """
         region = target.region if target else self._region
-        role = (target.role_arn, target.session) if target and target.role_arn else _OWN
-        key = (service, region, role, repeat, patient)
+        role = _Role(target.role_arn, target.session) if target and target.role_arn else _OWN
+        key = _ClientKey(service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
                 self._forget_other_episodes(role)
-                # To check hundreds of queries a call took a third of a sweep, and CloudWatch does
-                # it, too.
-                config = _config(
-                    repeat, patient, polite=target is not None, checked=service != "cloudwatch"
-                )
+                # To check hundreds of queries in each call took a third of a sweep, and CloudWatch
+                # checks them, too.
+                checked = service != "cloudwatch"
+                config = _config(repeat, patient, polite=target is not None, checked=checked)
                 create = self._session(role).create_client
                 self._clients[key] = create(service, region_name=region, config=config)
             return self._clients[key]
 
     def _forget_other_episodes(self, role: _Role) -> None:
-        """Keep the clients of one episode at a time: a warm function sees hundreds of them."""
-        if role[1] is not None:
-            here = (None, role[1])
-            self._clients = {key: one for key, one in self._clients.items() if key[2][1] in here}
-            self._sessions = {key: one for key, one in self._sessions.items() if key[1] in here}
+        """Keep the clients of one episode at a time: a warm function sees hundreds of episodes."""
+        if role.session is None:
+            return
+        kept = (None, role.session)
+        self._clients = {
+            key: client for key, client in self._clients.items() if key.role.session in kept
+        }
+        self._sessions = {
+            known: session for known, session in self._sessions.items() if known.session in kept
+        }
 
     def _session(self, role: _Role) -> Any:
         if role not in self._sessions:
-            session = botocore.session.get_session()
+            session: Any = botocore.session.get_session()
             parsers = _Parsers()
             parsers.set_parser_defaults(timestamp_parser=moment)
-            session.register_component("response_parser_factory", parsers)  # type: ignore[no-untyped-call]
-            if role[0] is not None:
-                session._credentials = self._assumed(role[0], role[1])  # type: ignore[attr-defined]
+            session.register_component("response_parser_factory", parsers)
+            if role.arn is not None:
+                session._credentials = self._assumed(role.arn, role.session)
             self._sessions[role] = session
         return self._sessions[role]
 
@@ -162,8 +185,7 @@ class Clients:
 
 
 def allowing(action: str, resource: str) -> str:
-    """Return a session policy. The session may do what it and the role's own policies both
-    allow."""
+    """Return a session policy: the session may do only what it and the role both allow."""
     statement = {"Effect": "Allow", "Action": action, "Resource": resource}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
@@ -177,23 +199,23 @@ def _assume(
     keeps. Member stacks of earlier releases allow no source identity: the session then goes without
     one.
     """
-    asked: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
+    parameters: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
     if policy is not None:
-        asked["Policy"] = policy
+        parameters["Policy"] = policy
     if named is None:
-        return _granted(sts, RoleSessionName=_SESSION_NAME, **asked)
+        return _granted(sts, RoleSessionName=_SESSION_NAME, **parameters)
     episode, person = named
-    asked["RoleSessionName"] = _sts_name(episode)
+    parameters["RoleSessionName"] = _sts_name(episode)
     try:
-        return _granted(sts, SourceIdentity=_sts_name(person), **asked)
+        return _granted(sts, SourceIdentity=_sts_name(person), **parameters)
     except errors.AccessDenied:
         _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
-        return _granted(sts, **asked)
+        return _granted(sts, **parameters)
 
 
-def _granted(sts: Any, **asked: Any) -> Mapping[str, Any]:
+def _granted(sts: Any, **parameters: Any) -> Mapping[str, Any]:
     with aws_errors("sts:AssumeRole"):
-        granted: Mapping[str, Any] = sts.assume_role(**asked)["Credentials"]
+        granted: Mapping[str, Any] = sts.assume_role(**parameters)["Credentials"]
     return granted
 
 
@@ -205,72 +227,92 @@ def _sts_name(text: str) -> str:
 
 
 def moment(value: Any) -> datetime:
-    """Return the time of an answer, in UTC and in a tenth of botocore's time. Raises: as
-    botocore."""
+    """Return the time of an answer, in UTC. It takes a tenth of botocore's time.
+
+    Raises: as botocore.
+    """
     try:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
-        found = datetime.fromisoformat(value)
+        time: datetime | None = datetime.fromisoformat(value)
     except (TypeError, ValueError, OverflowError, OSError):
-        found = None
-    # Whatever is written otherwise, or without a zone.
-    return found if found and found.tzinfo else parse_timestamp(value)
+        time = None
+    if time is None or time.tzinfo is None:
+        # botocore knows other forms, and how to read a time without a zone.
+        return parse_timestamp(value)
+    return time
 
 
 class _Parsers(ResponseParserFactory):
     def create_parser(self, protocol_name: str) -> Any:
-        return (
-            _Ec2Parser(moment) if protocol_name == "ec2" else super().create_parser(protocol_name)
-        )
+        if protocol_name == "ec2":
+            return _Ec2Parser(moment)
+        return super().create_parser(protocol_name)
 
 
 class _Ec2Parser(EC2QueryParser):
-    """Goes by the elements that came: to look in each instance for all fields of the model, as
-    botocore does, took half of a steady sweep. botocore, of Lambda's version, reads what is not
-    plain or came twice."""
+    """Reads only the XML elements that an answer contains.
+
+    botocore looks in each instance for all fields of the model, which took half of a steady sweep.
+    Structures with special fields or repeated elements are left to the botocore of Lambda.
+    """
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
         fields = {} if isinstance(node, list) else _plain_fields(shape)
-        came = {element.tag.rpartition("}")[2]: element for element in node}
-        if not fields or len(came) < len(node):
+        elements = {element.tag.rpartition("}")[2]: element for element in node}
+        if not fields or len(elements) < len(node):
             return super()._handle_structure(shape, node)  # type: ignore[misc]
-        return {
-            one[0]: one[2](self, one[1], it) for tag, it in came.items() if (one := fields.get(tag))
-        }
+        parsed: dict[str, Any] = {}
+        for tag, element in elements.items():
+            field = fields.get(tag)
+            if field is not None:
+                name, member, read = field
+                parsed[name] = read(self, member, element)
+        return parsed
 
 
-def _plain_fields(shape: Any) -> Any:
-    """Return a structure's fields by element: name, shape, reader; none where the model says more
-    of one."""
+_Fields = dict[str, tuple[str, Any, Callable[..., Any]]]
+"""The fields of a structure by their element: the name, the shape and the method that reads it."""
+
+
+def _plain_fields(shape: Any) -> _Fields:
+    """Return the fields of a structure; none if the model says more of one than its name."""
     if not hasattr(shape, "plain_fields"):
-        members = shape.members.items() if shape.metadata.keys() <= {"required"} else ()
-        reads = {
-            name: getattr(_Ec2Parser, f"_handle_{one.type_name}", None) for name, one in members
-        }
-        is_plain = all(reads.values()) and all(
-            one.serialization.keys() <= {"name"} for _, one in members
-        )
-        found = {
-            one.serialization.get("name", name): (name, one, reads[name]) for name, one in members
-        }
-        # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB
-        # each.
-        shape.plain_fields = found if is_plain else {}
-    return shape.plain_fields
+        # They are kept with the shape. A cache of ours would hold the whole model of clients that
+        # are gone: 30 MB each.
+        shape.plain_fields = _fields_by_element(shape)
+    fields: _Fields = shape.plain_fields
+    return fields
+
+
+def _fields_by_element(shape: Any) -> _Fields:
+    fields: _Fields = {}
+    if not shape.metadata.keys() <= {"required"}:
+        return {}
+    for name, member in shape.members.items():
+        read = getattr(_Ec2Parser, f"_handle_{member.type_name}", None)
+        has_only_a_name = member.serialization.keys() <= {"name"}
+        if read is None or not has_only_a_name:
+            return {}
+        fields[member.serialization.get("name", name)] = (name, member, read)
+    return fields
 
 
 def at_once(
     function: Callable[[Item], Answer], items: Sequence[Item], most: int = _CALLS_AT_A_TIME
 ) -> list[Answer]:
+    """Return what the function returns for each item, with up to `most` calls at a time."""
     if len(items) < 2:
-        return [function(one) for one in items]
+        return [function(item) for item in items]
     with ThreadPoolExecutor(min(most, len(items))) as pool:
         return list(pool.map(function, items))
 
 
 class Adapter:
-    """A port over these clients, for the one resource of this name, ARN or URL. `patient`: as
-    `Clients`."""
+    """A port over these clients, for the one resource of this name, ARN or URL.
+
+    `patient` is that of `Clients.client`.
+    """
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
         self._clients = clients
@@ -305,15 +347,18 @@ class Adapter:
         target: Target | None = None,
         *,
         following: str = "NextToken",
-        **more: Any,
+        **parameters: Any,
     ) -> Iterator[Any]:
-        """Yield all pages, by the field `following`; botocore's paginators read one more file."""
+        """Yield all pages, by the field `following`.
+
+        botocore's paginators would read one more file at a cold start.
+        """
         while True:
-            page = self._call(operation, target, **more)
+            page = self._call(operation, target, **parameters)
             yield page
             if not page.get(following):
                 return
-            more[following] = page[following]
+            parameters[following] = page[following]
 
     def _records(
         self,
@@ -323,54 +368,63 @@ class Adapter:
         read: Callable[[Any], Answer | None],
         odd: MutableMapping[str, str] | None = None,
         answers: Iterable[Any] | None = None,
-        **asked: Any,
+        **parameters: Any,
     ) -> Iterator[Answer]:
-        """Yield what `read` makes of each record under the fields `path` of all pages, or of
-        `answers`; but not `None`. One that cannot be read sinks no other: it is logged, and `odd`
-        gets the reason, by its `InstanceId` or "". Raises: CloudError at the end, where none was
-        read and nobody takes `odd`."""
+        """Yield what `read` returns for each record under the fields `path` of all pages, or of
+        `answers`, but not `None`.
+
+        A record that cannot be read does not stop the others: it is logged, and `odd` gets the
+        reason by its `InstanceId`, or by "".
+
+        Raises: CloudError at the end, if some records could not be read, none could, and the caller
+        gave no `odd`.
+        """
         unread: MutableMapping[str, str] = {} if odd is None else odd
         is_any_read = False
-
-        def each(records: Iterable[Any], step: Callable[[Any], Any]) -> Iterator[Any]:
-            for one in records:
-                try:
-                    made = step(one)
-                except (
-                    ArithmeticError,
-                    AttributeError,
-                    LookupError,
-                    TypeError,
-                    ValueError,
-                ) as error:
-                    why = f"{operation} gave a record that cannot be read: {error!r}"
-                    _log.error("%s in %.500s", why, one)
-                    unread[one.get("InstanceId", "") if isinstance(one, Mapping) else ""] = why
-                    continue
-                if made is not None:
-                    yield made
-
-        found: Iterable[Any] = (
-            self._pages(operation, target, **asked) if answers is None else answers
-        )
+        if answers is None:
+            answers = self._pages(operation, target, **parameters)
+        records = answers
         for field in path:
-            found = chain.from_iterable(each(found, itemgetter(field)))
-        for made in each(found, read):
+            lists = _read_each(records, itemgetter(field), operation, unread)
+            records = chain.from_iterable(lists)
+        for made in _read_each(records, read, operation, unread):
             is_any_read = True
             yield made
         if odd is None and unread and not is_any_read:
             raise errors.CloudError("; ".join(unread.values()), operation=operation)
 
 
+def _read_each(
+    records: Iterable[Any],
+    read: Callable[[Any], Answer | None],
+    operation: str,
+    unread: MutableMapping[str, str],
+) -> Iterator[Answer]:
+    """Yield what `read` returns for each record, but not `None`.
+
+    The reason why a record cannot be read is logged and put into `unread`.
+    """
+    for record in records:
+        try:
+            made = read(record)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            why = f"{operation} gave a record that cannot be read: {error!r}"
+            _log.error("%s in %.500s", why, record)
+            instance_id = record.get("InstanceId", "") if isinstance(record, Mapping) else ""
+            unread[instance_id] = why
+            continue
+        if made is not None:
+            yield made
+
+
 def _config(
     repeat: bool, patient: bool = True, *, polite: bool = False, checked: bool = True
 ) -> Config:
-    """With `polite` a client that was throttled sends less: others share the rates of its
-    account."""
-    attempts = _ATTEMPTS if patient else _HASTY_ATTEMPTS
-    mode: Literal["adaptive", "standard"] = (
-        "adaptive" if polite and repeat and patient else "standard"
-    )
+    """Return the settings of a client; with `polite` it sends less once it was throttled, because
+    others share the rates of its account."""
+    attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
+    is_adaptive = polite and repeat and patient
+    mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts if repeat else 1},
         connect_timeout=5 if patient else 1,
@@ -382,7 +436,7 @@ def _config(
 
 
 DRY_RUN_OK = "DryRunOperation"
-"""The error code by which EC2 says that a dry run would have succeeded."""
+"""EC2's error code for a dry run that would have succeeded."""
 
 _CODES: dict[type[errors.CloudError], str] = {
     errors.Throttled: """
@@ -431,33 +485,55 @@ _WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
     ): errors.Unavailable,
     (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
 }
-"""The meaning of no answer to botocore: the network failed, or there are no credentials."""
+"""The errors of botocore for a call without an answer: the network failed, or there are no
+credentials."""
 
 
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
+    """Return the error of our own tree for an error that AWS answered."""
     details = error.response.get("Error", {})
-    code, message = str(details.get("Code", "")), details.get("Message", "")
-    text = f"{operation} failed: {code}: {message}"
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = str(details.get("Code", ""))
+    text = f"{operation} failed: {code}: {details.get('Message', '')}"
     if code == "ConditionalCheckFailedException":
         return errors.ConflictError(text)
     if code == "TransactionCanceledException":
         return _translate_transaction(error, operation, text)
-    found = _BY_CODE.get(code)
-    if found is None and code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
-        found = errors.NotFound
-    if found is None and status >= 500:
-        found = errors.Unavailable
-    if found is None and status == 429:
-        found = errors.Throttled
-    return (found or errors.CloudError)(text, operation=operation, code=code)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    kind = _kind_of_answer(code, status)
+    return kind(text, operation=operation, code=code)
+
+
+def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:
+    """Return the class of error for this code, or else for this HTTP status."""
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
+        return errors.NotFound
+    if status >= 500:
+        return errors.Unavailable
+    if status == 429:
+        return errors.Throttled
+    return errors.CloudError
+
+
+def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
+    """Return the class of error for an error of botocore itself.
+
+    Wrong parameters are a plain CloudError, because a repeat never helps.
+    """
+    for botocore_errors, kind in _WITHOUT_ANSWER.items():
+        if isinstance(error, botocore_errors):
+            return kind
+    return errors.CloudError
 
 
 def _translate_transaction(
     error: exceptions.ClientError, operation: str, text: str
 ) -> errors.GovernorError:
-    """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a
-    retry."""
+    """Return the error for a canceled transaction.
+
+    Its conditions failed, or it met another transaction and is worth a retry.
+    """
     reasons = error.response.get("CancellationReasons") or []
     codes = {reason.get("Code") for reason in reasons}
     if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
@@ -469,14 +545,14 @@ def _translate_transaction(
 
 @contextmanager
 def aws_errors(operation: str) -> Iterator[None]:
-    """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's
-    errors."""
+    """Wrap one AWS call, `service:Operation`.
+
+    Raises: GovernorError in place of botocore's errors.
+    """
     try:
         yield
     except exceptions.ClientError as error:
         raise translate(error, operation) from error
     except (exceptions.BotoCoreError, ResponseParserError) as error:
-        # Wrong parameters are a plain CloudError: repeating never helps.
-        kinds = (one for reasons, one in _WITHOUT_ANSWER.items() if isinstance(error, reasons))
-        kind = next(kinds, errors.CloudError)
+        kind = _kind_without_answer(error)
         raise kind(f"{operation} failed: {error}", operation=operation) from error
