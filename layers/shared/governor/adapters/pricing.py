@@ -1,6 +1,9 @@
-"""The price of an instance: the policy's price, the Spot price, AWS's list as it was read, the
-shipped one, or `None`; never zero. For advice: what a type costs now as Spot in several Regions,
-and how likely it is to be had."""
+"""Finds the price of an instance, and reads AWS's price lists, commitments and Spot prices.
+
+The price of an instance is the policy's, the Spot price, AWS's list price as it was read, the
+shipped list price, or `None`; it is never zero. For advice it tells what a type costs now as Spot
+in several Regions, and how likely it is to be had.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients, at_once
@@ -41,15 +44,18 @@ _log = logging.getLogger(__name__)
 _LIST_REGION = "us-east-1"
 _KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
-"""Prices that could not be read: not every instance of the kind asks again."""
+"""So that not every instance of a kind asks again for a price that could not be read."""
 _MOST_REGIONS = 10
-"""Most Regions of one request for scores. Source: EC2 API reference, GetSpotPlacementScores."""
+"""The most Regions of one request for scores. Source: EC2 API, GetSpotPlacementScores."""
 
 
 class AwsPrices(Adapter):
-    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and
-    target, and a Region's list, by `lists`, once an hour; and `SpotMarket`: one call a Region for
-    prices, one in all for scores."""
+    """The ports `PriceBook` and `SpotMarket`.
+
+    `PriceBook` reads a Spot price once an hour for each type, zone, platform and target, and the
+    list of a Region, by `lists`, once an hour. `SpotMarket` makes one call a Region for prices, and
+    a single one for scores.
+    """
 
     def __init__(
         self,
@@ -61,104 +67,118 @@ class AwsPrices(Adapter):
     ) -> None:
         super().__init__(clients)
         self._now = now
-        self._read_list, self._read_commitments = lists, commitments
+        self._read_list = lists
+        self._read_commitments = commitments
         self._lists: dict[str, tuple[datetime, PriceList | None]] = {}
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
         self._committed: tuple[datetime, Commitments | None] | None = None
 
     def price(self, instance: Instance, policy: Policy) -> Price:
-        own = policy.prices.usd_per_hour.get(instance.instance_type)
-        listed = self._list_of(instance.target.region) or PriceList(instance.target.region)
-        if own is not None:
-            price = Price(own, "price from the policy")
+        """Return what the instance costs, and where the price comes from."""
+        prices = self._list_of(instance.target.region) or PriceList(instance.target.region)
+        usd_of_policy = policy.prices.usd_per_hour.get(instance.instance_type)
+        if usd_of_policy is not None:
+            price = Price(usd_of_policy, "price from the policy")
         elif instance.lifecycle is Lifecycle.SPOT:
             price = self._spot_price(instance)
         else:
-            is_read = instance.instance_type in listed.read_at
-            price = _listed_price(instance, listed) if is_read else _shipped_price(instance)
+            is_read = instance.instance_type in prices.read_at
+            price = _listed_price(instance, prices) if is_read else _shipped_price(instance)
             price = _discounted(price, policy.prices.discount(instance.family))
         may_be_committed = policy.prices.commitments_elsewhere or self._may_be_committed(instance)
-        return replace(price, storage=listed.storage, may_be_committed=may_be_committed)
+        return replace(price, storage=prices.storage, may_be_committed=may_be_committed)
 
     def _may_be_committed(self, instance: Instance) -> bool:
-        """Return whether one of the hub's account may pay: also where that is not known."""
+        """Return whether a commitment of the hub's account may pay for it, or may not be known."""
         now = self._now()
         if self._committed is None or self._committed[0] <= now:
-            try:
-                self._committed = now + _KEPT, self._read_commitments()
-            except CloudError as error:
-                _log.warning("the commitments were not read: %s", error)
-                self._committed = now + _FAILURE_KEPT, None
-        where = instance.target.region
-        return may_apply(self._committed[1], instance.instance_type, where, instance.platform)
+            self._committed = self._committed_until(now)
+        _, commitments = self._committed
+        region = instance.target.region
+        return may_apply(commitments, instance.instance_type, region, instance.platform)
+
+    def _committed_until(self, now: datetime) -> tuple[datetime, Commitments | None]:
+        """Return the commitments, and until when they are kept; `None` if they cannot be read."""
+        try:
+            return now + _KEPT, self._read_commitments()
+        except CloudError as error:
+            _log.warning("the commitments were not read: %s", error)
+            return now + _FAILURE_KEPT, None
 
     def _list_of(self, region: str) -> PriceList | None:
+        """Return the price list of a Region, or the last one if it cannot be read now."""
         now = self._now()
-        until, kept = self._lists.get(region, (now, None))
-        if now < until:
-            return kept
+        keep_until, prices = self._lists.get(region, (now, None))
+        if now < keep_until:
+            return prices
         try:
-            found, keep = self._read_list(region), _KEPT
+            prices = self._read_list(region)
+            keep_until = now + _KEPT
         except CloudError as error:
             _log.warning("the prices of %s were not read: %s", region, error)
-            found, keep = kept, _FAILURE_KEPT
-        self._lists[region] = now + keep, found
-        return found
+            keep_until = now + _FAILURE_KEPT
+        self._lists[region] = keep_until, prices
+        return prices
 
     def _spot_price(self, instance: Instance) -> Price:
+        """Return the Spot price, which is unknown if it cannot be read."""
         target = instance.target
         # Zone names mean different zones in different accounts.
         zone = (target.account, target.region, instance.availability_zone)
         key = (*zone, instance.instance_type, instance.platform)
         now = self._now()
-        kept = self._spot.get(key)
-        if kept is not None and now < kept[0]:
-            return kept[1]
+        keep_until, price = self._spot.get(key, (now, None))
+        if price is not None and now < keep_until:
+            return price
         try:
-            price, keep = self._read_spot_price(instance, now), _KEPT
+            price = self._read_spot_price(instance, now)
+            keep_until = now + _KEPT
         except CloudError as error:
             # The list price would overstate the saving.
             _log.warning("no Spot price for %s: %s", instance.instance_type, error)
-            price, keep = Price(None, "the Spot price could not be read"), _FAILURE_KEPT
-        self._spot[key] = now + keep, price
+            price = Price(None, "the Spot price could not be read")
+            keep_until = now + _FAILURE_KEPT
+        self._spot[key] = keep_until, price
         return price
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
-        zone = (
-            {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
-        )
+        zone = instance.availability_zone
+        only_zone = {"AvailabilityZone": zone} if zone else {}
         history = self._history(
-            instance.target, instance.instance_type, instance.platform, now, **zone
+            instance.target, instance.instance_type, instance.platform, now, **only_zone
         )
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
-        where = instance.availability_zone or instance.target.region
-        return Price(history[-1].usd_per_hour, f"Spot price in {where} at {iso(now)}", as_of=now)
+        place = zone or instance.target.region
+        return Price(history[-1].usd_per_hour, f"Spot price in {place} at {iso(now)}", as_of=now)
 
     def prices(
         self, target: Target, regions: Sequence[str], instance_type: str, platform: str
     ) -> SpotPrices:
-        found: list[SpotPrice] = []
+        """Return the Spot prices of these Regions, the lowest first, and why some are missing."""
+        prices: list[SpotPrice] = []
         problems: dict[str, str] = {}
 
         def read(region: str) -> None:
+            regional = replace(target, region=region)
+            now = self._now()
             try:
-                # Sent once: an advice that is late is none.
-                here = replace(target, region=region)
-                history = self._history(here, instance_type, platform, self._now(), repeat=False)
+                # Sent once: advice that comes late is of no use.
+                history = self._history(regional, instance_type, platform, now, repeat=False)
             except GovernorError as error:
                 problems[region] = str(error)
                 return
-            found.extend({one.zone: one for one in history}.values())
+            latest_by_zone = {price.zone: price for price in history}
+            prices.extend(latest_by_zone.values())
 
-        at_once(read, [*dict.fromkeys(regions)])
-        return SpotPrices(
-            tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems
-        )
+        at_once(read, list(dict.fromkeys(regions)))
+        prices.sort(key=attrgetter("usd_per_hour", "zone"))
+        return SpotPrices(tuple(prices), problems)
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
+        """Return the Spot placement score of each Region that EC2 scores."""
         scores: Iterator[tuple[str, int]] = self._records(
             "ec2:GetSpotPlacementScores",
             target,
@@ -173,21 +193,28 @@ class AwsPrices(Adapter):
         return dict(scores)
 
     def _history(
-        self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any
+        self, target: Target, instance_type: str, platform: str, now: datetime, **parameters: Any
     ) -> list[SpotPrice]:
         """Return the Spot prices in force, the latest change last."""
-        # A start time of now gives the prices in force, each of which began some time ago.
-        only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
-        operation, path = "ec2:DescribeSpotPriceHistory", ("SpotPriceHistory",)
 
-        def read(one: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
-            price = SpotPrice(
-                target.region, one.get("AvailabilityZone", target.region), Decimal(one["SpotPrice"])
-            )
-            return one["Timestamp"], price
+        def read(record: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
+            zone = record.get("AvailabilityZone", target.region)
+            price = SpotPrice(target.region, zone, Decimal(record["SpotPrice"]))
+            return record["Timestamp"], price
 
-        entries = self._records(operation, target, path, read, StartTime=now, EndTime=now, **only)
-        return [price for _, price in sorted(entries, key=itemgetter(0))]
+        changes = self._records(
+            "ec2:DescribeSpotPriceHistory",
+            target,
+            ("SpotPriceHistory",),
+            read,
+            # A start time of now gives the prices in force, each of which began some time ago.
+            StartTime=now,
+            EndTime=now,
+            InstanceTypes=[instance_type],
+            ProductDescriptions=[platform],
+            **parameters,
+        )
+        return [price for _, price in sorted(changes, key=itemgetter(0))]
 
 
 class AwsPriceLists(Adapter):
@@ -196,113 +223,120 @@ class AwsPriceLists(Adapter):
     def __init__(self, clients: Clients, hub: Target) -> None:
         super().__init__(clients)
         self._hub = hub
-        # Of the three endpoints of the Price List, which each know all Regions.
-        here = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(
-            hub.region.partition("-")[0], _LIST_REGION
-        )
-        self._place = Target(hub.account, here)
+        # The Price List has three endpoints, each of which knows all Regions.
+        continent = hub.region.partition("-")[0]
+        nearest = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(continent, _LIST_REGION)
+        self._endpoint = Target(hub.account, nearest)
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
-        return on_demand(
-            self._products(SERVICE, region, instanceType=instance_type, **WANTED), region
-        )
+        """Return the On-Demand prices of a type in a Region, by operating system and tenancy."""
+        products = self._products(SERVICE, region, instanceType=instance_type, **WANTED)
+        return on_demand(products, region)
 
     def storage(self, region: str) -> StoragePrices:
-        found = (
-            self._products(service, region, **{name: value})
-            for service, name, value in STORAGE_PRODUCTS
-        )
-        return storage_prices(chain.from_iterable(found), region)
+        """Return what volumes, snapshots and addresses cost in a Region."""
+        products: list[Iterator[str]] = []
+        for service, name, value in STORAGE_PRODUCTS:
+            products.append(self._products(service, region, **{name: value}))
+        return storage_prices(chain.from_iterable(products), region)
 
     def savings_plans(self) -> Sequence[Commitment]:
-        """Those that are active, but for the kinds that pay for no instance."""
-        asked: Any = {"states": ["active"], "following": "nextToken"}
-        pages = self._pages("savingsplans:DescribeSavingsPlans", self._place, **asked)
-        plans = (one for page in pages for one in page["savingsPlans"])
-        return [
-            _plan(one)
-            for one in plans
-            if one.get("savingsPlanType") not in ("SageMaker", "Database")
-        ]
+        """Return the active Savings Plans, but for the kinds that pay for no instance."""
+        parameters: Any = {"states": ["active"], "following": "nextToken"}
+        commitments: list[Commitment] = []
+        operation = "savingsplans:DescribeSavingsPlans"
+        for page in self._pages(operation, self._endpoint, **parameters):
+            for plan in page["savingsPlans"]:
+                if plan.get("savingsPlanType") in ("SageMaker", "Database"):
+                    continue
+                commitments.append(_plan(plan))
+        return commitments
 
     def reserved(self, region: str) -> Sequence[Commitment]:
+        """Return the active Reserved Instances of the hub's account in a Region."""
         active = [{"Name": "state", "Values": ["active"]}]
-        here = replace(self._hub, region=region)
-        answer = self._call("ec2:DescribeReservedInstances", here, Filters=active)
-        return [_reserved(one, region) for one in answer["ReservedInstances"]]
+        regional = replace(self._hub, region=region)
+        answer = self._call("ec2:DescribeReservedInstances", regional, Filters=active)
+        return [_reserved(record, region) for record in answer["ReservedInstances"]]
 
     def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
-        asked: Any = {
+        parameters: Any = {
             "ServiceCode": service,
             "Filters": filters_of(region, **attributes),
             "MaxResults": 100,
         }
-        for page in self._pages("pricing:GetProducts", self._place, **asked):
+        for page in self._pages("pricing:GetProducts", self._endpoint, **parameters):
             yield from page["PriceList"]
 
 
-def _plan(found: Mapping[str, Any]) -> Commitment:
-    """DescribeSavingsPlans gives amounts and times as text."""
-    is_of_family = found.get("savingsPlanType") == "EC2Instance"
+def _plan(record: Mapping[str, Any]) -> Commitment:
+    """Return a Savings Plan. DescribeSavingsPlans gives amounts and times as text."""
+    kind = CommitmentKind.COMPUTE_PLAN
+    region = ""
+    family = ""
+    if record.get("savingsPlanType") == "EC2Instance":
+        kind = CommitmentKind.INSTANCE_PLAN
+        region = record.get("region", "")
+        family = record.get("ec2InstanceFamily", "")
+    is_in_usd = record.get("currency") == "USD"
     return Commitment(
-        kind=CommitmentKind.INSTANCE_PLAN if is_of_family else CommitmentKind.COMPUTE_PLAN,
-        id=found["savingsPlanId"],
-        region=found.get("region", "") if is_of_family else "",
-        family=found.get("ec2InstanceFamily", "") if is_of_family else "",
-        usd_per_hour=Decimal(found["commitment"]) if found.get("currency") == "USD" else None,
-        start=parse_iso(found["start"]),
-        end=parse_iso(found["end"]),
+        kind=kind,
+        id=record["savingsPlanId"],
+        region=region,
+        family=family,
+        usd_per_hour=Decimal(record["commitment"]) if is_in_usd else None,
+        start=parse_iso(record["start"]),
+        end=parse_iso(record["end"]),
     )
 
 
-def _reserved(found: Mapping[str, Any], region: str) -> Commitment:
-    """Return what it costs an hour: its fixed price over its term, and what recurs."""
-    hours = Decimal(found["Duration"]) / 3600
-    recurring = (
-        one["Amount"] for one in found.get("RecurringCharges", ()) if one["Frequency"] == "Hourly"
-    )
-    each = sum(
-        map(_exact, recurring),
-        _exact(found.get("FixedPrice", 0)) / hours + _exact(found.get("UsagePrice", 0)),
-    )
+def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
+    """Return Reserved Instances with what they cost an hour: the fixed price over the term, and
+    what recurs."""
+    hours = Decimal(record["Duration"]) / 3600
+    usd_per_hour = _exact(record.get("FixedPrice", 0)) / hours
+    usd_per_hour += _exact(record.get("UsagePrice", 0))
+    for charge in record.get("RecurringCharges", ()):
+        if charge["Frequency"] == "Hourly":
+            usd_per_hour += _exact(charge["Amount"])
+    is_in_usd = record.get("CurrencyCode", "USD") == "USD"
     return Commitment(
         kind=CommitmentKind.RESERVED,
-        id=found["ReservedInstancesId"],
+        id=record["ReservedInstancesId"],
         region=region,
-        family=found["InstanceType"].partition(".")[0],
-        usd_per_hour=each * found["InstanceCount"]
-        if found.get("CurrencyCode", "USD") == "USD"
-        else None,
-        start=as_utc(found["Start"]),
-        end=as_utc(found["End"]),
-        platform=found["ProductDescription"].removesuffix(" (Amazon VPC)"),
+        family=record["InstanceType"].partition(".")[0],
+        usd_per_hour=usd_per_hour * record["InstanceCount"] if is_in_usd else None,
+        start=as_utc(record["Start"]),
+        end=as_utc(record["End"]),
+        platform=record["ProductDescription"].removesuffix(" (Amazon VPC)"),
     )
 
 
 def _exact(amount: float) -> Decimal:
-    """By the shortest digits that mean this float, which are those of the answer."""
+    """Return a float as decimal, by its shortest digits, which are those of the answer."""
     return Decimal(str(amount))
 
 
-def _listed_price(instance: Instance, listed: PriceList) -> Price:
-    """The price of a type that was read, which may have found none."""
-    amount, as_of = listed.price(instance), listed.read_at[instance.instance_type]
-    system = "Linux" if instance.platform == LINUX else instance.platform
-    where = ", ".join(
-        [listed.region, system, *([] if instance.tenancy == "Shared" else [instance.tenancy])]
-    )
+def _listed_price(instance: Instance, prices: PriceList) -> Price:
+    """Return the price of a type that was read. It is unknown if the list had no single one."""
+    amount = prices.price(instance)
+    as_of = prices.read_at[instance.instance_type]
+    conditions = [prices.region, "Linux" if instance.platform == LINUX else instance.platform]
+    if instance.tenancy != "Shared":
+        conditions.append(instance.tenancy)
+    basis = ", ".join(conditions)
     read = f"read {as_of:%a %b} {as_of.day}"
     if amount is None:
-        kind = instance.instance_type
         why = (
-            f"AWS's price list ({where}, {read}) has no one price of {kind}; set "
-            "prices.usd_per_hour"
+            f"AWS's price list ({basis}, {read}) has no one price of {instance.instance_type}; "
+            "set prices.usd_per_hour"
         )
         return Price(None, why, as_of=as_of)
-    return Price(amount, f"AWS price list, {where}, {read}", as_of=as_of)
+    return Price(amount, f"AWS price list, {basis}, {read}", as_of=as_of)
 
 
 def _discounted(price: Price, percent: Decimal) -> Price:
+    """Return the price less the policy's discount."""
     if not percent or price.usd_per_hour is None:
         return price
     usd = price.usd_per_hour * (100 - percent) / 100
@@ -311,11 +345,11 @@ def _discounted(price: Price, percent: Decimal) -> Price:
 
 
 def _shipped_price(instance: Instance) -> Price:
+    """Return the list price that ships with the release, and in what it may differ."""
     amount = list_price(instance.instance_type)
     if amount is None:
-        return Price(
-            None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour"
-        )
+        why = f"no list price is known for {instance.instance_type}; set prices.usd_per_hour"
+        return Price(None, why)
     notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
     if instance.target.region != _LIST_REGION:
         notes.append(f"{instance.target.region} may differ")
