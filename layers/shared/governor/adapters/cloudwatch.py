@@ -1,16 +1,20 @@
-"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time. A
-part that could not be read is named by its key and never looks like silence."""
+"""Reads CloudWatch metrics in as few calls as possible, and alarms by their names.
+
+A call has 500 queries, and several calls run at a time. A query that could not be answered is named
+as a problem; it must never look like a silent instance.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from governor.adapters.clients import Adapter, at_once
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
-from governor.domain.evidence import Window, peak
+from governor.domain.evidence import Series, Window, peak
 from governor.domain.instance import Target
 from governor.domain.units import as_utc, in_parts
 from governor.errors import CloudError
@@ -23,105 +27,143 @@ _COMPLETE = "Complete"
 
 class CloudWatchMetrics(Adapter):
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        answers = at_once(
-            partial(self._read, target, window), [*in_parts(queries, _QUERIES_PER_CALL)]
-        )
-        return MetricAnswer(
-            {key: series for one in answers for key, series in one.series.items()},
-            {key: problem for one in answers for key, problem in one.problems.items()},
-        )
+        """Return the series of the window by the queries' keys, and what could not be read."""
+        read_part = partial(self._read, target, window)
+        series: dict[str, Series] = {}
+        problems: dict[str, str] = {}
+        for answer in at_once(read_part, list(in_parts(queries, _QUERIES_PER_CALL))):
+            series.update(answer.series)
+            problems.update(answer.problems)
+        return MetricAnswer(series, problems)
 
     def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
-        """One call with all its pages. What came before a failure is kept: it may prove
-        activity."""
-        values: dict[str, list[float | None]] = {}
-        status = {query.key: "CloudWatch gave no answer" for query in queries}
-        messages: list[str] = []
-        odd: dict[str, str] = {}
+        """Return the answer of one call with all its pages.
+
+        Readings from before a failure are kept, because they may prove activity.
+        """
+        readings = _Readings(queries, window)
         period = int(window.period.total_seconds())
+        pages = self._pages(
+            "cloudwatch:GetMetricData",
+            target,
+            MetricDataQueries=[
+                _query(f"q{number}", query, period) for number, query in enumerate(queries)
+            ],
+            StartTime=window.start,
+            EndTime=window.end,
+            ScanBy="TimestampAscending",
+            MaxDatapoints=_DATAPOINTS_PER_CALL,
+        )
         try:
-            for page in self._pages(
-                "cloudwatch:GetMetricData",
-                target,
-                MetricDataQueries=[
-                    _query(f"q{n}", query, period) for n, query in enumerate(queries)
-                ],
-                StartTime=window.start,
-                EndTime=window.end,
-                ScanBy="TimestampAscending",
-                MaxDatapoints=_DATAPOINTS_PER_CALL,
-            ):
-                messages += (_text(message) for message in page.get("Messages") or ())
-                for result in page.get("MetricDataResults") or ():
-                    try:
-                        key = queries[int(result["Id"][1:])].key
-                    except (KeyError, ValueError, IndexError):
-                        continue  # whatever it answers has no answer then, and that is a problem
-                    # Of a series cut by the page limit, the later page says whether the rest came.
-                    status[key] = _status(result)
-                    try:
-                        _place(result, window, key, values)
-                    except (AttributeError, KeyError, TypeError, ValueError) as error:
-                        odd[key] = f"CloudWatch's answer cannot be read: {error!r}"
+            for page in pages:
+                readings.add(page)
         except CloudError as error:
-            messages = [str(error)]
-        if messages:
-            problems = dict.fromkeys(status, "; ".join(messages))
-        else:
-            problems = {key: last for key, last in status.items() if last != _COMPLETE} | odd
-        return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
+            readings.messages = [str(error)]
+        return readings.answer()
 
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        only = {"Name": "InstanceId"} | ({"Value": instance_id} if instance_id else {})
-        asked: Any = {
-            "Namespace": wanted.namespace,
-            "MetricName": wanted.metric,
-            "Dimensions": [only],
-            # More would list series of machines long gone; a GPU silent for longer is silent.
-            "RecentlyActive": "PT3H" if wanted.recently else None,
-        }
-        asked = {name: value for name, value in asked.items() if value}
-        found: dict[str, list[Listed]] = defaultdict(list)
-        # An odd one is one GPU less: every GPU of the type must have readings, or there is no
-        # verdict.
-        for owner, one in self._records(
-            "cloudwatch:ListMetrics", target, ("Metrics",), _series, **asked
-        ):
-            found[owner].append(one)
-        return found
+        """Return the series of the metric by their instance, of one instance if it is named.
+
+        A series that cannot be read is missing, which is safe: without readings of every GPU of the
+        type there is no verdict.
+        """
+        dimension = {"Name": "InstanceId"}
+        if instance_id:
+            dimension["Value"] = instance_id
+        parameters: dict[str, Any] = {"Dimensions": [dimension]}
+        if wanted.namespace:
+            parameters["Namespace"] = wanted.namespace
+        if wanted.metric:
+            parameters["MetricName"] = wanted.metric
+        if wanted.recently:
+            # Without it CloudWatch lists series of instances long gone, too.
+            parameters["RecentlyActive"] = "PT3H"
+        series_by_instance: dict[str, list[Listed]] = defaultdict(list)
+        records = self._records(
+            "cloudwatch:ListMetrics", target, ("Metrics",), _series, **parameters
+        )
+        for owner, series in records:
+            series_by_instance[owner].append(series)
+        return series_by_instance
 
 
-def _series(found: Any) -> tuple[str, Listed]:
-    dimensions = tuple(sorted((d["Name"], d["Value"]) for d in found["Dimensions"]))
-    texts = (found["Namespace"], found["MetricName"], *(one for pair in dimensions for one in pair))
-    if not all(isinstance(one, str) for one in texts):
-        raise TypeError("a query can name text alone")
-    return dict(dimensions)["InstanceId"], Listed(
-        found["Namespace"], found["MetricName"], dimensions
+class _Readings:
+    """The readings and problems of one call, page by page."""
+
+    def __init__(self, queries: Sequence[MetricQuery], window: Window) -> None:
+        self._queries = queries
+        self._window = window
+        self._values: dict[str, list[float | None]] = {}
+        self._status = {query.key: "CloudWatch gave no answer" for query in queries}
+        self._unreadable: dict[str, str] = {}
+        self.messages: list[str] = []
+        """The reasons why no query of the call is complete."""
+
+    def add(self, page: Any) -> None:
+        self.messages += [_text(message) for message in page.get("Messages") or ()]
+        for result in page.get("MetricDataResults") or ():
+            try:
+                key = self._queries[int(result["Id"][1:])].key
+            except (KeyError, ValueError, IndexError):
+                continue  # the query that it answers has no answer then, which is a problem
+            # If the page limit cuts a series, the later page says whether the rest came.
+            self._status[key] = _status(result)
+            try:
+                _place(result, self._window, key, self._values)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
+
+    def answer(self) -> MetricAnswer:
+        if self.messages:
+            problems = dict.fromkeys(self._status, "; ".join(self.messages))
+        else:
+            problems = {key: status for key, status in self._status.items() if status != _COMPLETE}
+            problems |= self._unreadable
+        series = {key: tuple(points) for key, points in self._values.items()}
+        return MetricAnswer(series, problems)
+
+
+def _series(record: Any) -> tuple[str, Listed]:
+    """Return a series with its instance. Raises: TypeError for anything but text, which a query
+    cannot name."""
+    namespace = record["Namespace"]
+    metric = record["MetricName"]
+    dimensions = tuple(
+        sorted((dimension["Name"], dimension["Value"]) for dimension in record["Dimensions"])
     )
+    for text in (namespace, metric, *chain.from_iterable(dimensions)):
+        if not isinstance(text, str):
+            raise TypeError("a query can name text alone")
+    return dict(dimensions)["InstanceId"], Listed(namespace, metric, dimensions)
 
 
 def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:
-    start, period, bins = window.start.timestamp(), window.period.total_seconds(), window.bins
+    """Put the points of a result into the periods of the window, under the key of its query."""
+    start = window.start.timestamp()
+    period = window.period.total_seconds()
+    bins = window.bins
     points = values.get(key)
     for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
         index = int((moment.timestamp() - start) // period)
         if not 0 <= index < bins:
             continue
         if points is None:
-            points = values[key] = [None] * bins
+            points = [None] * bins
+            values[key] = points
         known = points[index]
-        # Never two in one period by CloudWatch's rules; if ever, the larger one counts as activity.
+        # CloudWatch never gives two in one period; if it did, the larger one counts as activity.
         points[index] = float(value) if known is None else peak((known, float(value)))
 
 
 def _status(result: Any) -> str:
-    status = result.get("StatusCode") or "CloudWatch gave no status"
+    """Return how complete a result is, with its messages unless it is complete."""
+    status: str = result.get("StatusCode") or "CloudWatch gave no status"
     if status == _COMPLETE:
         return _COMPLETE
-    return " ".join((status, *(_text(message) for message in result.get("Messages") or ())))
+    messages = [_text(message) for message in result.get("Messages") or ()]
+    return " ".join([status, *messages])
 
 
 def _text(message: Any) -> str:
@@ -148,28 +190,35 @@ class CloudWatchAlarms(Adapter):
     """Fulfils `governor.channels.vouch.Alarms`: alarms as CloudWatch itself describes them."""
 
     def __call__(self, name: str) -> Alert | None:
-        """Return how the alarm stands; `None` unless there is one that publishes to the topic."""
+        """Return the alarm as it stands; `None` unless there is one that publishes to the topic."""
         kinds = ["MetricAlarm", "CompositeAlarm"]
-        known = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
-        for one in (*known.get("MetricAlarms", ()), *known.get("CompositeAlarms", ())):
-            actions = ("AlarmActions", "OKActions", "InsufficientDataActions")
-            if any(self._resource in one.get(kind, ()) for kind in actions):
-                return _alarm(one)
+        answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
+        for record in (*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())):
+            if self._publishes(record):
+                return _alarm(record)
         return None
 
+    def _publishes(self, record: Any) -> bool:
+        """Return whether any action of the alarm is the alert topic."""
+        kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
+        return any(self._resource in record.get(kind, ()) for kind in kinds)
 
-def _alarm(one: Any) -> Alert:
-    _, _, _, region, account, *_ = one["AlarmArn"].split(":")
-    state, name = one["StateValue"], one["AlarmName"]
-    since = as_utc(one.get("StateTransitionedTimestamp") or one["StateUpdatedTimestamp"])
+
+def _alarm(record: Any) -> Alert:
+    _, _, _, region, account, *_ = record["AlarmArn"].split(":")
+    name = record["AlarmName"]
+    state = record["StateValue"]
+    is_over = state == "OK"
+    since = as_utc(record.get("StateTransitionedTimestamp") or record["StateUpdatedTimestamp"])
+    lines = (record.get("AlarmDescription"), record.get("StateReason"))
     return Alert(
-        kind=AlertKind.ALARM_OVER if state == "OK" else AlertKind.ALARM,
-        severity=Severity.INFO if state == "OK" else Severity.CRITICAL,
+        kind=AlertKind.ALARM_OVER if is_over else AlertKind.ALARM,
+        severity=Severity.INFO if is_over else Severity.CRITICAL,
         account=account,
         region=region,
         subject=f"{name}: {state}",
-        lines=tuple(line for line in (one.get("AlarmDescription"), one.get("StateReason")) if line),
+        lines=tuple(line for line in lines if line),
         dedup_id=f"alarm-{name}-{since.isoformat()}"[:512],
         at=since,
-        facts={"alarm": name, "incident": one["AlarmArn"]},
+        facts={"alarm": name, "incident": record["AlarmArn"]},
     )

@@ -304,7 +304,7 @@ class Ec2Tags(_Ec2Writer):
         *,
         dry_run: bool,
     ) -> dict[str, str]:
-        """Set the tags, and remove those that are `None`. Return the reason for each id that failed."""
+        """Set the tags, and remove those that are `None`. Return the failures by id."""
         created = _pairs({key: value for key, value in tags.items() if value is not None})
         deleted = [{"Key": key} for key, value in tags.items() if value is None]
 

@@ -1,4 +1,7 @@
-"""Alerts over SNS, their queues in SQS, and mail through SES."""
+"""Sends alerts over SNS, changes their queues in SQS, and sends mail through SES.
+
+It only transports: who gets an alert and what it says is decided elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,9 @@ from governor.errors import NobodyListens
 
 _SUBJECT_LIMIT = 99
 _MESSAGE_LIMIT = 250_000
-"""Bytes of the whole message as sent, JSON in JSON; SNS takes 262,144 with the attributes."""
+"""Bytes of the whole message as sent, JSON in JSON. SNS takes 262,144 with the attributes."""
 _TEXT_LIMIT = 8_000
-"""Characters of a text that had to be cut; even if each is escaped to twelve bytes, both copies
-fit."""
+"""Characters of a text that is cut. Even if each is escaped to twelve bytes, both copies fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
@@ -41,6 +43,7 @@ _ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
 
 
 def lets_questions_through(filter_policy: str | None) -> bool:
+    """Return whether a subscription with this filter policy gets every question."""
     return json.loads(filter_policy or "{}") in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
 
 
@@ -54,34 +57,39 @@ class SnsAnnouncer(Adapter):
         self._seal = seal
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is
-        no owner. A subscription with a filter policy of its own does not count: it may leave
-        questions out."""
-        waiting, is_confirmed = 0, False
-        pages = self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource)
-        for one in (one for page in pages for one in page["Subscriptions"]):
-            # A word stands in its place where it is not confirmed.
-            arn = one["SubscriptionArn"]
-            if arn == "PendingConfirmation":
-                waiting += 1
-            elif arn.startswith("arn:"):
+        """Return whether a mail subscription of one of these addresses gets the questions.
+
+        SNS takes a message even if nobody gets it, and anybody may subscribe, not only an owner. A
+        subscription with a filter policy of its own does not count: it may leave questions out.
+
+        Raises: NobodyListens if no subscription is confirmed.
+        """
+        waiting = 0
+        is_confirmed = False
+        for page in self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource):
+            for subscription in page["Subscriptions"]:
+                # SNS writes a word in place of the ARN until it is confirmed.
+                arn = subscription["SubscriptionArn"]
+                if arn == "PendingConfirmation":
+                    waiting += 1
+                    continue
+                if not arn.startswith("arn:"):
+                    continue
                 is_confirmed = True
-                is_theirs = one["Protocol"] in MAIL and one["Endpoint"].lower() in addresses
-                if is_theirs and self._gets_questions(arn):
+                if _is_mail_to(addresses, subscription) and self._gets_questions(arn):
                     return True
         if not is_confirmed:
             waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
-                f"no subscription of the alert topic is confirmed{waits}, so nobody would "
-                "be notified: "
-                f"subscribe to {self._resource} and confirm",
+                f"no subscription of the alert topic is confirmed{waits}, so nobody would be "
+                f"notified: subscribe to {self._resource} and confirm",
                 operation="sns:Publish",
             )
         return False
 
     def _gets_questions(self, arn: str) -> bool:
-        found = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)["Attributes"]
-        return lets_questions_through(found.get("FilterPolicy"))
+        answer = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)
+        return lets_questions_through(answer["Attributes"].get("FilterPolicy"))
 
     def announce(self, alert: Alert) -> None:
         attributes = {
@@ -93,16 +101,18 @@ class SnsAnnouncer(Adapter):
             "project": alert.project,
             REPEATS: "true" if alert.facts.get(REPEATS) else "",
         }
-        given = {name: value for name, value in attributes.items() if value}
+        message_attributes = {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in attributes.items()
+            if value
+        }
         self._call(
             "sns:Publish",
             TopicArn=self._resource,
             Subject=subject_of(alert),
             MessageStructure="json",
             Message=json.dumps(message_of(alert, self._seal)),
-            MessageAttributes={
-                name: {"DataType": "String", "StringValue": one} for name, one in given.items()
-            },
+            MessageAttributes=message_attributes,
         )
 
 
@@ -120,7 +130,7 @@ class SqsQueue(Adapter):
 
 
 class SqsDeadLetters(SqsQueue):
-    """Keeps what cannot be used as it came, with the reason as the attribute `ErrorMessage`."""
+    """Keeps a message that cannot be used, with the reason as the attribute `ErrorMessage`."""
 
     def keep(self, body: str, reason: str) -> None:
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
@@ -129,14 +139,17 @@ class SqsDeadLetters(SqsQueue):
         )
 
     def park(self, alert: Alert, why: str) -> None:
-        """Fulfils `governor.channels.dispatch.Park`. The body is what the delivery queue takes to
-        try the alert again, so that SQS's own redrive does, when it is given the destination."""
+        """Keep an alert that was given up, as `governor.channels.dispatch.Park`.
+
+        The body is what the delivery queue takes to try the alert again. So SQS's own redrive can
+        put it back, if it is given that queue as the destination.
+        """
         self.keep(json.dumps({"again": alert_document(alert)}), why)
 
 
 class SesMailService(Adapter):
-    """Fulfils `governor.channels.email.MailService`. Sends once: a lost answer is for the queue to
-    repeat."""
+    """Fulfils `governor.channels.email.MailService`. It sends once: if the answer is lost, the
+    queue repeats the delivery."""
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
         answer = self._call(
@@ -149,27 +162,31 @@ class SesMailService(Adapter):
         return str(answer["MessageId"])
 
 
+def _is_mail_to(addresses: Collection[str], subscription: Mapping[str, str]) -> bool:
+    return subscription["Protocol"] in MAIL and subscription["Endpoint"].lower() in addresses
+
+
 def subject_of(alert: Alert) -> str:
-    """The subject as SNS takes it: printable ASCII on one line, under 100 characters."""
+    """Return the subject as SNS takes it: printable ASCII on one line, under 100 characters."""
     text = printable(alert.subject).encode("ascii", "replace").decode()
     return text[:_SUBJECT_LIMIT] or alert.kind.value
 
 
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
-    """The message by protocol, cut where SNS would refuse it whole, with the seal of what is
-    sent."""
+    """Return the sealed message by protocol, cut if SNS would refuse the whole."""
     text = readable(alert)
-    brief = replace(
-        alert, facts={name: alert.facts[name] for name in ("episode",) if name in alert.facts}
-    )
+    brief_facts = {name: alert.facts[name] for name in ("episode",) if name in alert.facts}
+    brief = replace(alert, facts=brief_facts)
     briefest = replace(brief, lines=(), subject=subject_of(alert))
-    for shown, sent in ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest)):
+    versions = ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest))
+    for shown, sent in versions:
         if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
             break
     sealed = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
-    return _by_protocol(
-        shown, {**alert_document(sealed), **({} if sent is alert else {"cut": True})}
-    )
+    document = alert_document(sealed)
+    if sent is not alert:
+        document = {**document, "cut": True}
+    return _by_protocol(shown, document)
 
 
 def readable(alert: Alert) -> str:
@@ -180,17 +197,26 @@ def readable(alert: Alert) -> str:
             "Other failures of this cause within the hour go to their owners' contacts alone."
         )
     if alert.link is not None and not any(alert.link in line for line in lines):
-        verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
-        asked = f"{verb} or keep it" if alert.kind in QUESTIONS else "See the record"
-        lines += ["", f"{asked}: {alert.link}"]
-    rows = alert.about.rows(_unpriced(alert.about.instance_type))
-    lines += ["", *(f"{label}: {value}" for label, value in rows), "", _WHY]
+        lines += ["", f"{_link_text(alert)}: {alert.link}"]
+    about = alert.about
+    rows = about.rows(_unpriced(about.instance_type))
+    facts = [f"{label}: {value}" for label, value in rows]
+    lines += ["", *facts, "", _WHY]
     return "\n".join(lines)
 
 
+def _link_text(alert: Alert) -> str:
+    if alert.kind not in QUESTIONS:
+        return "See the record"
+    verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
+    return f"{verb} or keep it"
+
+
 def _unpriced(instance_type: str | None) -> str:
-    """Return the list price where the cost is not known: what responds to events has no time to
-    ask."""
+    """Return the text for a cost that is not known, with the list price if there is one.
+
+    A function that responds to events has no time to read the price.
+    """
     price = list_price(instance_type or "")
     if price is None:
         return "not known"

@@ -1,9 +1,8 @@
-"""An OpenID Connect issuer: discovery, the authorization code flow with PKCE, and the ID token's
-proof.
+"""Signs people in with an OpenID Connect issuer: discovery, the authorization code flow with PKCE,
+and the verification of the ID token.
 
 Sources: OpenID Connect Core 1.0 (3.1.3.7), Discovery 1.0, RFC 7636 (PKCE), RFC 6749 (2.3.1, 4.1.3).
-Signatures and times are PyJWT's work. No redirects are followed, only https is spoken, no token is
-kept.
+PyJWT checks signatures and times. It follows no redirects, speaks only https, and keeps no token.
 """
 
 from __future__ import annotations
@@ -24,17 +23,20 @@ from governor.https import HttpAnswer, HttpError, Https, is_https
 
 _KEPT_SECONDS = 3600.0
 _KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
-"""The accepted algorithms, with what their keys must say; every issuer must support RS256."""
+"""The accepted algorithms and the fields of their keys. Every issuer must support RS256."""
 _LEEWAY_SECONDS = 60
 _FRESH = {"prompt": "login", "max_age": "900"}
-"""To prove anew who it is. `max_age` makes issuers say when that was (Core 1.0, 3.1.2.1)."""
+"""Makes the person sign in again. `max_age` makes issuers tell when (Core 1.0, 3.1.2.1)."""
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The stack as the issuer knows it. `secret` reads the document that names it; `None`: a public
-    client. `wants_groups`: the scope `groups` is asked for where the issuer offers it."""
+    """The stack as the issuer knows it.
+
+    `secret` reads the document with the client secret; `None` means a public client.
+    `wants_groups`: the scope `groups` is requested if the issuer offers it.
+    """
 
     issuer: str
     client_id: str
@@ -43,8 +45,8 @@ class Client:
 
 
 class OidcProvider:
-    """The port `IdentityProvider`. Keep it for the life of the process: it keeps the issuer's
-    documents."""
+    """The port `IdentityProvider`. Keep one for the life of the process, because it keeps the
+    issuer's documents."""
 
     def __init__(
         self,
@@ -62,32 +64,37 @@ class OidcProvider:
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
+        """Return the address at which the person signs in. Raises: as `_discovered`."""
         discovered = self._discovered()
         endpoint = _checked(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
-        if self._client.wants_groups and "groups" in (discovered.get("scopes_supported") or ()):
+        offers_groups = "groups" in (discovered.get("scopes_supported") or ())
+        if self._client.wants_groups and offers_groups:
             scopes.append("groups")
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(
-            b"="
-        )
-        query = urlencode(
-            {
-                "response_type": "code",
-                "client_id": self._client.client_id,
-                "redirect_uri": redirect_uri,
-                "scope": " ".join(scopes),
-                "state": state,
-                "nonce": nonce,
-                "code_challenge": challenge.decode(),
-                "code_challenge_method": "S256",
-                **(_FRESH if fresh else {}),
-            }
-        )
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
+        digest = hashlib.sha256(verifier.encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=")
+        parameters = {
+            "response_type": "code",
+            "client_id": self._client.client_id,
+            "redirect_uri": redirect_uri,
+            "scope": " ".join(scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge.decode(),
+            "code_challenge_method": "S256",
+        }
+        if fresh:
+            parameters |= _FRESH
+        separator = "&" if "?" in endpoint else "?"
+        return f"{endpoint}{separator}{urlencode(parameters)}"
 
     def redeem(
         self, *, code: str, nonce: str, verifier: str, redirect_uri: str
     ) -> Mapping[str, object]:
+        """Return the claims of the ID token that the code is good for.
+
+        Raises: SignInRefused; IssuerUnavailable; ConfigurationError.
+        """
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -96,17 +103,17 @@ class OidcProvider:
         }
         headers = self._authenticated(form)
         endpoint = _checked(self._discovered().get("token_endpoint"), "token_endpoint")
-        sent = self._fetch("POST", endpoint, urlencode(form), {**headers, **_FORM})
-        if sent.status != 200:
-            raise _token_refusal(sent.status, str(sent.document.get("error", "")))
-        token = sent.document.get("id_token")
+        answer = self._fetch("POST", endpoint, urlencode(form), {**headers, **_FORM})
+        if answer.status != 200:
+            raise _token_refusal(answer.status, str(answer.document.get("error", "")))
+        token = answer.document.get("id_token")
         if not isinstance(token, str):
             raise IssuerUnavailable("the token endpoint sent no id_token")
         return self._verified(token, nonce)
 
     def _authenticated(self, form: dict[str, str]) -> Mapping[str, str]:
-        """Puts the client's name and proof into the form or into headers, as the issuer wants
-        it."""
+        """Add the client's id and secret to the form, or return headers with them, as the issuer
+        supports."""
         if self._client.secret is None:
             form["client_id"] = self._client.client_id
             return {}
@@ -116,7 +123,7 @@ class OidcProvider:
                 "the secret behind OidcClientSecretArn must be a JSON object like "
                 '{"client_secret": "..."}'
             )
-        # What is not named is the default of Discovery 1.0, section 3.
+        # An issuer that names no method means the default of Discovery 1.0, section 3.
         methods = self._discovered().get(
             "token_endpoint_auth_methods_supported", ["client_secret_basic"]
         )
@@ -125,14 +132,16 @@ class OidcProvider:
             return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         if "client_secret_post" not in methods:
             raise ConfigurationError(
-                "the OIDC issuer takes neither client_secret_basic nor "
-                "client_secret_post: register the "
-                "client with one of them, or as a public one without OidcClientSecretArn"
+                "the OIDC issuer takes neither client_secret_basic nor client_secret_post: "
+                "register the client with one of them, or as a public one without "
+                "OidcClientSecretArn"
             )
-        form["client_id"], form["client_secret"] = self._client.client_id, secret
+        form["client_id"] = self._client.client_id
+        form["client_secret"] = secret
         return {}
 
     def _verified(self, token: str, nonce: str) -> Mapping[str, object]:
+        """Return the claims of a token for this client and sign-in. Raises: SignInRefused."""
         try:
             claims: Mapping[str, object] = jwt.decode(
                 token,
@@ -152,59 +161,72 @@ class OidcProvider:
             ) from error
         if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
             raise SignInRefused("the issuer's token belongs to another sign-in")
-        several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
-        if claims.get("azp", None if several else self._client.client_id) != self._client.client_id:
+        audience = claims["aud"]
+        has_several_audiences = isinstance(audience, list) and len(audience) > 1
+        # A token for several audiences must name the client that it was made for.
+        default_client = None if has_several_audiences else self._client.client_id
+        if claims.get("azp", default_client) != self._client.client_id:
             raise SignInRefused("the issuer's token was made for another client")
         return claims
 
     def _key_of(self, token: str) -> jwt.PyJWK:
-        """The issuer's key that the token names; asked for anew when it is one we have not seen."""
+        """Return the issuer's key that the token names.
+
+        The keys are read again if they lack it, because issuers exchange their keys.
+
+        Raises: SignInRefused if there is no such key.
+        """
         header = jwt.get_unverified_header(token)
-        algorithm, key_id = header.get("alg"), header.get("kid")
+        algorithm = header.get("alg")
+        key_id = header.get("kid")
         if algorithm not in _KEYS:
             raise SignInRefused(
                 "the issuer's token is signed by an algorithm other than RS256 and ES256"
             )
         uri = _checked(self._discovered().get("jwks_uri"), "jwks_uri")
-        for anew in (False, True):
-            keys = self._document(uri, anew=anew).get("keys")
-            found = (
-                [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
-            )
-            # Without a name there must be no choice; a wrong key of the right name fails at the
-            # signature.
-            if len(found) == 1 or (found and key_id is not None):
-                return jwt.PyJWK(found[0], algorithm)
+        for read_again in (False, True):
+            keys = self._document(uri, read_again=read_again).get("keys")
+            if not isinstance(keys, list):
+                continue
+            fitting_keys = [key for key in keys if _fits(key, algorithm, key_id)]
+            # A token that names no key must leave no choice. A wrong key of the right name fails at
+            # the signature.
+            is_named = bool(fitting_keys) and key_id is not None
+            if len(fitting_keys) == 1 or is_named:
+                return jwt.PyJWK(fitting_keys[0], algorithm)
         raise SignInRefused(
             "the issuer's token is signed by a key that the issuer does not publish"
         )
 
     def _discovered(self) -> Mapping[str, Any]:
+        """Return the issuer's description of itself. Raises: ConfigurationError;
+        IssuerUnavailable."""
         issuer = self._client.issuer
-        found = self._document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
+        discovered = self._document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if discovered.get("issuer") != issuer:
             raise ConfigurationError(
-                f"the OIDC issuer calls itself {found.get('issuer')!r}, not {issuer!r}: "
-                "set OidcIssuer to "
-                "exactly what it calls itself"
+                f"the OIDC issuer calls itself {discovered.get('issuer')!r}, not {issuer!r}: "
+                "set OidcIssuer to exactly what it calls itself"
             )
-        methods = found.get("code_challenge_methods_supported")
-        # Many issuers support it and do not say so; only a list without it is a no.
+        methods = discovered.get("code_challenge_methods_supported")
+        # Many issuers support S256 and do not list it; only a list without it is a no.
         if methods is not None and "S256" not in methods:
             raise ConfigurationError("the OIDC issuer does not support PKCE with S256")
-        return found
+        return discovered
 
-    def _document(self, url: str, *, anew: bool = False) -> Mapping[str, Any]:
+    def _document(self, url: str, *, read_again: bool = False) -> Mapping[str, Any]:
+        """Return a document of the issuer, at most an hour old. Raises: IssuerUnavailable."""
         now = self._elapsed()
-        kept = self._kept.get(url)
-        if kept is not None and not anew and now - kept[0] < _KEPT_SECONDS:
-            return kept[1]
+        if url in self._kept and not read_again:
+            read_at, document = self._kept[url]
+            if now - read_at < _KEPT_SECONDS:
+                return document
         answer = self._fetch("GET", url, None, {})
-        found = answer.document if answer.status == 200 else {}
-        if not found:
+        document = answer.document if answer.status == 200 else {}
+        if not document:
             raise IssuerUnavailable(f"{url} answered {answer.status}, and no JSON object")
-        self._kept[url] = now, found
-        return found
+        self._kept[url] = now, document
+        return document
 
     def _fetch(
         self, method: str, url: str, body: str | None, headers: Mapping[str, str]
@@ -212,38 +234,37 @@ class OidcProvider:
         try:
             return self._https.send(method, url, body, {"Accept": "application/json", **headers})
         except HttpError as error:
-            said = f"{urlsplit(url).hostname} did not answer ({type(error).__name__})"
-            raise IssuerUnavailable(said) from error
+            why = f"{urlsplit(url).hostname} did not answer ({type(error).__name__})"
+            raise IssuerUnavailable(why) from error
 
 
 def _fits(key: object, algorithm: str, key_id: object) -> bool:
-    """Return whether a published key may have signed this; never a symmetric one, whatever it
-    says."""
-    if (
-        not isinstance(key, dict)
-        or key.get("use", "sig") != "sig"
-        or key.get("alg", algorithm) != algorithm
-    ):
+    """Return whether a published key may have signed the token; never a symmetric key."""
+    if not isinstance(key, dict):
         return False
-    is_kind = all(key.get(name) == value for name, value in _KEYS[algorithm].items())
-    return is_kind and (key_id is None or key.get("kid") == key_id)
+    is_for_signatures = key.get("use", "sig") == "sig"
+    is_for_algorithm = key.get("alg", algorithm) == algorithm
+    if not is_for_signatures or not is_for_algorithm:
+        return False
+    if any(key.get(name) != value for name, value in _KEYS[algorithm].items()):
+        return False
+    return key_id is None or key.get("kid") == key_id
 
 
 def _token_refusal(status: int, code: str) -> Exception:
-    """Return what a refusal of the token endpoint means (RFC 6749, 5.2)."""
+    """Return the error for a refusal of the token endpoint (RFC 6749, 5.2)."""
     if code == "invalid_grant":
         return SignInRefused("the issuer does not take this answer (any more)")
     if code in ("invalid_client", "unauthorized_client"):
         return ConfigurationError(
-            f"the OIDC issuer answers {code}: look at OidcClientId and "
-            "OidcClientSecretArn, and register "
-            "<base>/sign-in/callback as redirect URI of an authorization code client"
+            f"the OIDC issuer answers {code}: look at OidcClientId and OidcClientSecretArn, and "
+            "register <base>/sign-in/callback as redirect URI of an authorization code client"
         )
     return IssuerUnavailable(f"the token endpoint answered {status} {code[:40]!r}")
 
 
 def _checked(url: object, name: str) -> str:
-    """Raises: ConfigurationError."""
+    """Return the URL if it may be used. Raises: ConfigurationError."""
     if not isinstance(url, str) or not is_https(url) or "#" in url:
         raise ConfigurationError(
             f"{name} must be a whole https:// URL without user name; it is {url!r}"

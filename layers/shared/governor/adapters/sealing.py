@@ -1,5 +1,7 @@
-"""Seals by HMAC keys of KMS, which never leave it: one maker for one duty, and the check for all of
-them."""
+"""Makes and checks seals with HMAC keys that never leave KMS.
+
+A maker has the key of one duty; the check knows the keys of all duties.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class KmsSealMaker(Adapter):
 
 
 class KmsSealCheck(Adapter):
-    """Fulfils the port `SealCheck`. The key of a duty is the stack's own, never one that a record
+    """Fulfils the port `SealCheck`. It uses the stack's own key of a duty, never one that a record
     names."""
 
     def __init__(

@@ -1,5 +1,7 @@
-"""The keys of approval links, from Secrets Manager, and their rotation; the key in KMS that seals
-alerts."""
+"""Reads secrets of Secrets Manager and rotates them, and seals alerts with a key of KMS.
+
+A secret's value must never get into an error or a log.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,17 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from governor.adapters.clients import Adapter, Clients
 from governor.errors import ConfigurationError, NotFound
 
 _KEPT_SECONDS = 60.0
-"""A flood of requests must not become a flood of paid reads; a rotation counts within a minute."""
+"""A flood of requests must not become a flood of paid reads, and a rotation must count soon."""
 
 
 class SecretDocument(Adapter):
-    """One secret that holds a JSON object of strings, and its versions: the port
-    `RotatingSecret`."""
+    """The port `RotatingSecret`: one secret that holds a JSON object of strings, with versions."""
 
     def __init__(
         self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic
@@ -34,20 +35,21 @@ class SecretDocument(Adapter):
             document = json.loads(answer["SecretString"])
         except (KeyError, ValueError):
             document = None
-        if not isinstance(document, dict) or not all(
-            isinstance(value, str) for value in document.values()
-        ):
+        if not _has_only_strings(document):
             raise ConfigurationError("the secret must be a JSON object of strings")
         return document
 
     def read(self) -> Mapping[str, str]:
-        """Return the object, at most a minute old. Raises: ConfigurationError for anything but a
-        JSON object of strings, without its value; NotFound, AccessDenied, Throttled,
-        Unavailable."""
+        """Return the object, at most a minute old.
+
+        Raises: ConfigurationError for anything but a JSON object of strings, without its value;
+        NotFound, AccessDenied, Throttled, Unavailable.
+        """
         now = self._elapsed()
         if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
             self._kept = now, self._read()
-        return self._kept[1]
+        _, document = self._kept
+        return document
 
     def stages(self, version: str) -> frozenset[str]:
         return frozenset(self._versions().get(version, ()))
@@ -56,6 +58,7 @@ class SecretDocument(Adapter):
         return self._read(VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
+        """Return the version that a rotation prepares, or `None` if it is not stored yet."""
         try:
             return self._read(VersionId=version, VersionStage="AWSPENDING")
         except NotFound:
@@ -71,13 +74,14 @@ class SecretDocument(Adapter):
         )
 
     def promote(self, version: str) -> None:
-        before = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
+        """Make the pending version the current one."""
+        current = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
         self._call(
             "secretsmanager:UpdateSecretVersionStage",
             SecretId=self._resource,
             VersionStage="AWSCURRENT",
             MoveToVersionId=version,
-            RemoveFromVersionId=before,
+            RemoveFromVersionId=current,
         )
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
@@ -86,11 +90,17 @@ class SecretDocument(Adapter):
         return versions
 
 
+def _has_only_strings(document: Any) -> TypeGuard[Mapping[str, str]]:
+    if not isinstance(document, dict):
+        return False
+    return all(isinstance(value, str) for value in document.values())
+
+
 class AlertSeal(Adapter):
     """Fulfils `governor.domain.alerts.alert.Seal` by an HMAC whose key never leaves KMS."""
 
     def __call__(self, text: bytes) -> str:
-        # The hash, because KMS takes 4,096 bytes.
+        # It is a MAC of the hash, because KMS takes 4,096 bytes.
         parts: Any = {"MacAlgorithm": "HMAC_SHA_256", "Message": hashlib.sha256(text).digest()}
         answer = self._call("kms:GenerateMac", KeyId=self._resource, **parts)
         return base64.b64encode(answer["Mac"]).decode()

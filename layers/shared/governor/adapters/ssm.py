@@ -1,9 +1,10 @@
-"""Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints."""
+"""Uses Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from operator import itemgetter
 
 from governor.adapters.clients import Adapter
@@ -11,18 +12,18 @@ from governor.domain.instance import Session, Target
 from governor.domain.units import as_utc, iso
 
 _SHORTEST_SECONDS = 30
-"""The least `TimeoutSeconds` that SendCommand accepts; and EC2 may be later than it said."""
+"""The least `TimeoutSeconds` that SendCommand accepts. EC2 may act later than it announced."""
 _LONGEST_SECONDS = 9_999
 """The `SecondsLeft` that the document accepts."""
 _SESSIONS_PAGE = 200
 _PAGE = 50
-"""Most instances in one answer of DescribeInstanceInformation. Source: its API."""
+"""The most instances in one answer of DescribeInstanceInformation. Source: its API."""
 
 
 class PolicyParameter(Adapter):
     def read(self, *, patient: bool = True) -> str:
-        """Return the text as it is now; without `patient`, for a caller that can do with an older
-        one."""
+        """Return the text as it is now. Without `patient` it gives up within seconds, for a caller
+        that can use an older one."""
         answer = self._call(
             "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
         )
@@ -33,7 +34,8 @@ class SessionManager(Adapter):
     def open_sessions(
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:
-        listed = self._pages(
+        """Return the sessions that were opened since then and are still open."""
+        pages = self._pages(
             "ssm:DescribeSessions",
             target,
             State="Active",
@@ -43,14 +45,16 @@ class SessionManager(Adapter):
             ],
             MaxResults=_SESSIONS_PAGE,
         )
-        found = (one for page in listed for one in page["Sessions"])
-        return tuple(Session(one["Owner"], as_utc(one["StartDate"])) for one in found)
+        records = chain.from_iterable(page["Sessions"] for page in pages)
+        return tuple(Session(record["Owner"], as_utc(record["StartDate"])) for record in records)
 
 
 class RunCommandHook(Adapter):
-    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml`, and repeats when
-    throttled: a hook that runs is not begun again. A late answer is of no use within the two
-    minutes."""
+    """The port `CheckpointHook`: it starts the document of `stacks/telemetry.yaml`.
+
+    A throttled call is repeated, because the document does not begin a hook again that runs. It
+    gives up within seconds, because the instance has only two minutes.
+    """
 
     def send(
         self,
@@ -61,7 +65,8 @@ class RunCommandHook(Adapter):
         *,
         signal: bool,
     ) -> str:
-        left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
+        """Start the hook on these instances. Return the id of the command."""
+        seconds = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         answer = self._call(
             "ssm:SendCommand",
             target,
@@ -71,15 +76,16 @@ class RunCommandHook(Adapter):
             Parameters={
                 "Reason": [reason],
                 "WhenNoHook": ["sigterm" if signal else "nothing"],
-                "SecondsLeft": [str(left)],
+                "SecondsLeft": [str(seconds)],
             },
-            TimeoutSeconds=left,
+            TimeoutSeconds=seconds,
             Comment=f"GPU Governor: {reason}",
         )
         return str(answer["Command"]["CommandId"])
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        listed: Iterator[str] = self._records(
+        """Return which of these instances Systems Manager manages."""
+        instance_ids_managed: Iterator[str] = self._records(
             "ssm:DescribeInstanceInformation",
             target,
             ("InstanceInformationList",),
@@ -88,4 +94,4 @@ class RunCommandHook(Adapter):
             Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
             MaxResults=_PAGE,
         )
-        return frozenset(listed)
+        return frozenset(instance_ids_managed)

@@ -1,5 +1,7 @@
-"""Remediation: starting it, asking whether it runs, answering the task that waits, and undoing a
-stop."""
+"""Starts remediation workflows, answers the task that waits in one, and undoes a stop.
+
+Nothing here stops an instance: the workflow does, after its own checks.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,14 @@ _NO_LONGER_WAITS = ("TaskTimedOut", "TaskDoesNotExist", "InvalidToken")
 
 class StepFunctionsWorkflow(Adapter):
     def start(self, ref: EpisodeRef) -> bool:
-        """Same name and same input while it runs is a success to Step Functions."""
-        given = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
+        """Start the workflow of an episode. Return False if it has already ended.
+
+        To Step Functions the same name with the same input is a success while it runs.
+        """
+        execution_input = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
         named: Any = {"stateMachineArn": self._resource, "name": ref.execution_name}
         try:
-            self._call("states:StartExecution", **named, input=given)
+            self._call("states:StartExecution", **named, input=execution_input)
         except CloudError as error:
             if error.code == "ExecutionAlreadyExists":
                 return self.is_running(ref) is not False
@@ -31,6 +36,7 @@ class StepFunctionsWorkflow(Adapter):
         return True
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
+        """Return whether the workflow of an episode runs, or `None` if it was never started."""
         arn = self._resource.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
         try:
             answer = self._call("states:DescribeExecution", executionArn=arn)
@@ -39,10 +45,10 @@ class StepFunctionsWorkflow(Adapter):
         return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        """Answer the task that waits. Return False if it does not wait any more."""
+        output = json.dumps(dict(decision))
         try:
-            self._call(
-                "states:SendTaskSuccess", taskToken=task_token, output=json.dumps(dict(decision))
-            )
+            self._call("states:SendTaskSuccess", taskToken=task_token, output=output)
         except CloudError as error:
             if error.code in _NO_LONGER_WAITS:
                 return False
@@ -51,7 +57,7 @@ class StepFunctionsWorkflow(Adapter):
 
 
 class LambdaUndoer(Adapter):
-    """The port `Undoer`: asks the one function that may start instances, and waits for its
+    """The port `Undoer`: it invokes the only function that may start instances, and waits for its
     answer."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
@@ -62,14 +68,15 @@ class LambdaUndoer(Adapter):
             )
             body = json.loads(answer["Payload"].read())
         if answer.get("FunctionError"):
-            what = body.get("errorType", "error") if isinstance(body, dict) else "error"
+            error_type = body.get("errorType", "error") if isinstance(body, dict) else "error"
             raise Unavailable(
-                f"the instance could not be started: {what}", operation="lambda:InvokeFunction"
+                f"the instance could not be started: {error_type}",
+                operation="lambda:InvokeFunction",
             )
         return UndoAnswer(bool(body["done"]), str(body["text"]))
 
 
 def episode_input(ref: EpisodeRef) -> dict[str, object]:
-    """The input of an execution: names the episode, holds nothing that changes between two
-    sweeps."""
+    """Return the input of an execution. It names the episode, and holds nothing that changes
+    between two sweeps."""
     return {**asdict(ref), "launch_time": iso(ref.launch_time)}

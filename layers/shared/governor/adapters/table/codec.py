@@ -1,9 +1,8 @@
-"""The stored form of domain records: one schema of pydantic's core per record, built on its first
-use.
+"""The stored form of domain records: one schema of pydantic's core for each, built on first use.
 
-A record is stored by its own fields, but for `_STORED`; amounts as decimal text, times as ISO 8601
-in UTC. Reading ignores unknown attributes and converts nothing. A missing attribute means its
-field's default, unless it is `needed`: then the item is unreadable.
+A record is stored by its own fields; `_STORED` lists what differs. Amounts are decimal text, times
+ISO 8601 in UTC. Reading ignores unknown attributes and converts nothing. A missing attribute means
+its field's default, unless it is `needed`: then the item cannot be read.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic_core import (
@@ -46,19 +46,20 @@ _Pair = tuple[str, str]
 
 
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Yield the records of stored items. Raises: CloudError, which names items and fields, never
-    values."""
+    """Yield the records of stored items.
+
+    Raises: CloudError for an item that cannot be read. It names items and fields, never values.
+    """
     validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of
     # megabytes.
-    shared: dict[_Pair, _Pair] = {}
+    shared_pairs: dict[_Pair, _Pair] = {}
     for item in items:
         try:
-            yield validator.validate_python(item, context=shared)
+            yield validator.validate_python(item, context=shared_pairs)
             continue
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False, include_context=False)
-            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found]
+            problems = _problems(error)
         except (KeyError, TypeError, ArithmeticError) as error:
             problems = [repr(error)]
         name = f"the item {item.get('pk')} / {item.get('sk')}"
@@ -67,14 +68,24 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
         )
 
 
+def _problems(error: ValidationError) -> list[str]:
+    """Return which fields are wrong and why, without their values."""
+    problems: list[str] = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        field_path = ".".join(map(str, problem["loc"]))
+        problems.append(f"{field_path}: {problem['msg']}")
+    return problems
+
+
 def written(record: object) -> Document:
+    """Return the stored form of a record."""
     _, serializer = _compiled(type(record))
     document: Document = serializer.to_python(record, by_alias=True)
     return document
 
 
 def moment(value: datetime) -> str:
-    """A time without loss: `units.iso` would cut it to the second."""
+    """Return a time without loss: `units.iso` would cut it to the second."""
     return as_utc(value).isoformat()
 
 
@@ -105,6 +116,14 @@ def _unpacked(data: Any) -> Any:
         raise ValueError("packed JSON is needed") from None
 
 
+def _from_seconds(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def _to_seconds(length: timedelta) -> int:
+    return int(length.total_seconds())
+
+
 _as = core_schema.plain_serializer_function_ser_schema
 _STR = core_schema.str_schema(strict=True)
 _INT = core_schema.int_schema(strict=True)
@@ -114,9 +133,7 @@ _LEAVES: dict[Any, CoreSchema] = {
     int: _INT,
     bool: core_schema.bool_schema(strict=True),
     datetime: _leaf(_STR, parse_iso, moment),
-    timedelta: _leaf(
-        _INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())
-    ),
+    timedelta: _leaf(_INT, _from_seconds, _to_seconds),
     Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
     float: core_schema.union_schema(
         # A number of packed JSON stays as it is, so that evidence keeps its hash.
@@ -129,20 +146,23 @@ _LEAVES: dict[Any, CoreSchema] = {
     _Pair: core_schema.with_info_after_validator_function(
         _share, core_schema.tuple_schema([_STR, _STR])
     ),
-    EpisodeRef: _leaf(_STR, episode_from_execution_name, lambda ref: ref.execution_name),
+    EpisodeRef: _leaf(_STR, episode_from_execution_name, attrgetter("execution_name")),
 }
 
 
 def _schema(hint: Any) -> CoreSchema:
-    origin, parts = get_origin(hint), get_args(hint)
+    """Return the schema of a type as a field is annotated with it."""
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if hint in _LEAVES:
         return _LEAVES[hint]
     if origin is Literal:
         return core_schema.literal_schema(list(parts))
     if origin is None and is_dataclass(hint):
-        return _STORED.get(cast("type", hint), _Form()).schema(hint)
+        form = _STORED.get(cast("type", hint), _Form())
+        return form.schema(hint)
     if origin is None:
-        return core_schema.enum_schema(hint, list(hint), serialization=_as(lambda one: one.value))
+        return core_schema.enum_schema(hint, list(hint), serialization=_as(attrgetter("value")))
     inner = [_schema(part) for part in parts if part not in (None.__class__, ...)]
     if origin is Mapping:
         return core_schema.dict_schema(*inner)
@@ -155,58 +175,62 @@ def _schema(hint: Any) -> CoreSchema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """How the document of a dataclass differs from its fields."""
+    """What the document of a dataclass does unlike its fields."""
 
     flat: tuple[str, ...] = ()
-    """Fields whose own fields stand in the document itself."""
+    """Fields whose own fields are attributes of the document itself."""
     names: Mapping[str, str] = field(default_factory=dict)
     needed: tuple[str, ...] = ()
-    """Fields that have a default and are never guessed."""
+    """Fields whose default never stands for a missing attribute."""
     older: Mapping[str, object] = field(default_factory=dict)
-    """The meaning of a missing attribute, where it is not the default of the field."""
+    """The meaning of a missing attribute, if it is not the default of the field."""
     omitted: tuple[str, ...] = ()
     packed: Callable[[Any], Document] | None = None
-    """The domain's own form, as compressed JSON: a week of GPUs by the minute fits no item
-    otherwise."""
+    """Makes the domain's own form, which is stored as compressed JSON: a week of GPUs by the minute
+    fits no item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
+        """Return the schema of this dataclass."""
         hints = get_type_hints(kind)
-        parts = []
-        for one in fields(kind):
-            schema = _schema(hints[one.name])
-            default = self.older.get(one.name, one.default)
-            if one.name in self.needed:
-                pass
-            elif one.default_factory is not MISSING:
-                schema = core_schema.with_default_schema(
-                    schema, default_factory=one.default_factory
-                )
-            elif default is not MISSING:
-                schema = core_schema.with_default_schema(schema, default=default)
-            name, omitted = self.names.get(one.name), one.name in self.omitted
-            part = core_schema.dataclass_field(
-                one.name,
-                schema,
-                init=not omitted,
-                validation_alias=name,
-                serialization_alias=name,
-                serialization_exclude=omitted,
-            )
-            parts.append(part)
-        names = [one["name"] for one in parts]
+        parts = [self._part(part, _schema(hints[part.name])) for part in fields(kind)]
+        names = [part["name"] for part in parts]
         arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
         whole = core_schema.dataclass_schema(kind, arguments, names, slots=True)
         if not (self.packed or self.flat):
             return whole
-        flattened = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
-        writer = _as(self._compressed) if self.packed else flattened
+        writer: core_schema.SerSchema
+        if self.packed:
+            writer = _as(self._compressed)
+        else:
+            writer = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
         return core_schema.no_info_before_validator_function(
             self._deepened, whole, serialization=writer
         )
 
+    def _part(self, part: Field[Any], schema: CoreSchema) -> core_schema.DataclassField:
+        """Return a field of the dataclass under its stored name, with its default if it has one."""
+        default = self.older.get(part.name, part.default)
+        if part.name in self.needed:
+            pass
+        elif part.default_factory is not MISSING:
+            schema = core_schema.with_default_schema(schema, default_factory=part.default_factory)
+        elif default is not MISSING:
+            schema = core_schema.with_default_schema(schema, default=default)
+        stored_name = self.names.get(part.name)
+        is_omitted = part.name in self.omitted
+        return core_schema.dataclass_field(
+            part.name,
+            schema,
+            init=not is_omitted,
+            validation_alias=stored_name,
+            serialization_alias=stored_name,
+            serialization_exclude=is_omitted,
+        )
+
     def _compressed(self, record: Any) -> bytes:
         assert self.packed is not None
-        return zlib.compress(json.dumps(self.packed(record), separators=(",", ":")).encode())
+        text = json.dumps(self.packed(record), separators=(",", ":"))
+        return zlib.compress(text.encode())
 
     def _deepened(self, stored: Any) -> Document:
         document = _unpacked(stored) if self.packed else stored

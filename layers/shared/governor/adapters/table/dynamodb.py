@@ -1,4 +1,7 @@
-"""The state table in DynamoDB: string keys `pk` and `sk`, TTL attribute `expires_at_epoch`."""
+"""The state table in DynamoDB: string keys `pk` and `sk`, TTL attribute `expires_at_epoch`.
+
+It turns reads and writes into DynamoDB's calls. What a record holds is the codec's matter.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from governor.errors import Throttled
 from governor.stores.table import Condition, Document, Key, Table, Write, epoch
 
 _BATCH = 100
-"""Items of one read. Source: DynamoDB API, BatchGetItem."""
+"""The most items of one read. Source: DynamoDB API, BatchGetItem."""
 _ATTEMPTS = 6
-"""Attempts of a transaction that met another one on the same item, and of a read that left out
-items."""
+"""Attempts of a transaction that met another one on the same item, and of a read that left items
+out."""
 
 
 class DynamoTable(Adapter, Table):
-    """One table in DynamoDB. Safe to use from several threads and processes; no state of its
-    own."""
+    """One table in DynamoDB. It has no state, so that threads and processes may share it."""
 
-    document, records = staticmethod(codec.written), staticmethod(codec.read_all)
+    document = staticmethod(codec.written)
+    records = staticmethod(codec.read_all)
 
     def __init__(
         self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep
@@ -42,55 +45,68 @@ class DynamoTable(Adapter, Table):
         return table
 
     def get(self, key: Key) -> Document | None:
-        asked = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
-        item = self._ask("GetItem", asked).get("Item")
+        parameters = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
+        item = self._ask("GetItem", parameters).get("Item")
         return unpacked(item) if item else None
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Raises also: Throttled, when the table left out some of them for all attempts."""
-        found: list[Document] = []
+        """Return the items that exist, in any order.
+
+        Raises: also Throttled, if the table left some of them out in all attempts.
+        """
+        items: list[Document] = []
         for part in in_parts(keys, _BATCH):
-            left: dict[str, Any] = {"Keys": [*map(_packed_key, part)], "ConsistentRead": True}
+            keys_left: dict[str, Any] = {
+                "Keys": [_packed_key(key) for key in part],
+                "ConsistentRead": True,
+            }
             for attempt in range(_ATTEMPTS):
-                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: left}})
-                found += map(unpacked, answer["Responses"].get(self._resource, ()))
-                left = answer.get("UnprocessedKeys", {}).get(self._resource)
-                if not left:
+                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: keys_left}})
+                items += map(unpacked, answer["Responses"].get(self._resource, ()))
+                keys_left = answer.get("UnprocessedKeys", {}).get(self._resource)
+                if not keys_left:
                     break
                 self._sleep(0.05 * 2**attempt)
             else:
-                raise Throttled(f"the table left out {len(left['Keys'])} of {len(part)} items")
-        return found
+                left_out = len(keys_left["Keys"])
+                raise Throttled(f"the table left out {left_out} of {len(part)} items")
+        return items
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        values = {":pk": pk} | ({":prefix": prefix} if prefix else {})
+        condition = "pk = :pk"
+        values = {":pk": pk}
+        if prefix:
+            condition += " AND begins_with(sk, :prefix)"
+            values[":prefix"] = prefix
         parameters: dict[str, Any] = {
             "TableName": self._resource,
-            "KeyConditionExpression": "pk = :pk"
-            + (" AND begins_with(sk, :prefix)" if prefix else ""),
+            "KeyConditionExpression": condition,
             "ExpressionAttributeValues": packed(values),
             "ConsistentRead": True,
         }
-        following = None if after is None else _packed_key((pk, after))
+        if after is not None:
+            parameters["ExclusiveStartKey"] = _packed_key((pk, after))
         while True:
-            page = self._ask(
-                "Query", parameters | ({"ExclusiveStartKey": following} if following else {})
-            )
+            page = self._ask("Query", parameters)
             yield from map(unpacked, page["Items"])
-            following = page.get("LastEvaluatedKey")
-            if not following:
+            last_key = page.get("LastEvaluatedKey")
+            if not last_key:
                 return
+            parameters["ExclusiveStartKey"] = last_key
 
-    def write(self, one: Write) -> Document:
-        parameters = _parameters(self._resource, one)
-        if one.returns_item:
+    def write(self, write: Write) -> Document:
+        parameters = _parameters(self._resource, write)
+        if write.returns_item:
             parameters["ReturnValues"] = "ALL_NEW"
-        answer = self._ask(f"{one.kind}Item", parameters)
+        answer = self._ask(f"{write.kind}Item", parameters)
         return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
-        """Raises also: Throttled, when others held the items. botocore gives each call a token."""
-        actions = [{one.kind: _parameters(self._resource, one)} for one in writes]
+        """Carry out all writes or none. botocore gives each call a token.
+
+        Raises: also Throttled, if other transactions held the items in all attempts.
+        """
+        actions = [{write.kind: _parameters(self._resource, write)} for write in writes]
         attempts = _ATTEMPTS if self._patient else 1
         for attempt in range(attempts):
             try:
@@ -107,6 +123,8 @@ class DynamoTable(Adapter, Table):
 
 
 class _Expression:
+    """The expressions of one write, with placeholders for its names and values."""
+
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self.values: Document = {}
@@ -121,57 +139,75 @@ class _Expression:
         self.values[placeholder] = value
         return placeholder
 
-    def condition(self, one: Condition) -> str:
-        if isinstance(one.left, Condition):
-            return f"({self.condition(one.left)}) {one.operator} ({self.condition(one.right)})"
-        name = self.name(one.left)
-        match one.operator:
-            case "attribute_exists" | "attribute_not_exists":
-                return f"{one.operator}({name})"
-            case _:
-                return f"{name} {one.operator} {self.value(one.right)}"
+    def condition(self, condition: Condition) -> str:
+        operator = condition.operator
+        if isinstance(condition.left, Condition):
+            left = self.condition(condition.left)
+            right = self.condition(condition.right)
+            return f"({left}) {operator} ({right})"
+        name = self.name(condition.left)
+        if operator in ("attribute_exists", "attribute_not_exists"):
+            return f"{operator}({name})"
+        return f"{name} {operator} {self.value(condition.right)}"
 
-    def changes(self, one: Write) -> str:
+    def changes(self, write: Write) -> str:
         sets = [
-            f"{self.name(name)} = {self.value(value)}" for name, value in attributes(one).items()
+            f"{self.name(attribute)} = {self.value(value)}"
+            for attribute, value in attributes(write).items()
         ]
-        if one.first is not None:
-            path = f"{self.name(one.first[0])}.{self.name(one.first[1])}"
-            sets.append(f"{path} = if_not_exists({path}, {self.value(one.first[2])})")
-        adds = [f"{self.name(name)} {self.value(number)}" for name, number in one.add.items()]
-        parts = {"SET": sets, "REMOVE": [self.name(name) for name in one.remove], "ADD": adds}
-        return " ".join(f"{word} {', '.join(part)}" for word, part in parts.items() if part)
+        if write.first is not None:
+            map_name, entry, value = write.first
+            path = f"{self.name(map_name)}.{self.name(entry)}"
+            sets.append(f"{path} = if_not_exists({path}, {self.value(value)})")
+        adds = [
+            f"{self.name(attribute)} {self.value(number)}"
+            for attribute, number in write.add.items()
+        ]
+        removes = [self.name(attribute) for attribute in write.remove]
+        clauses = {"SET": sets, "REMOVE": removes, "ADD": adds}
+        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses.items() if parts)
 
 
-def _parameters(table: str, one: Write) -> dict[str, Any]:
-    expression, key = _Expression(), _packed_key(one.key)
-    is_put, is_update = one.kind == "Put", one.kind == "Update"
-    parameters = {
-        "TableName": table,
-        "Key": None if is_put else key,
-        "Item": packed(attributes(one)) | key if is_put else None,
-        "UpdateExpression": expression.changes(one) if is_update else None,
-        "ConditionExpression": None
-        if one.condition is None
-        else expression.condition(one.condition),
-        "ExpressionAttributeNames": expression.names,
-        "ExpressionAttributeValues": packed(expression.values),
-    }
-    return {name: value for name, value in parameters.items() if value}
+def _parameters(table: str, write: Write) -> dict[str, Any]:
+    """Return the parameters of a write, without those that would be empty."""
+    expression = _Expression()
+    key = _packed_key(write.key)
+    parameters: dict[str, Any] = {"TableName": table}
+    if write.kind == "Put":
+        parameters["Item"] = packed(attributes(write)) | key
+    else:
+        parameters["Key"] = key
+    if write.kind == "Update":
+        changes = expression.changes(write)
+        if changes:
+            parameters["UpdateExpression"] = changes
+    if write.condition is not None:
+        parameters["ConditionExpression"] = expression.condition(write.condition)
+    if expression.names:
+        parameters["ExpressionAttributeNames"] = expression.names
+    if expression.values:
+        parameters["ExpressionAttributeValues"] = packed(expression.values)
+    return parameters
 
 
-def attributes(one: Write) -> Document:
-    document = codec.written(one.document) if is_dataclass(one.document) else one.document
-    until = {} if one.until is None else {"expires_at_epoch": epoch(one.until)}
-    return {**document, **until}
+def attributes(write: Write) -> Document:
+    """Return what the write stores, with the time at which the item expires if it does."""
+    document = write.document
+    if is_dataclass(document):
+        document = codec.written(document)
+    if write.until is None:
+        return {**document}
+    return {**document, "expires_at_epoch": epoch(write.until)}
 
 
 def packed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document as DynamoDB writes it. Raises: TypeError."""
+    """Return a document as DynamoDB writes it. Raises: TypeError for a type that it does not
+    write."""
     return {name: _pack(value) for name, value in document.items()}
 
 
 def unpacked(item: Mapping[str, Any]) -> Document:
+    """Return an item of DynamoDB as a document."""
     return {name: _unpack(value) for name, value in item.items()}
 
 
@@ -190,13 +226,23 @@ def _pack(value: object) -> dict[str, Any]:
 
 def _unpack(value: Mapping[str, Any]) -> Any:
     [(letter, inner)] = value.items()
-    # A set is written by nobody.
+    # A set becomes a list; we never write one.
     return _UNPACK.get(letter, list)(inner)
 
 
+def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
+    return [_pack(value) for value in values]
+
+
+def _unpack_all(values: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [_unpack(value) for value in values]
+
+
 def _whole(number: str) -> int | str:
-    """A fraction is written by nobody, too: as text it harms its own record, not all that a query
-    returns."""
+    """Return a whole number, or the text of any other, which we never write.
+
+    As text it makes its own record unreadable, but not the others that a query returns.
+    """
     try:
         return int(number)
     except ValueError:
@@ -210,9 +256,9 @@ _FORMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] 
     ("S", str, str, str),
     ("N", int, str, _whole),
     ("B", bytes, bytes, bytes),
-    ("L", (list, tuple), lambda parts: [*map(_pack, parts)], lambda parts: [*map(_unpack, parts)]),
+    ("L", (list, tuple), _pack_all, _unpack_all),
     ("M", dict, packed, unpacked),
 )
-"""DynamoDB's letter, the type, the way there and back. No floats: readings are packed, amounts are
-text."""
+"""DynamoDB's letter, the type, and how each way goes. There are no floats: readings are packed, and
+amounts are text."""
 _UNPACK = {letter: unpack for letter, _, _, unpack in _FORMS}
