@@ -1,7 +1,7 @@
-"""Calls that CloudWatch has not accepted yet: compressed, in memory, bounded, the newest first.
+"""Keeps calls that CloudWatch has not accepted yet: compressed, in memory, the newest first.
 
-Memory and not disk: the bound is a day, and figures of a machine that was restarted since tell
-nobody anything. This module must not know why a call was not taken.
+They are kept for a day at most, and not on disk: the figures of a machine that was restarted since
+are of no use. This module must not know why a call was not taken.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from gpu_metrics_publisher.metrics import Call
 _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 24 * 3600
-"""CloudWatch takes two weeks, but shows what is older than a day up to two days late. What it finds
-too old, or more than two hours ahead, it refuses itself."""
+"""CloudWatch takes figures of two weeks, but shows those older than a day up to two days late. It
+refuses older ones, and any more than two hours ahead."""
 MAX_BYTES = 7 * 1024 * 1024
 """A day of eight busy GPUs with every metric is about 6 MB."""
 
 
 @dataclass(eq=False)
 class Entry:
-    """One call under way. `kept_at` is in seconds of a clock that nobody sets; the figures' own may
-    jump."""
+    """One call to be sent. `kept_at` is in seconds of a monotonic clock, because the figures' own
+    clock may jump."""
 
     kept_at: float
     datums: int
     packed: bytes
     passed_over: int = 0
-    """How often it was not taken while others were."""
+    """The rounds in which it was not taken while others were."""
 
     def call(self) -> Call:
-        """The call as it was put in."""
+        """Return the call as it was put in."""
         document = json.loads(zlib.decompress(self.packed))
         return Call(document["namespace"], document["datums"])
 
@@ -47,7 +47,7 @@ class Entry:
 class Buffer:
     """A bounded store of calls; safe to use from several threads.
 
-    When full, or when entries grow too old, the oldest go, and the log says how much was lost.
+    If it is full, or entries are too old, the oldest are dropped and the log says how many.
     """
 
     def __init__(
@@ -63,25 +63,22 @@ class Buffer:
         self._bytes = 0
         self._lock = threading.Lock()
         self.lost_datums = 0
-        """How many datums were dropped for the bound since the start."""
+        """The datums dropped since the start because of the bounds."""
 
     def put(self, call: Call) -> None:
-        """Keeps a call; may drop the oldest."""
-        text = json.dumps(
-            {"namespace": call.namespace, "datums": call.datums}, separators=(",", ":")
-        )
+        """Keep a call. The oldest calls may be dropped for it."""
+        document = {"namespace": call.namespace, "datums": call.datums}
+        text = json.dumps(document, separators=(",", ":"))
         now = self._monotonic()
         entry = Entry(now, len(call.datums), zlib.compress(text.encode()))
         lost = 0
         with self._lock:
             self._entries.append(entry)
             self._bytes += len(entry.packed)
-            while self._bytes > self._max_bytes or self._entries[0].kept_at < now - self._max_age:
+            while self._entries and self._is_over_bounds(now):
                 oldest = self._entries.popleft()
                 self._bytes -= len(oldest.packed)
                 lost += oldest.datums
-                if not self._entries:
-                    break
             self.lost_datums += lost
         if lost:
             _log.error(
@@ -92,19 +89,28 @@ class Buffer:
                 self._max_bytes,
             )
 
+    def _is_over_bounds(self, now: float) -> bool:
+        is_too_old = self._entries[0].kept_at < now - self._max_age
+        return self._bytes > self._max_bytes or is_too_old
+
     def newest(self, passed: Collection[Entry] = ()) -> Entry | None:
-        """The entry to send next: what is measured now matters most. `None` when all are in
-        `passed`."""
+        """Return the entry to send next, or `None` if all are in `passed`.
+
+        It is the newest, because what is measured now matters most.
+        """
         with self._lock:
-            return next((entry for entry in reversed(self._entries) if entry not in passed), None)
+            for entry in reversed(self._entries):
+                if entry not in passed:
+                    return entry
+        return None
 
     def remove(self, entry: Entry) -> None:
-        """Forgets an entry; harmless when it was dropped meanwhile."""
+        """Forget an entry. It is no error if it was dropped meanwhile."""
         with self._lock:
             try:
                 self._entries.remove(entry)
             except ValueError:
-                return  # dropped for the bound while it was on its way
+                return  # it was dropped while it was being sent
             self._bytes -= len(entry.packed)
 
     def __len__(self) -> int:
@@ -113,5 +119,5 @@ class Buffer:
 
     @property
     def size_bytes(self) -> int:
-        """Return what the entries hold, compressed."""
+        """Return the compressed size of all entries."""
         return self._bytes

@@ -31,7 +31,7 @@ LAST_FLUSH_SECONDS = 15.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
+    """Run the command. Return its exit code."""
     import pynvml
 
     options = parse(arguments)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options; exits with code 2 and a reason when they make no sense."""
+    """Return the options. Exit with code 2 and a reason if they make no sense."""
     parser = argparse.ArgumentParser(
         prog="gpu-metrics-publisher", description=__doc__.splitlines()[0]
     )
@@ -99,28 +99,28 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def identify(options: argparse.Namespace, environment: Mapping[str, str]) -> Identity:
-    """Return who this instance is: by the options where they say so, by the metadata service
-    otherwise.
+    """Return who this instance is, by the options or else by the metadata service.
 
     Raises:
-        MetadataError: neither tells.
+        MetadataError: the metadata service does not tell what the options leave out.
     """
     if options.instance_id and options.region:
         return Identity(options.instance_id, "", options.region)
-    # The variable is botocore's own, so that the identity and the credentials come from the same
-    # place.
+    # The variable is botocore's own, so that identity and credentials have the same source.
     endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
-    found = read_identity(endpoint, direct_open())
+    instance = read_identity(endpoint, direct_open())
     return Identity(
-        options.instance_id or found.instance_id,
-        found.instance_type,
-        options.region or found.region,
+        options.instance_id or instance.instance_id,
+        instance.instance_type,
+        options.region or instance.region,
     )
 
 
 def once(source: GpuSource, host: Host, groups: Sequence[str], sink: Sink | None) -> int:
-    """One sample of everything, sent to `sink`, or printed where there is none; returns the exit
-    code."""
+    """Take one sample of everything, and send it to `sink`, or print it without one.
+
+    Return the exit code.
+    """
     window = Window(int(time.time()) // 60 * 60)
     try:
         source.open()
@@ -146,7 +146,7 @@ def once(source: GpuSource, host: Host, groups: Sequence[str], sink: Sink | None
 def serve(
     source: GpuSource, host: Host, sink: Sink, options: argparse.Namespace, stop: threading.Event
 ) -> None:
-    """Runs until `stop` is set, by SIGTERM or SIGINT too, then sends what is left."""
+    """Run until `stop` is set, which SIGTERM and SIGINT do, then send what is left."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     buffer = Buffer()
@@ -167,11 +167,13 @@ def serve(
 
 
 def _groups(text: str) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for part in text.split(",") if part.strip())
-    unknown = [part for part in chosen if part not in (*GROUPS, BOUND)]
-    if unknown or not chosen:
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join((*GROUPS, BOUND))}")
-    return chosen
+    """Return the groups of an option. Raises: ArgumentTypeError for none, or an unknown one."""
+    known = (*GROUPS, BOUND)
+    parts = [part.strip() for part in text.split(",")]
+    groups = tuple(part for part in parts if part)
+    if not groups or any(group not in known for group in groups):
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(known)}")
+    return groups
 
 
 def _document(call: Call) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""The only code that knows botocore: sends one call and says whether it may be tried again.
+"""Sends calls to CloudWatch, and tells by the error whether a call may be tried again.
 
-botocore looks for credentials once, when a client is made. A role can be attached to a running
-instance, or another in its place, so a client is made when there are credentials, and anew when
-there are others.
+No other module knows botocore, which looks for credentials only when a client is made. A role can
+be attached to a running instance, or exchanged. So a client is made once there are credentials, and
+made again when they change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import botocore.exceptions
 import botocore.session
 from botocore.config import Config
 
-from gpu_metrics_publisher.errors import RefusedError, UndeliveredError, UnforeseenError
+from gpu_metrics_publisher.errors import (
+    DeliveryError,
+    RefusedError,
+    UndeliveredError,
+    UnforeseenError,
+)
 from gpu_metrics_publisher.metrics import Call
 
 _NEVER = frozenset(
@@ -32,11 +37,10 @@ _NEVER = frozenset(
         "ValidationException",
     }
 )
-"""Error codes that tell a call itself is wrong. Whatever else is refused may be taken later: a role
+"""Error codes for a call that is wrong itself. After any other a call may be taken later: a role
 can be attached, a permission given, a clock set, a limit raised."""
 
-
-_WHO = frozenset(
+_CREDENTIALS = frozenset(
     {
         "AccessDenied",
         "AccessDeniedException",
@@ -46,9 +50,8 @@ _WHO = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""Error codes that tell the credentials are wrong, or may too little: others may be there by
-now."""
-_NOT_NOW = _WHO | {
+"""Error codes for credentials that are wrong or lack permissions. There may be others by now."""
+_NOT_NOW = _CREDENTIALS | {
     "InternalFailure",
     "InternalServiceFault",
     "LimitExceeded",
@@ -61,11 +64,11 @@ _NOT_NOW = _WHO | {
     "ThrottlingException",
     "TooManyRequestsException",
 }
-"""Error codes that every call would get now: no use to try the next one."""
+"""Error codes that any call would get now, so that the next one is not tried."""
 
 _METADATA_DEFAULTS = {
-    # One try of one second, as by default, takes a metadata service that is slow once for one
-    # without a role.
+    # By default there is one try of one second. A metadata service that is slow once would then
+    # look like an instance without a role.
     "metadata_service_timeout": (
         "metadata_service_timeout",
         "AWS_METADATA_SERVICE_TIMEOUT",
@@ -79,20 +82,20 @@ _METADATA_DEFAULTS = {
         int,
     ),
 }
-"""Other defaults for botocore's settings, with its names for them: where in the configuration file,
-which variable, which value, which type."""
+"""Our defaults for settings of botocore: the name in the configuration file, the variable, the
+value and its type."""
 
 
 def machine_session() -> botocore.session.Session:
-    """A session that looks for credentials, endpoints and proxies as every AWS tool does."""
+    """Return a session that finds credentials, endpoints and proxies as every AWS tool does."""
     return botocore.session.Session(_METADATA_DEFAULTS)
 
 
 def cloudwatch_client(session: botocore.session.Session, region: str) -> Any:
-    """A client with the session's credentials.
+    """Return a client with the session's credentials.
 
-    Short timeouts, few tries: what fails is kept and tried again a minute later. Bodies over 1 KiB
-    go compressed.
+    Timeouts are short and tries few, because a call that fails is kept and tried again a minute
+    later. Bodies over 1 KiB are compressed.
     """
     config = Config(
         region_name=region,
@@ -116,7 +119,7 @@ _NO_CREDENTIALS = (
 class CloudWatchSink:
     """Sends calls with clients of botocore, for one thread at a time.
 
-    `new_session` gives a session that has looked for nothing yet.
+    `new_session` returns a session that has not looked for credentials yet.
     """
 
     def __init__(
@@ -128,23 +131,23 @@ class CloudWatchSink:
         self._region = region
         self._instance_id = instance_id
         self._user_id: str | None = None
-        """`aws:userid` of the client's credentials, once a call has needed it."""
+        """The `aws:userid` of the client's credentials, once a call has needed it."""
         self._new_session = new_session
         self._client: Any | None = None
         self._session: Any = None
         self._key: str | None = None
         """The access key of the client's credentials."""
         self._doubted = False
-        """True while CloudWatch does not accept the client's credentials. Those that expire it
-        renews itself."""
+        """True while CloudWatch does not accept the client's credentials. The client itself renews
+        those that expire."""
 
     def send(self, call: Call) -> None:
-        """Sends one call.
+        """Send one call.
 
         Raises:
-            UndeliveredError: not taken now; it may be later. A subclass says where only this call
-                may be it.
-            RefusedError: never to be taken.
+            UndeliveredError: not taken now; it may be later. Its subclass UnforeseenError means
+                that perhaps only this call is refused.
+            RefusedError: it will never be taken.
         """
         try:
             client = self._connected()
@@ -154,15 +157,9 @@ class CloudWatchSink:
                 f"PutMetricData to {call.namespace} is malformed: {error}"
             ) from error
         except botocore.exceptions.ClientError as error:
-            text = f"PutMetricData to {call.namespace}: {error}"
-            code = error.response.get("Error", {}).get("Code")
-            self._doubted = code in _WHO
-            if code in _NEVER:
-                raise RefusedError(text) from error
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            if code in _NOT_NOW or status == 429 or status >= 500:
-                raise UndeliveredError(text) from error
-            raise UnforeseenError(text) from error
+            self._doubted = _code(error) in _CREDENTIALS
+            kind = _kind_of_refusal(error)
+            raise kind(f"PutMetricData to {call.namespace}: {error}") from error
         except _NO_CREDENTIALS as error:
             raise UndeliveredError(
                 f"PutMetricData to {call.namespace}: {error}. Attach a role that allows it to the "
@@ -172,7 +169,9 @@ class CloudWatchSink:
             raise UndeliveredError(f"PutMetricData to {call.namespace}: {error}") from error
 
     def _namespace(self, call: Call) -> str:
-        """The namespace; one that ends in a slash belongs to this role on this instance alone.
+        """Return the namespace of a call.
+
+        One that ends in a slash is completed, so that it belongs to this role on this instance.
 
         Raises:
             UndeliveredError: the credentials are not those of the instance's own role.
@@ -191,26 +190,48 @@ class CloudWatchSink:
         return call.namespace + self._user_id
 
     def _connected(self) -> Any:
-        """The client, after a look for credentials where those it has are in doubt.
+        """Return the client, after a look for credentials if there are none or they are in doubt.
 
-        A client costs a hundred times what the look does: it is made only when the look finds other
-        ones.
+        A client costs a hundred times as much as the look, so it is made only for other
+        credentials.
+
+        Raises:
+            NoCredentialsError: there are none.
         """
-        if self._client is None or self._doubted:
-            session = self._session = self._new_session()
-            found = session.get_credentials()
-            if found is None:
-                raise botocore.exceptions.NoCredentialsError
-            key = found.get_frozen_credentials().access_key
-            if self._client is None or key != self._key:
-                self._client, self._key = cloudwatch_client(session, self._region), key
-                self._user_id = None
-            self._doubted = False
+        if self._client is not None and not self._doubted:
+            return self._client
+        self._session = self._new_session()
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise botocore.exceptions.NoCredentialsError
+        key = credentials.get_frozen_credentials().access_key
+        if self._client is None or key != self._key:
+            self._client = cloudwatch_client(self._session, self._region)
+            self._key = key
+            self._user_id = None
+        self._doubted = False
         return self._client
 
 
+def _code(error: botocore.exceptions.ClientError) -> str | None:
+    return error.response.get("Error", {}).get("Code")
+
+
+def _kind_of_refusal(error: botocore.exceptions.ClientError) -> type[DeliveryError]:
+    """Return the class of error for what CloudWatch answered."""
+    code = _code(error)
+    if code in _NEVER:
+        return RefusedError
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _NOT_NOW or status == 429 or status >= 500:
+        return UndeliveredError
+    return UnforeseenError
+
+
 def _timed(call: Call) -> list[dict[str, Any]]:
-    return [
-        {**datum, "Timestamp": datetime.fromtimestamp(datum["Timestamp"], tz=timezone.utc)}
-        for datum in call.datums
-    ]
+    """Return the datums of a call with their times as botocore takes them."""
+    datums: list[dict[str, Any]] = []
+    for datum in call.datums:
+        moment = datetime.fromtimestamp(datum["Timestamp"], tz=timezone.utc)
+        datums.append({**datum, "Timestamp": moment})
+    return datums

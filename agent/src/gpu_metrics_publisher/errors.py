@@ -5,7 +5,7 @@ PublisherError
 |-- MetadataError        the instance's own identity cannot be learnt
 `-- DeliveryError        CloudWatch did not take a call
     |-- UndeliveredError      it may take the same call later: network, throttling, credentials
-    |   `-- UnforeseenError   the answer is unknown: a wrong call, or all calls are refused now
+    |   `-- UnforeseenError   the answer is unknown: the call is wrong, or none is taken now
     `-- RefusedError     it will never take this call
 """
 
@@ -33,8 +33,7 @@ class UndeliveredError(DeliveryError):
 
 
 class UnforeseenError(UndeliveredError):
-    """CloudWatch answered what is not known: whether the call is wrong or its time, other calls
-    will tell."""
+    """CloudWatch gave an unknown answer. Whether only this call is wrong shows by other calls."""
 
 
 class RefusedError(DeliveryError):

@@ -1,5 +1,4 @@
-"""The identity of this instance, by the instance metadata service, version 2 only: token first,
-then the question."""
+"""Reads the identity of this instance from the instance metadata service, version 2 only."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _TTL_SECONDS = "60"
 _TIMEOUT_SECONDS = 2.0
 
 Open = Callable[..., Any]
-"""As `OpenerDirector.open`: takes a request and a timeout, gives a response with `read` as a
-context."""
+"""As `OpenerDirector.open`: takes a request and a timeout, and returns a response as a context."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +29,19 @@ class Identity:
 
 
 def direct_open() -> Open:
-    """Opens without a proxy: the service answers on this machine's own link only."""
+    """Return a way to open URLs without a proxy: only this machine reaches the service."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
 def read_identity(endpoint: str, opener: Open) -> Identity:
-    """The identity of this instance.
+    """Return the identity of this instance.
 
     Raises:
         MetadataError: no answer, or none that names the instance; the text says what to check.
     """
     base = endpoint.rstrip("/")
     try:
-        token_request = urllib.request.Request(  # noqa: S310 - the endpoint is this machine's setting
+        token_request = urllib.request.Request(  # noqa: S310 - the endpoint is the host's setting
             f"{base}/latest/api/token",
             method="PUT",
             headers={"X-aws-ec2-metadata-token-ttl-seconds": _TTL_SECONDS},
@@ -64,14 +62,13 @@ def read_identity(endpoint: str, opener: Open) -> Identity:
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise MetadataError(
             f"the instance metadata service at {base} did not say which instance this is: "
-            f"{error!r}. Check "
-            "that HttpEndpoint is enabled and, in a container, that "
-            "HttpPutResponseHopLimit is 2; or give "
-            "--instance-id and --region."
+            f"{error!r}. Check that HttpEndpoint is enabled and, in a container, that "
+            "HttpPutResponseHopLimit is 2; or give --instance-id and --region."
         ) from error
 
 
 def _word(document: Mapping[str, object], name: str) -> str:
+    """Return a text of the document. Raises: KeyError, ValueError if there is none."""
     word = document[name]
     if not isinstance(word, str) or not word:
         raise ValueError(f"{name} is {word!r}")

@@ -1,11 +1,12 @@
-"""Which figure is published under which name, and how samples become calls of PutMetricData.
+"""Names the published metrics, and makes calls of PutMetricData from samples.
 
-`GPU/EC2` holds exactly what the CloudWatch agent publishes, in its names, without units as it sends
-none; `GPU/Custom` holds what it cannot. Every metric goes out twice: per GPU (InstanceId,
-InstanceType, index, name, arch) and per instance (InstanceId alone). Each GPU counts as one sample
-per interval, as with the agent, however often it was read: the aggregate's sample count tells how
-many GPUs are in it, its mean is the mean over GPUs, and its maximum is the busiest moment of the
-busiest GPU.
+`GPU/EC2` holds exactly what the CloudWatch agent publishes, under its names and without units, as
+the agent sends none. `GPU/Custom` holds what the agent cannot publish. Every metric is sent twice:
+per GPU (InstanceId, InstanceType, index, name, arch) and per instance (InstanceId alone).
+
+As with the agent, each GPU counts as one sample an interval, however often it was read. So the
+sample count of an instance is its number of GPUs, the mean is the mean over GPUs, and the maximum
+is the busiest moment of the busiest GPU.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from gpu_metrics_publisher.readings import Figure, Gpu, Sample
 AGENT_NAMESPACE = "GPU/EC2"
 CUSTOM_NAMESPACE = "GPU/Custom"
 BOUND_NAMESPACE = "GPU/EC2/"
-"""The sink completes what ends in a slash by the `aws:userid` of its credentials."""
+"""The sink completes a namespace that ends in a slash with the `aws:userid` of its credentials."""
 
 DATUMS_PER_CALL = 500
-"""CloudWatch takes 1,000 datums and 1 MB a call; 500 stay under 1 MB even in the wordy query
-protocol of older botocore, before compression."""
+"""CloudWatch takes 1,000 datums and 1 MB a call. 500 stay under 1 MB even uncompressed in the query
+protocol of older botocore."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("health", CUSTOM_NAMESPACE, "GPULost", Figure.LOST, "Count"),
 )
 XID_METRIC = "GPUXidErrors"
-"""Group `health`, unit Count: its sum is the number of Xid events; where there were any, also by
-`Xid`."""
+"""Group `health`, unit Count: its sum is the number of Xid events. If there were any, it is
+published by `Xid`, too."""
 
 GROUPS = ("agent", "custom", "health")
 BOUND = "bound"
-"""A group that is published only where it is asked for: one metric an instance, in a namespace of
-its own."""
+"""A group that is published only on request: one metric an instance, in a namespace of its own."""
 
 
 @dataclass(frozen=True)
@@ -119,21 +119,21 @@ class _Summary:
 
 
 class Window:
-    """The samples of one publishing interval, which CloudWatch shall see under one timestamp."""
+    """The samples of one publishing interval. CloudWatch gets them under one timestamp."""
 
     def __init__(self, start: int) -> None:
         self.start = start
-        """Seconds since 1970, the beginning of the interval."""
+        """The start of the interval, in seconds since 1970."""
         self._figures: dict[Gpu, dict[Figure, _Summary]] = {}
         self._xids: dict[Gpu, Counter[int]] = {}
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Takes in one reading of all GPUs."""
+        """Add one reading of all GPUs."""
         for sample in samples:
             summaries = self._figures.setdefault(sample.gpu, {})
             for figure, exact in sample.figures.items():
-                # NVML knows no more decimals, and on one grid a rounded mean stays between the
-                # extremes: CloudWatch refuses statistics that contradict each other.
+                # NVML has no more decimals. With all values rounded alike, a rounded mean stays
+                # between the extremes; CloudWatch refuses statistics that contradict each other.
                 value = round(exact, 3)
                 if figure in summaries:
                     summaries[figure].add(value)
@@ -143,72 +143,74 @@ class Window:
                 self._xids.setdefault(sample.gpu, Counter()).update(sample.xids)
 
     def calls(self, host: Host, groups: Iterable[str]) -> list[Call]:
-        """Everything measured, as calls within CloudWatch's limits; none where nothing was
-        measured."""
+        """Return all that was measured as calls within CloudWatch's limits; none if nothing was."""
         chosen = frozenset(groups)
-        datums: dict[str, list[dict[str, Any]]] = {
+        datums_by_namespace: dict[str, list[dict[str, Any]]] = {
             AGENT_NAMESPACE: [],
             CUSTOM_NAMESPACE: [],
             BOUND_NAMESPACE: [],
         }
         for metric in METRICS:
             if metric.group in chosen:
-                datums[metric.namespace] += self._datums(metric, host)
+                datums_by_namespace[metric.namespace] += self._datums(metric, host)
         if "health" in chosen:
-            datums[CUSTOM_NAMESPACE] += self._xid_datums(host)
-        return [
-            Call(namespace, found[start : start + DATUMS_PER_CALL])
-            for namespace, found in datums.items()
-            for start in range(0, len(found), DATUMS_PER_CALL)
-        ]
+            datums_by_namespace[CUSTOM_NAMESPACE] += self._xid_datums(host)
+        calls: list[Call] = []
+        for namespace, datums in datums_by_namespace.items():
+            starts = range(0, len(datums), DATUMS_PER_CALL)
+            calls += [Call(namespace, datums[start : start + DATUMS_PER_CALL]) for start in starts]
+        return calls
 
     def _datums(self, metric: Metric, host: Host) -> Iterable[dict[str, Any]]:
-        measured = {
-            gpu: summaries[metric.figure]
-            for gpu, summaries in self._figures.items()
-            if metric.figure in summaries
-        }
-        for gpu, summary in measured.items():
+        """Yield a metric for each GPU, unless it is bound, and for the instance."""
+        measured: list[_Summary] = []
+        for gpu, summaries in self._figures.items():
+            summary = summaries.get(metric.figure)
+            if summary is None:
+                continue
+            measured.append(summary)
             if metric.group != BOUND:
                 yield self._datum(metric.name, _gpu_dimensions(host, gpu), [summary], metric.unit)
         if measured:
-            whole = list(measured.values())
-            yield self._datum(metric.name, {"InstanceId": host.instance_id}, whole, metric.unit)
+            instance = {"InstanceId": host.instance_id}
+            yield self._datum(metric.name, instance, measured, metric.unit)
 
     def _xid_datums(self, host: Host) -> Iterable[dict[str, Any]]:
-        whole = []
+        """Yield the number of Xid events for each GPU, also by Xid, and for the instance."""
+        totals: list[_Summary] = []
         for gpu, xids in self._xids.items():
             dimensions = _gpu_dimensions(host, gpu)
-            whole.append(_once(sum(xids.values())))
-            yield self._datum(XID_METRIC, dimensions, whole[-1:], "Count")
+            total = _single(sum(xids.values()))
+            totals.append(total)
+            yield self._datum(XID_METRIC, dimensions, [total], "Count")
             for xid, times in sorted(xids.items()):
-                yield self._datum(
-                    XID_METRIC, {**dimensions, "Xid": str(xid)}, [_once(times)], "Count"
-                )
-        if whole:
-            yield self._datum(XID_METRIC, {"InstanceId": host.instance_id}, whole, "Count")
+                xid_dimensions = {**dimensions, "Xid": str(xid)}
+                yield self._datum(XID_METRIC, xid_dimensions, [_single(times)], "Count")
+        if totals:
+            yield self._datum(XID_METRIC, {"InstanceId": host.instance_id}, totals, "Count")
 
     def _datum(
         self, name: str, dimensions: dict[str, str], summaries: Sequence[_Summary], unit: str | None
     ) -> dict[str, Any]:
-        """One sample per summary, that is per GPU."""
+        """Return a datum with one sample for each summary, that is for each GPU."""
+        statistics = {
+            "SampleCount": float(len(summaries)),
+            "Sum": round(fsum(summary.mean for summary in summaries), 3),
+            "Minimum": min(summary.low for summary in summaries),
+            "Maximum": max(summary.high for summary in summaries),
+        }
         datum: dict[str, Any] = {
             "MetricName": name,
             "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
             "Timestamp": self.start,
-            "StatisticValues": {
-                "SampleCount": float(len(summaries)),
-                "Sum": round(fsum(summary.mean for summary in summaries), 3),
-                "Minimum": min(summary.low for summary in summaries),
-                "Maximum": max(summary.high for summary in summaries),
-            },
+            "StatisticValues": statistics,
         }
         if unit is not None:
             datum["Unit"] = unit
         return datum
 
 
-def _once(value: float) -> _Summary:
+def _single(value: float) -> _Summary:
     return _Summary(1, float(value), float(value), float(value))
 
 

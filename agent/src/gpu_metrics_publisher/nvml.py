@@ -1,8 +1,8 @@
-"""The only code that knows NVML. It reads every GPU and says nothing about what was not measured.
+"""Reads every GPU through NVML, which no other module knows.
 
-One figure that a GPU does not support is left out; one lost GPU does not hide the others; only a
-driver that cannot be used at all raises. The binding (`pynvml`) is an argument, so that tests give
-their own.
+A figure that a GPU does not support is left out, and a lost GPU does not hide the others. Only a
+driver that cannot be used at all raises an error. The binding (`pynvml`) is an argument, so that
+tests can pass their own.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from gpu_metrics_publisher.readings import Figure, Gpu, Sample
 _log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
 _EVENTS_PER_READ = 256
-"""More Xid events in one interval would say nothing new, and a flood must not hold up the
-reading."""
+"""More Xid events in one interval are of no interest, and a flood must not hold up the reading."""
 
 _ARCHITECTURES = {
     2: "Kepler",
@@ -34,11 +33,18 @@ _ARCHITECTURES = {
     10: "Blackwell",
     13: "Rubin",
 }
-"""nvmlDeviceArchitecture_t -> what `nvidia-smi -q` prints, which the CloudWatch agent takes as
-`arch`."""
+"""The name that `nvidia-smi -q` prints for each nvmlDeviceArchitecture_t. The CloudWatch agent uses
+it as `arch`."""
 
 # nvmlClocksEventReasons, bits as in nvml.h.
-_SW_POWER_CAP, _HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
+_SW_POWER_CAP = 0x4
+_HW_SLOWDOWN = 0x8
+_SW_THERMAL = 0x20
+_HW_THERMAL = 0x40
+_HW_POWER_BRAKE = 0x80
+
+_Reader = Callable[[Any], dict[Figure, float]]
+"""Reads some figures of the GPU of a handle."""
 
 
 class _GpuLostError(Exception):
@@ -50,8 +56,7 @@ class _Device:
     gpu: Gpu
     handle: Any
     events: Any | None
-    """An event set of its own, so that an event's GPU is known even when the GPU cannot be asked
-    any more."""
+    """The GPU's own event set, by which an event's GPU is known even after it was lost."""
 
 
 class NvmlSource:
@@ -66,9 +71,9 @@ class NvmlSource:
         self._open = False
         self._devices: list[_Device] = []
         self._known: dict[str, Gpu] = {}
-        """Every GPU ever seen, by UUID: one that vanished from the list is told as lost, not
-        forgotten, and the indices of the rest, which shift then, stay what they were."""
-        self._told: set[tuple[object, ...]] = set()
+        """Every GPU ever seen, by UUID. One that vanishes from the list is published as lost, and
+        the others keep their indices, which would shift."""
+        self._logged: set[tuple[object, ...]] = set()
         self._gone = frozenset(
             {
                 nvml.NVML_ERROR_UNINITIALIZED,
@@ -80,7 +85,7 @@ class NvmlSource:
         self._lost = frozenset({nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED})
 
     def open(self) -> None:
-        """Loads NVML and lists the GPUs.
+        """Load NVML and list the GPUs.
 
         Raises:
             DriverUnavailableError: there is no driver that could be used.
@@ -96,8 +101,7 @@ class NvmlSource:
                     self._known.setdefault(device.gpu.uuid, device.gpu)
 
     def close(self) -> None:
-        """Lets go of the driver; a held driver cannot be replaced. Harmless when nothing is
-        open."""
+        """Release the driver, which could not be replaced otherwise. It may be closed already."""
         if not self._open:
             return
         for device in self._devices:
@@ -111,10 +115,10 @@ class NvmlSource:
             _log.info("NVML did not shut down cleanly: %s", error)
 
     def read(self, *, thorough: bool) -> list[Sample]:
-        """One sample of each GPU ever seen here.
+        """Return one sample of each GPU ever seen here, by index.
 
-        `thorough` adds what changes rarely and costs the driver more: ECC, repairs, processes,
-        limits.
+        `thorough` adds figures that change rarely and cost the driver more: ECC, repairs,
+        processes, limits.
 
         Raises:
             DriverUnavailableError: the driver went away; nothing was read.
@@ -125,6 +129,7 @@ class NvmlSource:
         return sorted(samples, key=lambda sample: sample.gpu.index)
 
     def _find(self, index: int) -> _Device | None:
+        """Return the GPU at this index, or `None` if it cannot be opened."""
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -133,21 +138,25 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if error.value in self._gone:
                 raise
-            if not any(gpu.index == index for gpu in self._known.values()):
-                # Told under what is known of it: silence would pass for a smaller machine.
-                self._known[f"unknown-{index}"] = Gpu(
-                    index, "unknown", "unknown", f"unknown-{index}"
-                )
-            self._tell_once(
+            self._know_unreadable(index)
+            self._log_once(
                 ("find", index, error.value), "GPU %d cannot be opened: %s", index, error
             )
             return None
-        if uuid not in self._known:
-            # A known one has moved up in a list that got shorter: the one that never answered is
-            # still lost.
+        gpu = self._known.get(uuid)
+        if gpu is None:
+            # A GPU seen before has only moved up in a list that got shorter; then the one that
+            # never answered at this index is still lost.
             self._known.pop(f"unknown-{index}", None)
-        gpu = self._known.get(uuid) or Gpu(index, name, self._architecture(handle), uuid)
+            gpu = Gpu(index, name, self._architecture(handle), uuid)
         return _Device(gpu, handle, self._register_events(gpu, handle))
+
+    def _know_unreadable(self, index: int) -> None:
+        """Remember a GPU that cannot be opened, so that the machine does not look smaller."""
+        if any(gpu.index == index for gpu in self._known.values()):
+            return
+        uuid = f"unknown-{index}"
+        self._known[uuid] = Gpu(index, "unknown", "unknown", uuid)
 
     def _architecture(self, handle: Any) -> str:
         try:
@@ -157,18 +166,17 @@ class NvmlSource:
         return _ARCHITECTURES.get(number, f"architecture-{number}")
 
     def _register_events(self, gpu: Gpu, handle: Any) -> Any | None:
+        """Return a new event set for the Xids of a GPU, or `None` if it reports none."""
         nvml = self._nvml
+        xid_events = nvml.nvmlEventTypeXidCriticalError
         events = None
         try:
-            if (
-                not nvml.nvmlDeviceGetSupportedEventTypes(handle)
-                & nvml.nvmlEventTypeXidCriticalError
-            ):
+            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & xid_events:
                 return None
             events = nvml.nvmlEventSetCreate()
-            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            nvml.nvmlDeviceRegisterEvents(handle, xid_events, events)
         except nvml.NVMLError as error:
-            self._tell_once(
+            self._log_once(
                 ("events", gpu.uuid, error.value), "GPU %d reports no Xid: %s", gpu.index, error
             )
             if events is not None:
@@ -185,33 +193,33 @@ class NvmlSource:
             _log.info("event set of GPU %d was not freed: %s", device.gpu.index, error)
 
     def _sample(self, device: _Device, *, thorough: bool) -> Sample:
-        # Before the figures: the event that says why a GPU was lost is the last thing it tells.
+        # The Xids are read first: the event with the cause is the last report of a lost GPU.
         xids = self._xids(device)
-        figures: dict[Figure, float] = {}
+        gpu = device.gpu
         try:
-            mig = self._figure(device, "MIG mode", self._mig)
-            if mig:
-                figures[Figure.MIG_ENABLED] = 1.0
-            elif mig is not None:  # where MIG mode is unknown, so is the meaning of utilization
-                # With MIG on, utilization is not measured. A driver that says 0 then must not be
-                # believed.
-                figures.update(self._figure(device, "utilization", self._utilization) or {})
-            for name, read in self._quick():
+            figures = self._utilization_figures(device)
+            readers = [*self._quick(), *self._slow()] if thorough else self._quick()
+            for name, read in readers:
                 figures.update(self._figure(device, name, read) or {})
-            if thorough:
-                for name, read in self._slow():
-                    figures.update(self._figure(device, name, read) or {})
         except _GpuLostError as error:
-            self._tell_once(
-                ("lost", device.gpu.uuid), "GPU %d is lost: %s", device.gpu.index, error
-            )
-            return _lost(device.gpu, xids)
-        self._told.discard(("lost", device.gpu.uuid))
+            self._log_once(("lost", gpu.uuid), "GPU %d is lost: %s", gpu.index, error)
+            return _lost(gpu, xids)
+        self._logged.discard(("lost", gpu.uuid))
         figures[Figure.LOST] = 0.0
-        return Sample(device.gpu, figures, xids)
+        return Sample(gpu, figures, xids)
+
+    def _utilization_figures(self, device: _Device) -> dict[Figure, float]:
+        """Return the utilization, or that MIG is on; an empty dictionary if neither is known."""
+        is_mig_on = self._figure(device, "MIG mode", self._mig)
+        if is_mig_on is None:
+            return {}  # without the MIG mode, the meaning of utilization is not known
+        if is_mig_on:
+            # With MIG on, utilization is not measured. Some drivers then report 0, which is wrong.
+            return {Figure.MIG_ENABLED: 1.0}
+        return self._figure(device, "utilization", self._utilization) or {}
 
     def _figure(self, device: _Device, name: str, read: Callable[[Any], Any]) -> Any | None:
-        """Return what `read` gives, or `None` where this GPU or driver does not measure it."""
+        """Return what `read` returns, or `None` if this GPU or driver does not measure it."""
         nvml = self._nvml
         try:
             return read(device.handle)
@@ -220,7 +228,7 @@ class NvmlSource:
                 raise _unavailable(error) from error
             if error.value in self._lost:
                 raise _GpuLostError(str(error)) from error
-            self._tell_once(
+            self._log_once(
                 (name, device.gpu.uuid, error.value),
                 "GPU %d: %s is not measured: %s",
                 device.gpu.index,
@@ -229,57 +237,60 @@ class NvmlSource:
             )
             return None
 
-    def _quick(self) -> tuple[tuple[str, Callable[[Any], dict[Figure, float]]], ...]:
-        nvml = self._nvml
-        return (
+    def _quick(self) -> list[tuple[str, _Reader]]:
+        """Return the figures of each reading, by their names in the log."""
+        return [
             ("memory", self._memory),
-            (
-                "temperature",
-                lambda h: {
-                    Figure.TEMPERATURE: float(
-                        nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU)
-                    )
-                },
-            ),
-            ("power", lambda h: {Figure.POWER_DRAW: nvml.nvmlDeviceGetPowerUsage(h) / 1000}),
-            (
-                "SM clock",
-                lambda h: {
-                    Figure.SM_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM))
-                },
-            ),
+            ("temperature", self._temperature),
+            ("power", self._power),
+            ("SM clock", self._sm_clock),
             ("throttle reasons", self._throttle),
-        )
+        ]
 
-    def _slow(self) -> tuple[tuple[str, Callable[[Any], dict[Figure, float]]], ...]:
-        nvml = self._nvml
-        return (
-            (
-                "memory clock",
-                lambda h: {
-                    Figure.MEMORY_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_MEM))
-                },
-            ),
-            (
-                "power limit",
-                lambda h: {Figure.POWER_LIMIT: nvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000},
-            ),
+    def _slow(self) -> list[tuple[str, _Reader]]:
+        """Return the figures of a thorough reading, by their names in the log."""
+        return [
+            ("memory clock", self._memory_clock),
+            ("power limit", self._power_limit),
             ("ECC", self._ecc),
             ("memory repairs", self._repairs),
-            (
-                "processes",
-                lambda h: {
-                    Figure.PROCESSES: float(len(nvml.nvmlDeviceGetComputeRunningProcesses(h)))
-                },
-            ),
-        )
+            ("processes", self._processes),
+        ]
+
+    def _temperature(self, handle: Any) -> dict[Figure, float]:
+        nvml = self._nvml
+        celsius = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+        return {Figure.TEMPERATURE: float(celsius)}
+
+    def _power(self, handle: Any) -> dict[Figure, float]:
+        milliwatts = self._nvml.nvmlDeviceGetPowerUsage(handle)
+        return {Figure.POWER_DRAW: milliwatts / 1000}
+
+    def _power_limit(self, handle: Any) -> dict[Figure, float]:
+        milliwatts = self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
+        return {Figure.POWER_LIMIT: milliwatts / 1000}
+
+    def _sm_clock(self, handle: Any) -> dict[Figure, float]:
+        nvml = self._nvml
+        megahertz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        return {Figure.SM_CLOCK: float(megahertz)}
+
+    def _memory_clock(self, handle: Any) -> dict[Figure, float]:
+        nvml = self._nvml
+        megahertz = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)
+        return {Figure.MEMORY_CLOCK: float(megahertz)}
+
+    def _processes(self, handle: Any) -> dict[Figure, float]:
+        processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return {Figure.PROCESSES: float(len(processes))}
 
     def _mig(self, handle: Any) -> bool:
+        """Return whether MIG is on."""
         nvml = self._nvml
         try:
             current, _pending = nvml.nvmlDeviceGetMigMode(handle)
         except nvml.NVMLError as error:
-            # GPUs without MIG say the first, drivers older than MIG the second.
+            # GPUs without MIG answer the first code, drivers older than MIG the second.
             if error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
                 return False
             raise
@@ -295,8 +306,7 @@ class NvmlSource:
     def _memory(self, handle: Any) -> dict[Figure, float]:
         nvml = self._nvml
         try:
-            # The second version leaves out of `used` what the driver keeps for itself, as
-            # nvidia-smi does.
+            # In the second version, `used` is without what the driver reserves, as in nvidia-smi.
             memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         except nvml.NVMLError as error:
             if error.value in self._gone | self._lost:
@@ -309,13 +319,16 @@ class NvmlSource:
         }
 
     def _throttle(self, handle: Any) -> dict[Figure, float]:
-        # By its old name, which every driver still exports; the new one (event reasons) needs
-        # driver 535.
+        # Every driver still exports this old name; the new one (event reasons) needs driver 535.
         reasons = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+
+        def percent(bits: int) -> float:
+            return 100.0 if reasons & bits else 0.0
+
         return {
-            Figure.THERMAL_THROTTLE: 100.0 if reasons & (_SW_THERMAL | _HW_THERMAL) else 0.0,
-            Figure.POWER_THROTTLE: 100.0 if reasons & _SW_POWER_CAP else 0.0,
-            Figure.HARDWARE_SLOWDOWN: 100.0 if reasons & (_HW_SLOWDOWN | _HW_POWER_BRAKE) else 0.0,
+            Figure.THERMAL_THROTTLE: percent(_SW_THERMAL | _HW_THERMAL),
+            Figure.POWER_THROTTLE: percent(_SW_POWER_CAP),
+            Figure.HARDWARE_SLOWDOWN: percent(_HW_SLOWDOWN | _HW_POWER_BRAKE),
         }
 
     def _ecc(self, handle: Any) -> dict[Figure, float]:
@@ -337,17 +350,15 @@ class NvmlSource:
             if error.value in self._gone | self._lost:
                 raise
             # Before Ampere, pages are retired instead of rows remapped; that cannot fail.
-            return {
-                Figure.MEMORY_REPAIR_PENDING: float(
-                    nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)
-                )
-            }
+            pending = nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)
+            return {Figure.MEMORY_REPAIR_PENDING: float(pending)}
         return {
             Figure.MEMORY_REPAIR_PENDING: float(pending),
             Figure.MEMORY_REPAIR_FAILED: float(failed),
         }
 
     def _xids(self, device: _Device) -> tuple[int, ...] | None:
+        """Return the Xids reported since the last reading; `None` if the GPU reports none."""
         if device.events is None:
             return None
         nvml = self._nvml
@@ -360,9 +371,8 @@ class NvmlSource:
                     break
                 if error.value in self._gone:
                     raise _unavailable(error) from error
-                # What came before the failure is told; the figures will say whether the GPU is
-                # lost.
-                self._tell_once(
+                # The Xids from before the failure count; the figures tell whether the GPU is lost.
+                self._log_once(
                     ("wait", device.gpu.uuid, error.value),
                     "GPU %d: Xid events: %s",
                     device.gpu.index,
@@ -382,18 +392,17 @@ class NvmlSource:
             self.close()
             raise _unavailable(error) from error
 
-    def _tell_once(self, key: tuple[object, ...], text: str, *arguments: object) -> None:
-        """The same complaint every ten seconds would only hide others."""
-        if key not in self._told:
-            self._told.add(key)
+    def _log_once(self, key: tuple[object, ...], text: str, *arguments: object) -> None:
+        """Log a warning once: the same one every ten seconds would only hide others."""
+        if key not in self._logged:
+            self._logged.add(key)
             _log.warning(text, *arguments)
 
 
 def _unavailable(error: Exception) -> DriverUnavailableError:
     return DriverUnavailableError(
-        f"NVML cannot be used: {error}. Check that nvidia-smi works on this machine; "
-        "after a driver update, "
-        "reload the kernel module or restart the machine."
+        f"NVML cannot be used: {error}. Check that nvidia-smi works on this machine; after a "
+        "driver update, reload the kernel module or restart the machine."
     )
 
 
@@ -402,13 +411,14 @@ def _lost(gpu: Gpu, xids: tuple[int, ...] | None = None) -> Sample:
 
 
 def _text(read: Callable[[Any], str | bytes], handle: Any) -> str:
-    """Return what `read` gives, as CloudWatch takes it in a dimension; empty where it is no text.
+    """Return what `read` returns, as CloudWatch takes it in a dimension; empty if it is no text.
 
-    The binding decodes it, before 11.515 its caller did.
+    Bindings before 11.515 return bytes.
     """
     try:
         value = read(handle)
         text = value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return ""
-    return "".join(sign if " " <= sign <= "~" else "?" for sign in text).strip()
+    printable = [sign if " " <= sign <= "~" else "?" for sign in text]
+    return "".join(printable).strip()

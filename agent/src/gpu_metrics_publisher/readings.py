@@ -1,6 +1,6 @@
-"""Readings of a GPU. A figure that was not measured is absent; it is never zero.
+"""Defines the readings of a GPU. A figure that was not measured is absent; it is never zero.
 
-Plain data: this module knows neither NVML nor CloudWatch.
+This is plain data: the module knows neither NVML nor CloudWatch.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Figure(Enum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """Which GPU. `index`, `name` and `arch` as nvidia-smi tells them; they are dimensions of its
+    """One GPU. `index`, `name` and `arch` are as nvidia-smi prints them, and are dimensions of its
     metrics."""
 
     index: int
@@ -70,8 +70,8 @@ class Gpu:
 class Sample:
     """The readings of one GPU at one moment.
 
-    `xids` are the Xid numbers reported since the sample before, oldest first; `None` where the
-    driver does not report them, so that nobody reads "no errors" out of it.
+    `xids` are the Xid numbers reported since the last sample, oldest first. `None` means that the
+    driver does not report them, which is not the same as no errors.
     """
 
     gpu: Gpu

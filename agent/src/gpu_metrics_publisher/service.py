@@ -1,6 +1,7 @@
-"""The loop: sample, close an interval, hand it to the sender; a second thread sends.
+"""The loop of the publisher: sample the GPUs, and hand each whole interval to the sender.
 
-Two threads, so that a network that hangs never costs a sample. Time, source and sink are arguments.
+The sender has a thread of its own, so that a network that hangs never costs a sample. Time, source
+and sink are arguments.
 """
 
 from __future__ import annotations
@@ -25,15 +26,14 @@ from gpu_metrics_publisher.readings import Figure, Sample
 _log = logging.getLogger(__name__)
 
 _CALLS_PER_WAKE = 240
-"""At most so many calls of a backlog at a time, so that a returning network is not flooded: an hour
-or two of most machines a minute."""
+"""The most calls of a backlog at a time, so that they do not flood a network that works again. Each
+minute that is an hour or two of most machines."""
 _PASSED_PER_WAKE = 10
-"""So many calls with an unforeseen answer are passed over at a time: where all get one, no more are
-tried."""
+"""The most calls that are passed over at a time. If all get an unforeseen answer, it stops here."""
 _PASSES = 5
-"""So often a call is passed over while others are taken; then it is dropped."""
+"""A call is dropped after it was passed over this often while others were taken."""
 _CLOSED_KEPT = 120
-"""Two hours of minutes: a clock that was further ahead has got nothing into CloudWatch."""
+"""Two hours of minutes: CloudWatch takes nothing of a clock that was further ahead."""
 
 
 class GpuSource(Protocol):
@@ -69,7 +69,7 @@ class Sender:
         self._buffer = buffer
         self._sink = sink
         self._broken = broken
-        """Called when the thread ends for a defect: without it the buffer would fill in silence."""
+        """Called if a defect ends the thread: without it the buffer would fill unnoticed."""
         self._defect: Exception | None = None
         self._wake = threading.Event()
         self._stopping = False
@@ -77,19 +77,18 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
 
     def start(self) -> None:
-        """Begins to send what the buffer holds whenever woken."""
+        """Begin to send what the buffer holds, each time the sender is woken."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Tell the thread that there is something to send."""
         self._wake.set()
 
     def finish(self, timeout_seconds: float) -> None:
-        """Tries once more to send everything, then ends; gives up after the timeout and says what
-        is lost.
+        """Try once more to send everything, then end. Give up after the timeout, and log the loss.
 
         Raises:
-            Exception: whatever ended the thread before its time.
+            Exception: the defect that ended the thread early.
         """
         self._stopping = True
         self._wake.set()
@@ -103,13 +102,14 @@ class Sender:
             raise self._defect
 
     def drain(self, limit: int | None = None) -> None:
-        """Sends the newest first until none is left, `limit` calls went out, or CloudWatch takes
+        """Send the newest first until none is left, `limit` calls went out, or CloudWatch takes
         none.
 
         A call with an unforeseen answer is passed over. If others are taken then, the fault is its
-        own: after `_PASSES` such rounds it is dropped.
+        own, and it is dropped after `_PASSES` such rounds.
         """
-        sent, taken = 0, False
+        sent = 0
+        is_any_taken = False
         passed: dict[Entry, UnforeseenError] = {}
         while (limit is None or sent < limit) and len(passed) < _PASSED_PER_WAKE:
             entry = self._buffer.newest(passed)
@@ -126,19 +126,20 @@ class Sender:
                 self._complain(error)
                 break
             else:
-                taken = True
-                if self._failing:
-                    self._failing = False
-                    _log.warning(
-                        "CloudWatch takes data again; %d calls wait", len(self._buffer) - 1
-                    )
+                is_any_taken = True
+                self._note_recovery()
             self._buffer.remove(entry)
             sent += 1
-        for entry, answer in passed.items():
-            if taken:
-                self._pass_over(entry, answer)
+        for entry, unforeseen in passed.items():
+            if is_any_taken:
+                self._pass_over(entry, unforeseen)
             else:
-                self._complain(answer)
+                self._complain(unforeseen)
+
+    def _note_recovery(self) -> None:
+        if self._failing:
+            self._failing = False
+            _log.warning("CloudWatch takes data again; %d calls wait", len(self._buffer) - 1)
 
     def _complain(self, error: UndeliveredError) -> None:
         if not self._failing:
@@ -158,13 +159,12 @@ class Sender:
             while True:
                 self._wake.wait()
                 self._wake.clear()
-                last = (
-                    self._stopping
-                )  # read before draining: what is put in later finds another turn
-                self.drain(None if last else _CALLS_PER_WAKE)
-                if last:
+                # Read before draining, so that a call put in meanwhile gets another turn.
+                is_last = self._stopping
+                self.drain(None if is_last else _CALLS_PER_WAKE)
+                if is_last:
                     return
-        except Exception as error:  # noqa: BLE001 - raised again by `finish`, in the thread that people see
+        except Exception as error:  # noqa: BLE001 - `finish` raises it again in the main thread
             self._defect = error
             self._broken()
 
@@ -189,21 +189,22 @@ class Publisher:
         self._wake = wake
         self._window: Window | None = None
         self._closed: deque[int] = deque(maxlen=_CLOSED_KEPT)
-        """Begins of the last intervals: none of them begins again, whatever the clock says."""
+        """The starts of the last intervals. None is opened again, whatever the clock says."""
         self._available = False
         self._complained = False
 
     def run(
         self, stop: threading.Event, now: Callable[[], float], monotonic: Callable[[], float]
     ) -> None:
-        """Samples until `stop` is set, then hands over the interval begun. `now` is in seconds
-        since 1970."""
+        """Sample until `stop` is set, then hand over the open interval.
+
+        `now` is in seconds since 1970.
+        """
         due = monotonic()
         try:
             while not stop.is_set():
                 self.tick(now())
-                # Late samples are skipped, never caught up: a burst would weigh one moment too
-                # much.
+                # Late samples are skipped: a burst of them would weigh one moment too much.
                 due = max(due + self._pace.sample_seconds, monotonic())
                 stop.wait(due - monotonic())
         finally:
@@ -211,17 +212,11 @@ class Publisher:
             self._source.close()
 
     def tick(self, moment: float) -> None:
-        """One sample at that moment (seconds since 1970); closes the interval before, if this
-        begins one.
+        """Take one sample at that moment (seconds since 1970), in a new interval if one begins.
 
-        While a clock that was set back says the time of a closed interval, samples count in the
-        open one.
+        If a clock that was set back names a closed interval, samples count in the open one.
         """
-        start = int(moment) // self._pace.publish_seconds * self._pace.publish_seconds
-        begins = self._window is None or (start != self._window.start and start not in self._closed)
-        if begins:
-            self.flush()
-            self._window = Window(start)
+        begins = self._begin_interval(moment)
         if not self._available and not (begins and self._open()):
             return
         try:
@@ -232,11 +227,23 @@ class Publisher:
         if self._window is not None:
             self._window.add(samples)
         if begins and any(sample.figures.get(Figure.LOST) for sample in samples):
-            # A GPU that was reset or came back is seen only by a fresh session with the driver.
+            # Only a new session with the driver sees a GPU that was reset or came back.
             self._open()
 
+    def _begin_interval(self, moment: float) -> bool:
+        """Open the interval of this moment unless it is open or closed. Return whether it was
+        opened."""
+        start = int(moment) // self._pace.publish_seconds * self._pace.publish_seconds
+        if self._window is not None:
+            is_same = start == self._window.start
+            if is_same or start in self._closed:
+                return False
+        self.flush()
+        self._window = Window(start)
+        return True
+
     def flush(self) -> None:
-        """Hands the interval begun to the buffer."""
+        """Hand the open interval to the buffer."""
         if self._window is None:
             return
         for call in self._window.calls(self._host, self._groups):
@@ -246,6 +253,7 @@ class Publisher:
         self._wake()
 
     def _open(self) -> bool:
+        """Open the source. Return False if it is not available."""
         try:
             self._source.open()
         except DriverUnavailableError as error:
@@ -256,7 +264,10 @@ class Publisher:
         return True
 
     def _give_up(self, error: DriverUnavailableError) -> None:
-        """Until the next interval. Nothing is published meanwhile: missing data is the truth."""
+        """Close the source until the next interval.
+
+        Nothing is published meanwhile, because nothing is known.
+        """
         self._source.close()
         self._available = False
         if not self._complained:
