@@ -45,6 +45,9 @@ _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
 """The most requests at a time that are about one instance each."""
 _IMPATIENT_ATTEMPTS = 2
+_TIMEOUTS = (5, 20)
+"""Seconds to connect, and to read."""
+_SHORT_TIMEOUTS = (1, 3)
 _SERVICES = {"states": "stepfunctions"}
 """botocore's name of a service, where the prefix of its operations differs."""
 
@@ -100,7 +103,9 @@ class Clients:
         `repeat` a call is sent once; without `patient` it gives up within seconds.
         """
         region = target.region if target else self._region
-        role = _Role(target.role_arn, target.session) if target and target.role_arn else _OWN
+        role = _OWN
+        if target and target.role_arn:
+            role = _Role(target.role_arn, target.session)
         key = _ClientKey(service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
@@ -422,13 +427,16 @@ def _config(
 ) -> Config:
     """Return the settings of a client; with `polite` it sends less once it was throttled, because
     others share the rates of its account."""
-    attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
+    attempts = 1
+    if repeat:
+        attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
     is_adaptive = polite and repeat and patient
     mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
+    connect_seconds, read_seconds = _TIMEOUTS if patient else _SHORT_TIMEOUTS
     return Config(
-        retries={"mode": mode, "total_max_attempts": attempts if repeat else 1},
-        connect_timeout=5 if patient else 1,
-        read_timeout=20 if patient else 3,
+        retries={"mode": mode, "total_max_attempts": attempts},
+        connect_timeout=connect_seconds,
+        read_timeout=read_seconds,
         max_pool_connections=SMALL_CALLS_AT_A_TIME,
         user_agent_extra="gpu-governor",
         parameter_validation=checked,

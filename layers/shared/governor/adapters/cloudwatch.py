@@ -208,12 +208,16 @@ def _alarm(record: Any) -> Alert:
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]
-    is_over = state == "OK"
+    kind = AlertKind.ALARM
+    severity = Severity.CRITICAL
+    if state == "OK":
+        kind = AlertKind.ALARM_OVER
+        severity = Severity.INFO
     since = as_utc(record.get("StateTransitionedTimestamp") or record["StateUpdatedTimestamp"])
     lines = (record.get("AlarmDescription"), record.get("StateReason"))
     return Alert(
-        kind=AlertKind.ALARM_OVER if is_over else AlertKind.ALARM,
-        severity=Severity.INFO if is_over else Severity.CRITICAL,
+        kind=kind,
+        severity=severity,
         account=account,
         region=region,
         subject=f"{name}: {state}",

@@ -523,6 +523,7 @@ def _instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Instanc
     operator = record.get("Operator") or {}
     placement = record.get("Placement") or {}
     tenancy = placement.get("Tenancy", "default")
+    launch = _launch(record) if whole else None
     return Instance(
         target=target,
         instance_id=record["InstanceId"],
@@ -543,7 +544,7 @@ def _instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Instanc
         host_id=placement.get("HostId"),
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
-        launch=_launch(record) if whole else None,
+        launch=launch,
         state_transition_reason=record.get("StateTransitionReason") or "",
     )
 
@@ -574,18 +575,20 @@ def _launch(record: Mapping[str, Any]) -> LaunchFacts:
     placement = record.get("Placement") or {}
     interfaces = record.get("NetworkInterfaces", ())
     interface_types = [interface.get("InterfaceType", "") for interface in interfaces]
+    # `efa`, or `efa-only` for one without an address.
+    efa_types = [name for name in interface_types if name.startswith("efa")]
+    security_groups = record.get("SecurityGroups", ())
     return LaunchFacts(
         image_id=record.get("ImageId"),
         subnet_id=record.get("SubnetId"),
-        security_group_ids=tuple(group["GroupId"] for group in record.get("SecurityGroups", ())),
+        security_group_ids=tuple(group["GroupId"] for group in security_groups),
         key_name=record.get("KeyName"),
         instance_profile_arn=profile.get("Arn"),
         private_ip=record.get("PrivateIpAddress"),
         ebs_optimized=bool(record.get("EbsOptimized")),
         placement_group=placement.get("GroupName") or None,
         network_interfaces=len(interfaces),
-        # `efa`, or `efa-only` for one without an address.
-        efa_interfaces=sum(name.startswith("efa") for name in interface_types),
+        efa_interfaces=len(efa_types),
         elastic_ips=_elastic_ips(interfaces),
     )
 
@@ -612,6 +615,7 @@ def _reservation(target: Target, record: Mapping[str, Any]) -> Reservation | Non
     payer = record.get("UnusedReservationBillingOwnerId", record["OwnerId"])
     if payer != target.account:
         return None
+    ends_at = record.get("EndDate")
     return Reservation(
         reservation_id=record["CapacityReservationId"],
         target=target,
@@ -621,7 +625,7 @@ def _reservation(target: Target, record: Mapping[str, Any]) -> Reservation | Non
         available=record["AvailableInstanceCount"],
         is_block=record.get("ReservationType") == "capacity-block",
         began_at=as_utc(record.get("StartDate") or record["CreateDate"]),
-        ends_at=as_utc(record["EndDate"]) if record.get("EndDate") else None,
+        ends_at=as_utc(ends_at) if ends_at else None,
         account=record["OwnerId"],
         tags=_tags(record),
     )

@@ -183,9 +183,10 @@ def _parsed(title: str, lines: Iterable[str]) -> dict[str, Any]:
             sections[-1][1].append(line)
         elif line:
             lead.append(line)
+    happens = lead[0] if lead else ""
     return {
         "title": title,
-        "happens": lead[0] if lead else "",
+        "happens": happens,
         "lead": tuple(lead[1:]),
         "sections": tuple(Section(heading, tuple(items)) for heading, items in sections),
     }
@@ -334,9 +335,10 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     reason = reason_of(first)
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}
     is_one_step = len(failed_steps) == 1 and None not in failed_steps
+    step = first.facts.get("failed_step")
     values = {
         "number": len(alerts),
-        "step": messages.step_text(first.facts.get("failed_step")) if is_one_step else "",
+        "step": messages.step_text(step) if is_one_step else "",
         "readable": messages.readable(reason),
         "next_step": messages.next_step(reason),
         "listed": [_failure_text(alert, alerts) for alert in alerts],
@@ -386,6 +388,7 @@ def _question_section(
     plan = episode.plan
     # What is in memory is lost at every stop; it is the first of the losses unless it is stopped.
     losses = plan.losses if episode.stopped_in else plan.losses[1:]
+    people = messages.people_text(episode) if episode.terms.people_needed > 1 else ""
     values = {
         "one": episode.instance,
         "idle": messages.idle_text(episode, now)[0],
@@ -393,7 +396,7 @@ def _question_section(
         "at_once": at_once,
         "acts": episode.acts_on_silence,
         "silence": messages.silence_text(episode, deadline_of(alert), now),
-        "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
+        "people": people,
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,
         "losses": "; ".join(losses),
@@ -406,7 +409,9 @@ def _question_section(
 def subject_of(alert: Alert) -> str:
     """Return the id that deliveries of this alert are stored under: its episode, or its own."""
     episode_id = alert.facts.get("episode")
-    return episode_id if isinstance(episode_id, str) and episode_id else alert.dedup_id
+    if isinstance(episode_id, str) and episode_id:
+        return episode_id
+    return alert.dedup_id
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:

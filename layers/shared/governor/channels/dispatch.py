@@ -364,7 +364,9 @@ class Dispatch:
             self._postpone(route, items, f"{name}: {type(error).__name__}", None)
         else:
             # A digest is the message of many episodes: none of them may change it at its end.
-            thread = (delivered.thread or message.thread) if len(items) == 1 else None
+            thread = None
+            if len(items) == 1:
+                thread = delivered.thread or message.thread
             for item in items:
                 self._settle(route, item, delivery_id=delivered.delivery_id, thread=thread)
 
@@ -444,13 +446,13 @@ class Dispatch:
         return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
-        shared = True if item.has_own and not route.own else None
+        is_shared = item.has_own and not route.own
         return Delivery(
             compose.subject_of(item.alert),
             item.alert.dedup_id,
             *route.key,
             self.clock.now(),
-            shared=shared,
+            shared=True if is_shared else None,
             **outcome,
         )
 
@@ -458,8 +460,9 @@ class Dispatch:
         """Record that no person gets the alert, if all its deliveries are settled and none reached
         people."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
-        is_for_people = item.alert.kind not in ENDS_FOR_MACHINES
-        if item.left or not is_for_people or any(delivery.reached_people for delivery in settled):
+        reached_people = any(delivery.reached_people for delivery in settled)
+        is_for_machines = item.alert.kind in ENDS_FOR_MACHINES
+        if item.left or reached_people or is_for_machines:
             return
         message_id = item.alert.dedup_id
         refused = sum(not delivery.was_taken for delivery in settled)

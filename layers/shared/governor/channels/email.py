@@ -107,12 +107,13 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
 
 def fitting(message: Message) -> tuple[str, str]:
     """Return the text and the HTML of a message, shortened to what mail programs show."""
+    picture_cid = CID if message.picture_png else None
     for shown in message.shortened():
         values = {
             "message": shown,
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
             "cut": "" if shown is message else CUT,
-            "picture_cid": CID if message.picture_png else None,
+            "picture_cid": picture_cid,
         }
         page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:

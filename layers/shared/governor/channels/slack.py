@@ -205,8 +205,8 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     With `interactive` the answers are buttons, but not below an outcome; else there is only the
     link. Where there is no room for all, the answers stay, because the page has the rest.
     """
-    offered = message.answers if interactive and not message.is_outcome else ()
-    answers = list(_answers(message, offered))
+    has_buttons = interactive and not message.is_outcome
+    answers = list(_answers(message, message.answers if has_buttons else ()))
     lines_left = LINES - 1 - len(_first_lines(message)) - bool(message.chart)
     brief, whole = _in_brief(message.sections, lines_left)
     head = list(_head(message, brief))

@@ -123,8 +123,7 @@ class Vouch:
         kind = sent.kind
         at = self._time_of(sent, episode)
         if kind in messages.STAGE_OF:
-            deadline = approval.expires_at if approval and kind in OPEN else None
-            return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, deadline)
+            return _stage_alert(kind, episode, approval, at)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
             return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
         if kind in ENDS and episode.outcome is not None:
@@ -147,6 +146,15 @@ class Vouch:
             return now
         earliest = episode.closed_at or episode.opened_at
         return min(max(sent.at, earliest), now)
+
+
+def _stage_alert(
+    kind: AlertKind, episode: Episode, approval: Approval | None, at: UtcDatetime
+) -> Alert:
+    deadline: UtcDatetime | None = None
+    if approval and kind in OPEN:
+        deadline = approval.expires_at
+    return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, deadline)
 
 
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:

@@ -52,8 +52,9 @@ def webhook_document(message: Message) -> dict[str, object]:
 
     Fields may be added; a change of meaning raises `version`.
     """
-    price = message.facts.usd_per_day
-    evidence = message.evidence
+    usd_per_day = message.facts.usd_per_day
+    price = None if usd_per_day is None else format(usd_per_day, "f")
+    evidence = None if message.evidence is None else asdict(message.evidence)
     return {
         "version": 1,
         "delivery": message.delivery_key,
@@ -65,7 +66,7 @@ def webhook_document(message: Message) -> dict[str, object]:
         "stage": message.stage,
         "is_outcome": message.is_outcome,
         **asdict(message.facts),
-        "usd_per_day": None if price is None else format(price, "f"),
+        "usd_per_day": price,
         "happens": message.happens,
         "lead": list(message.lead),
         "acts": message.acts,
@@ -73,7 +74,7 @@ def webhook_document(message: Message) -> dict[str, object]:
         "details": [asdict(section) for section in message.details],
         "why": message.why,
         "facts": dict(message.data),
-        "evidence": None if evidence is None else asdict(evidence),
+        "evidence": evidence,
         "link": message.link,
     }
 

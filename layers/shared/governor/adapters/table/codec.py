@@ -152,17 +152,21 @@ _LEAVES: dict[Any, CoreSchema] = {
 
 def _schema(hint: Any) -> CoreSchema:
     """Return the schema of a type as a field is annotated with it."""
-    origin = get_origin(hint)
-    parts = get_args(hint)
     if hint in _LEAVES:
         return _LEAVES[hint]
-    if origin is Literal:
-        return core_schema.literal_schema(list(parts))
-    if origin is None and is_dataclass(hint):
+    origin = get_origin(hint)
+    if origin is not None:
+        return _generic_schema(origin, get_args(hint))
+    if is_dataclass(hint):
         form = _STORED.get(cast("type", hint), _Form())
         return form.schema(hint)
-    if origin is None:
-        return core_schema.enum_schema(hint, list(hint), serialization=_as(attrgetter("value")))
+    return core_schema.enum_schema(hint, list(hint), serialization=_as(attrgetter("value")))
+
+
+def _generic_schema(origin: Any, parts: tuple[Any, ...]) -> CoreSchema:
+    """Return the schema of a type with parts, such as a tuple or a union with `None`."""
+    if origin is Literal:
+        return core_schema.literal_schema(list(parts))
     inner = [_schema(part) for part in parts if part not in (None.__class__, ...)]
     if origin is Mapping:
         return core_schema.dict_schema(*inner)
@@ -175,7 +179,7 @@ def _schema(hint: Any) -> CoreSchema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """What the document of a dataclass does unlike its fields."""
+    """The differences between a dataclass and its document."""
 
     flat: tuple[str, ...] = ()
     """Fields whose own fields are attributes of the document itself."""
