@@ -27,7 +27,7 @@ from botocore.utils import parse_timestamp
 
 from benchmarks.fleet import Fleet
 from benchmarks.wire import Asked, Raw
-from governor.adapters.clients import Clients, moment
+from governor.adapters.clients import _OWN, Clients, moment
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
@@ -83,7 +83,7 @@ def measure_instances(instances: int = 1_000, runs: int = 7) -> tuple[float, flo
     parser."""
     services = Fleet(instances, "aggregate", WINDOW.end).services()
     page = services["ec2"](Asked("ec2", "DescribeInstances", {}, "bench/us-east-1")).body
-    session: Any = Clients("us-east-1")._session((None, None))
+    session: Any = Clients("us-east-1")._session(_OWN)
     shape = session.get_service_model("ec2").operation_model("DescribeInstances").output_shape
     ours = session.get_component("response_parser_factory").create_parser("ec2")
     both = ours, EC2QueryParser(timestamp_parser=moment)

@@ -1007,7 +1007,11 @@ BUGS = (
         "a message that comes twice is sent twice",
         "messages_come_once",
         (
-            Edit("channels.dispatch:Dispatch._is_open", "return delivery is None", "return True"),
+            Edit(
+                "channels.dispatch:Dispatch._due_items",
+                "if delivery is None:",
+                "if delivery is None or delivery.not_before is None:",
+            ),
             Edit(
                 "stores.deliveries:Deliveries.claim_delivery",
                 'absent() | where("given_up", "=", True) | is_due',

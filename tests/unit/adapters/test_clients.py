@@ -14,7 +14,7 @@ from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.adapters.clients import Clients, _Role, moment
+from governor.adapters.clients import _OWN, Clients, _Role, moment
 from governor.domain.instance import Target
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import ScriptedClient, client_error
@@ -39,7 +39,7 @@ class OverSts(Clients):
         self.sts = ScriptedClient(assume_role=answers)
         self.made: list[tuple[str, dict[str, Any]]] = []
         """Clients of other services, with what they are made of."""
-        self._sessions[None, None] = SimpleNamespace(create_client=self._create)
+        self._sessions[_OWN] = SimpleNamespace(create_client=self._create)
 
     def _create(self, service: str, **given: Any) -> Any:
         if service == "sts":
