@@ -1,4 +1,4 @@
-"""`governor status`: on one screen whether the stack works, and what it waits for. Reads only.
+"""`governor status`: one screen that says if the stack works, and what it waits for. Reads only.
 
 Each line is read by itself, with the caller's credentials. A line that cannot be read says which
 action of IAM it needs; nothing is guessed from the others.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -39,7 +39,7 @@ from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import KEY_FOR_IAM, Mode, TagMatch
-from governor.domain.units import iso, listed, plural, printable, usd
+from governor.domain.units import in_parts, iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
 from governor.stores.fleet import Fleet
@@ -52,13 +52,18 @@ _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Au
 _CUT_SHORT = {"Sandbox.Timedout", "Runtime.ExitError", "Runtime.OutOfMemory", "States.Timeout"}
 """Errors of a function that had too little time or memory."""
 _SHOWN = 3
+"""Problems of one line that are shown; the others are counted."""
+_ALARMS_AT_ONCE = 100
+"""Alarm names of one call. Source: CloudWatch API, DescribeAlarms."""
 _REACH = "set EmailSender or Slack, or let ALERT_EMAIL be an address of theirs: docs/channels.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the screen. `document` is the same for machines; `is_wrong`: somebody should
-    look."""
+    """One line of the screen.
+
+    `document` is the same for machines. `is_wrong`: somebody should look at it.
+    """
 
     text: str
     document: Any
@@ -67,33 +72,38 @@ class Line:
 
 @dataclass
 class Stack:
-    """The stack that several lines are read from, each fact once."""
+    """The stack that several lines are read from. Each fact is read once."""
 
     name: str
     session: boto3.Session
-    now: datetime = field(default_factory=lambda: times.now())  # noqa: PLW0108 - tests say when it is
+    # A lambda, as tests replace `times.now` after this class was made.
+    now: datetime = field(default_factory=lambda: times.now())  # noqa: PLW0108
 
     @cached_property
     def described(self) -> Mapping[str, Any]:
         """The stack as CloudFormation describes it."""
         client = self.session.client("cloudformation")
-        found: Mapping[str, Any] = client.describe_stacks(StackName=self.name)["Stacks"][0]
-        return found
+        stacks = client.describe_stacks(StackName=self.name)["Stacks"]
+        description: Mapping[str, Any] = stacks[0]
+        return description
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """By name."""
-        return {one["OutputKey"]: one["OutputValue"] for one in self.described.get("Outputs", ())}
+        """The stack's outputs by name."""
+        outputs = self.described.get("Outputs", ())
+        return {output["OutputKey"]: output["OutputValue"] for output in outputs}
 
     @cached_property
     def resources(self) -> Sequence[tuple[str, str, str]]:
-        """Type, name in the template and physical id of each."""
-        pages = self.session.client("cloudformation").get_paginator("list_stack_resources")
-        return [
-            (one["ResourceType"], one["LogicalResourceId"], one.get("PhysicalResourceId", ""))
-            for page in pages.paginate(StackName=self.name)
-            for one in page["StackResourceSummaries"]
-        ]
+        """Type, name in the template and physical id of each resource."""
+        paginator = self.session.client("cloudformation").get_paginator("list_stack_resources")
+        resources = []
+        for page in paginator.paginate(StackName=self.name):
+            for summary in page["StackResourceSummaries"]:
+                kind = summary["ResourceType"]
+                physical_id = summary.get("PhysicalResourceId", "")
+                resources.append((kind, summary["LogicalResourceId"], physical_id))
+        return resources
 
     @cached_property
     def api(self) -> Api:
@@ -102,53 +112,59 @@ class Stack:
 
     @cached_property
     def policy(self) -> tuple[PolicyBook, str | None]:
-        """The policy that counts, and the version of the bucket that it is, if it is one."""
-        found = self.api.call("GET", "/api/policy")
-        book = parse_policy(found["document"]).accepted_by(acceptances_of(found))
-        return book, found["in_force"]
+        """The policy in force, and its version in the bucket, or `None` if the bucket has none."""
+        answer = self.api.call("GET", "/api/policy")
+        book = parse_policy(answer["document"]).accepted_by(acceptances_of(answer))
+        return book, answer["in_force"]
 
     @cached_property
     def hub(self) -> Target:
-        """Return where the stack is."""
+        """The account and Region of the stack."""
         _, _, _, region, account, _ = self.described["StackId"].split(":", 5)
         return Target(account, region)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
+    """Add the command."""
     areas.add_parser("status").set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the screen; 1 when somebody should look at something, or not all could be read, 0
-    otherwise."""
-    found = read(Stack(arguments.stack_name, aws.session()))
+    """Print the screen.
+
+    Return 1 when somebody should look at something, or not all could be read; 0 otherwise.
+    """
+    lines = read(Stack(arguments.stack_name, aws.session()))
     if arguments.json:
-        print(json.dumps({name: line.document for name, line in found.items()}, indent=2))
+        documents = {name: line.document for name, line in lines.items()}
+        print(json.dumps(documents, indent=2))
     else:
-        for name, line in found.items():
+        for name, line in lines.items():
             print(f"{title(name):<{_WIDTH}}  {line.text}")
-    return int(any(line.is_wrong for line in found.values()))
+    return int(any(line.is_wrong for line in lines.values()))
 
 
 def read(stack: Stack, names: Sequence[str] = ()) -> dict[str, Line]:
-    """The lines of these names, or all of the screen.
+    """Return the lines of these names, or all of the screen where none is named.
 
     Raises:
         CommandError: none could be read: no such stack, no network, expired credentials.
     """
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     with Progress("reading the stack") as progress:
         check(stack)
         for name in names or _LINES:
             progress.show(f"reading {title(name)}")
-            found[name] = _line(name, _LINES[name], stack)
-    return found
+            lines[name] = _line(name, _LINES[name], stack)
+    return lines
 
 
 def check(stack: Stack) -> None:
-    """Raises: CommandError where no line could be read: no such stack, not ours, expired
-    credentials."""
+    """Check that lines can be read at all.
+
+    Raises:
+        CommandError: none can: no such stack, not ours, expired credentials.
+    """
     try:
         check_deployed(stack.described)
     except ClientError as error:
@@ -165,108 +181,127 @@ def _is_denied(error: ClientError) -> bool:
 
 
 def title(name: str) -> str:
-    """A line's name, as people read it."""
+    """Return a line's name, as people read it."""
     return name.replace("_", " ")
 
 
 def _line(name: str, read: Callable[[Stack], Line], stack: Stack) -> Line:
-    """The line, or why there is none."""
+    """Return the line, or one that says why it could not be read."""
     try:
         return read(stack)
     except ClientError as error:
-        needs = _NEEDS[name] if _is_denied(error) else None
-        why = aws.reason(error)
+        needed_rights = _NEEDS[name] if _is_denied(error) else None
+        return _unreadable(aws.reason(error), needed_rights)
     except AccessDenied as error:
-        needs, why = _NEEDS[name], str(error)
+        return _unreadable(str(error), _NEEDS[name])
     except (BotoCoreError, GovernorError, CommandError) as error:
-        needs, why = None, aws.reason(error)
-    text = f"not readable: needs {needs}" if needs else f"not readable: {printable(why)}"
-    return Line(text, {"not_readable": printable(why), "needs": needs}, is_wrong=True)
+        return _unreadable(aws.reason(error), None)
+
+
+def _unreadable(why: str, needed_rights: str | None) -> Line:
+    document = {"not_readable": printable(why), "needs": needed_rights}
+    if needed_rights:
+        return Line(f"not readable: needs {needed_rights}", document, is_wrong=True)
+    return Line(f"not readable: {printable(why)}", document, is_wrong=True)
 
 
 def _stack(stack: Stack) -> Line:
-    found = stack.described
-    version = _VERSION.match(found.get("Description", ""))
-    at = found.get("LastUpdatedTime") or found["CreationTime"]
+    description = stack.described
+    state = description["StackStatus"]
+    updated_at = description.get("LastUpdatedTime") or description["CreationTime"]
+    match = _VERSION.match(description.get("Description", ""))
+    version = match[1] if match else None
     document = {
         "name": stack.name,
-        "version": version[1] if version else None,
-        "status": found["StackStatus"],
-        "updated_at": iso(at),
+        "version": version,
+        "status": state,
+        "updated_at": iso(updated_at),
     }
-    which = f"version {version[1]}" if version else "unknown version"
-    text = f"{which} in {stack.hub}, {found['StackStatus']} {ago(at, stack.now)}"
-    return Line(
-        text,
-        document,
-        is_wrong="FAILED" in found["StackStatus"] or "ROLLBACK" in found["StackStatus"],
-    )
+    release = f"version {version}" if version else "unknown version"
+    text = f"{release} in {stack.hub}, {state} {ago(updated_at, stack.now)}"
+    return Line(text, document, is_wrong="FAILED" in state or "ROLLBACK" in state)
 
 
 def _mode(stack: Stack) -> Line:
-    mode = stack.policy[0].base().policy.mode.value
+    book, _ = stack.policy
+    mode = book.base().policy.mode.value
     return Line(mode, mode)
 
 
 def _policy(stack: Stack) -> Line:
     book, in_force = stack.policy
     version = book.base().version
-    source = (
-        f"stored as {in_force}" if in_force else "the parameters Mode and PolicyYaml of the stack"
-    )
-    waiting = book.unaccepted()
-    said = [f"version {version}, {source}", *(printable(consent_line(one)) for one in waiting)]
-    if waiting and not in_force:
-        said.append("nobody can accept a parameter: store it with `governor policy put`")
-    document = {
-        "version": version,
-        "in_force": in_force,
-        "unaccepted": [{"override": one.name, "missing": list(one.missing)} for one in waiting],
-    }
-    return Line("; ".join(one.removesuffix(".") for one in said), document, is_wrong=bool(waiting))
+    source = "the parameters Mode and PolicyYaml of the stack"
+    if in_force:
+        source = f"stored as {in_force}"
+    unaccepted = book.unaccepted()
+    sentences = [f"version {version}, {source}"]
+    missing_consents = []
+    for override in unaccepted:
+        sentences.append(printable(consent_line(override)).removesuffix("."))
+        missing_consents.append({"override": override.name, "missing": list(override.missing)})
+    if unaccepted and not in_force:
+        sentences.append("nobody can accept a parameter: store it with `governor policy put`")
+    document = {"version": version, "in_force": in_force, "unaccepted": missing_consents}
+    return Line("; ".join(sentences), document, is_wrong=bool(unaccepted))
 
 
 def _schedule(stack: Stack) -> Line:
     client = stack.session.client("scheduler")
-    name = next(ident for _, logical, ident in stack.resources if logical == "SweepSchedule")
-    found = client.get_schedule(Name=name)
-    is_on, rate = found["State"] == "ENABLED", found["ScheduleExpression"]
-    document = {"state": found["State"], "expression": rate}
-    text = (
-        f"{rate}, enabled"
-        if is_on
-        else f"{rate}, disabled: nothing is swept until somebody enables it"
-    )
-    return Line(text, document, is_wrong=not is_on)
+    schedule = client.get_schedule(Name=_physical_id(stack, "SweepSchedule"))
+    state = schedule["State"]
+    rate = schedule["ScheduleExpression"]
+    document = {"state": state, "expression": rate}
+    if state == "ENABLED":
+        return Line(f"{rate}, enabled", document)
+    text = f"{rate}, disabled: nothing is swept until somebody enables it"
+    return Line(text, document, is_wrong=True)
+
+
+def _physical_id(stack: Stack, name: str) -> str:
+    """Return the physical id of the resource that has this name in the template."""
+    return next(physical_id for _, logical, physical_id in stack.resources if logical == name)
 
 
 def _last_sweep(stack: Stack) -> Line:
-    machine = stack.outputs["SweepStateMachineArn"]
-    client = stack.session.client("stepfunctions")
-    listed = client.list_executions(stateMachineArn=machine, maxResults=20)["executions"]
-    known = (client.describe_execution(executionArn=one["executionArn"]) for one in listed)
-    # A look at GPU health is an execution of the same machine.
-    sweeps = (one for one in known if json.loads(one["input"]).get("check", "sweep") == "sweep")
-    ended = next((one for one in sweeps if one["status"] != "RUNNING"), None)
-    if ended is None:
-        said = (
+    execution = _last_ended_sweep(stack)
+    if execution is None:
+        text = (
             "none has ended yet: wait for the schedule's next one, and look again ten minutes later"
         )
-        return Line(said, None, is_wrong=True)
-    succeeded = ended["status"] == "SUCCEEDED"
-    why = ended.get("cause") or "its execution history says why"
-    said = "succeeded" if succeeded else f"{ended['status'].lower()}; {printable(_message(why))}"
-    document = {
-        "status": ended["status"],
-        "ended_at": iso(ended["stopDate"]),
-        "arn": ended["executionArn"],
-    }
-    return Line(f"{ago(ended['stopDate'], stack.now)}: {said}", document, is_wrong=not succeeded)
+        return Line(text, None, is_wrong=True)
+    state = execution["status"]
+    ended_at = execution["stopDate"]
+    has_succeeded = state == "SUCCEEDED"
+    if has_succeeded:
+        outcome = "succeeded"
+    else:
+        why = execution.get("cause") or "its execution history says why"
+        outcome = f"{state.lower()}; {printable(_message(why))}"
+    document = {"status": state, "ended_at": iso(ended_at), "arn": execution["executionArn"]}
+    text = f"{ago(ended_at, stack.now)}: {outcome}"
+    return Line(text, document, is_wrong=not has_succeeded)
+
+
+def _last_ended_sweep(stack: Stack) -> Mapping[str, Any] | None:
+    """Return the newest execution that was a sweep and has ended, or `None`."""
+    machine = stack.outputs["SweepStateMachineArn"]
+    client = stack.session.client("stepfunctions")
+    executions = client.list_executions(stateMachineArn=machine, maxResults=20)["executions"]
+    for summary in executions:
+        execution: Any = client.describe_execution(executionArn=summary["executionArn"])
+        # A check of GPU health is an execution of the same machine.
+        is_sweep = json.loads(execution["input"]).get("check", "sweep") == "sweep"
+        if is_sweep and execution["status"] != "RUNNING":
+            return dict(execution)
+    return None
 
 
 def _message(cause: str) -> str:
-    """Return the message of a function's error, as Step Functions writes it; else the cause as it
-    is."""
+    """Return the message of a function's error, as Step Functions writes it.
+
+    A cause that is no such error comes back as it is.
+    """
     try:
         return str(json.loads(cause)["errorMessage"])
     except (ValueError, KeyError, TypeError):
@@ -274,32 +309,44 @@ def _message(cause: str) -> str:
 
 
 def _targets(stack: Stack) -> Line:
-    """Those of the policy: with what the last sweep of each left for the console."""
+    """Describe the policy's targets by what the last sweep of each left for the console."""
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    pages = {page.target: page for page in Fleet(table).pages()}
+    page_by_target = {page.target: page for page in Fleet(table).pages()}
     book, _ = stack.policy
-    if (named := book.base().policy.targets).units:
-        if (accounts := StateTable(table).accounts_of(named)) is None:
+    named_targets = book.base().policy.targets
+    if named_targets.units:
+        accounts = StateTable(table).accounts_of(named_targets)
+        if accounts is None:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
         book.in_accounts(accounts)
     targets = swept(book.base().policy, stack.hub)
-    failed = unswept(table)
-    why = {str(one): _unread(pages.get(one), failed.get(one), stack.now) for one in targets}
-    unread = {name: text for name, text in why.items() if text}
-    said = "; ".join(f"{name}: {printable(text)}" for name, text in list(unread.items())[:_SHOWN])
-    more = f"; and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
-    text = (
-        f"{len(targets) - len(unread)} of {len(targets)} "
-        f"read{f'; unread: {said}{more}' if unread else ''}"
-    )
+    failures = unswept(table)
+    unread: dict[str, str] = {}
+    for target in targets:
+        problem = _unread(page_by_target.get(target), failures.get(target), stack.now)
+        if problem:
+            unread[str(target)] = problem
+    text = f"{len(targets) - len(unread)} of {len(targets)} read"
+    if unread:
+        problems = [f"{name}: {printable(why)}" for name, why in unread.items()]
+        text += f"; unread: {'; '.join(_first(problems))}"
     return Line(text, {"targets": len(targets), "unread": unread}, is_wrong=bool(unread))
 
 
-def _unread(page: FleetPage | None, failed: Unswept | None, now: datetime) -> str | None:
-    if failed is not None and (page is None or page.swept_at < failed.at):
-        todo = "; if it repeats, raise SweepMemoryMegabytes" if failed.error in _CUT_SHORT else ""
-        why = ": ".join(filter(None, (failed.error, _message(failed.cause))))
-        return f"not swept {ago(failed.at, now)}: {why}{todo}"
+def _first(texts: Sequence[str]) -> list[str]:
+    """Return the first few texts, and how many there are more."""
+    shown = list(texts[:_SHOWN])
+    if len(texts) > _SHOWN:
+        shown.append(f"and {len(texts) - _SHOWN} more")
+    return shown
+
+
+def _unread(page: FleetPage | None, failure: Unswept | None, now: datetime) -> str | None:
+    """Return why the console has nothing recent about a target; `None` if it has."""
+    if failure is not None:
+        is_newest = page is None or page.swept_at < failure.at
+        if is_newest:
+            return _failed_sweep(failure, now)
     if page is None:
         return "not swept yet, wait for the next sweep"
     if now - page.swept_at > _STALE:
@@ -307,215 +354,270 @@ def _unread(page: FleetPage | None, failed: Unswept | None, now: datetime) -> st
     return page.problem
 
 
+def _failed_sweep(failure: Unswept, now: datetime) -> str:
+    reasons = [text for text in (failure.error, _message(failure.cause)) if text]
+    text = f"not swept {ago(failure.at, now)}: {': '.join(reasons)}"
+    if failure.error in _CUT_SHORT:
+        text += "; if it repeats, raise SweepMemoryMegabytes"
+    return text
+
+
 def _questions(stack: Stack) -> Line:
-    listed = stack.api.call("GET", "/api/approvals")["questions"]
-    found = [one for one in listed if not (one.get("can_hold") or one.get("can_hold_late"))]
-    prices = [Decimal(one["usd_per_day"]) for one in found if one["usd_per_day"] is not None]
+    open_count = 0
+    prices = []
+    for question in stack.api.call("GET", "/api/approvals")["questions"]:
+        if question.get("can_hold") or question.get("can_hold_late"):
+            continue
+        open_count += 1
+        if question["usd_per_day"] is not None:
+            prices.append(Decimal(question["usd_per_day"]))
+    total = sum(prices, Decimal())
+    unpriced_count = open_count - len(prices)
     document = {
-        "open": len(found),
-        "usd_per_day": plain(sum(prices, Decimal())),
-        "without_price": len(found) - len(prices),
+        "open": open_count,
+        "usd_per_day": plain(total),
+        "without_price": unpriced_count,
     }
-    if not found:
+    if not open_count:
         return Line("none is open", document)
-    unknown = f", {len(found) - len(prices)} without a price" if len(prices) < len(found) else ""
-    return Line(f"{len(found)} open: {usd(sum(prices, Decimal()))} a day{unknown}", document)
+    text = f"{open_count} open: {usd(total)} a day"
+    if unpriced_count:
+        text += f", {unpriced_count} without a price"
+    return Line(text, document)
 
 
 def _subscribers(stack: Stack) -> Line:
-    """Return who would get an alert; the channels of the policy's contacts count where they have
-    been filled in."""
-    pages = stack.session.client("sns").get_paginator("list_subscriptions_by_topic")
-    topic = stack.outputs["AlertTopicArn"]
-    found = [one for page in pages.paginate(TopicArn=topic) for one in page["Subscriptions"]]
-    people = [
-        one["SubscriptionArn"].startswith("arn:") for one in found if one["Protocol"] != "sqs"
-    ]
-    confirmed, waiting = people.count(True), people.count(False)
+    """Describe who would get an alert.
+
+    The channels of the policy's contacts count where they have been filled in.
+    """
+    subscriptions = _subscriptions(stack)
+    people = [subscription for subscription in subscriptions if subscription["Protocol"] != "sqs"]
+    confirmed = sum(_is_confirmed(subscription) for subscription in people)
+    waiting = len(people) - confirmed
     document: dict[str, Any] = {"confirmed": confirmed, "waiting": waiting}
-    waits = f"{waiting} wait to be confirmed" if waiting else ""
-    has_mail, has_channels = (
-        bool(parameters_of(stack.described).get("EmailSender")),
-        _has_channels(stack),
-    )
-    if not confirmed and not has_mail and not has_channels:
-        nobody = "no subscription of the alert topic is confirmed"
-        advice = (
-            "confirm the mail of AWS Notifications"
-            if waiting
-            else "run `make deploy ALERT_EMAIL=...`"
-        )
-        return Line("; ".join(filter(None, [nobody, waits, advice])), document, is_wrong=True)
-    mails = [
-        one
-        for one in found
-        if one["Protocol"] in MAIL and one["SubscriptionArn"].startswith("arn:")
-    ]
-    mailed = {
-        one["Endpoint"].lower() for one in mails if _gets_questions(stack, one["SubscriptionArn"])
-    }
-    contacts = stack.policy[0].base().policy.ownership.contacts
-    unreached = document["unreached"] = [
-        name for name, one in contacts.items() if not _reached(one, mailed, has_mail, has_channels)
-    ]
-    by = "get mail by SES" if has_mail else "have channels"
-    said = [f"{confirmed} confirmed", waits] if confirmed else ["none of the alert topic"]
-    also = "" if confirmed or unreached else f"contacts of the policy {by}"
-    names = f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})" if unreached else ""
-    text = "; ".join(filter(None, [", ".join(filter(None, said)), also, names]))
-    asks = stack.policy[0].base().policy.mode is not Mode.OBSERVE
-    return Line(text, document, is_wrong=bool(unreached) and asks)
+    has_mail = bool(parameters_of(stack.described).get("EmailSender"))
+    has_channels = _has_channels(stack)
+    if not (confirmed or has_mail or has_channels):
+        return Line(_nobody(waiting), document, is_wrong=True)
+    mailed = _mailed_addresses(stack, subscriptions)
+    policy = stack.policy[0].base().policy
+    unreached = []
+    for name, contact in policy.ownership.contacts.items():
+        if not _is_reached(contact, mailed, has_mail, has_channels):
+            unreached.append(name)
+    document["unreached"] = unreached
+    texts = [_confirmed(confirmed, waiting)]
+    if unreached:
+        texts.append(f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})")
+    elif not confirmed:
+        way = "get mail by SES" if has_mail else "have channels"
+        texts.append(f"contacts of the policy {way}")
+    is_asking = policy.mode is not Mode.OBSERVE
+    return Line("; ".join(texts), document, is_wrong=bool(unreached) and is_asking)
+
+
+def _subscriptions(stack: Stack) -> list[Mapping[str, Any]]:
+    """Return the subscriptions of the alert topic, as SNS lists them."""
+    paginator = stack.session.client("sns").get_paginator("list_subscriptions_by_topic")
+    subscriptions: list[Mapping[str, Any]] = []
+    for page in paginator.paginate(TopicArn=stack.outputs["AlertTopicArn"]):
+        subscriptions += page["Subscriptions"]
+    return subscriptions
+
+
+def _is_confirmed(subscription: Mapping[str, Any]) -> bool:
+    """Return if it has an ARN: one that waits has a text such as `PendingConfirmation` there."""
+    return bool(subscription["SubscriptionArn"].startswith("arn:"))
+
+
+def _nobody(waiting: int) -> str:
+    """Return the text for a stack whose alerts reach nobody."""
+    texts = ["no subscription of the alert topic is confirmed"]
+    if waiting:
+        texts.append(f"{waiting} wait to be confirmed")
+        texts.append("confirm the mail of AWS Notifications")
+    else:
+        texts.append("run `make deploy ALERT_EMAIL=...`")
+    return "; ".join(texts)
+
+
+def _confirmed(confirmed: int, waiting: int) -> str:
+    if not confirmed:
+        return "none of the alert topic"
+    if waiting:
+        return f"{confirmed} confirmed, {waiting} wait to be confirmed"
+    return f"{confirmed} confirmed"
+
+
+def _mailed_addresses(stack: Stack, subscriptions: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the addresses, in lower case, that SNS mails every question to."""
+    addresses = set()
+    for subscription in subscriptions:
+        is_confirmed_mail = subscription["Protocol"] in MAIL and _is_confirmed(subscription)
+        if is_confirmed_mail and _gets_questions(stack, subscription["SubscriptionArn"]):
+            addresses.add(subscription["Endpoint"].lower())
+    return addresses
 
 
 def _gets_questions(stack: Stack, arn: str) -> bool:
     """Return whether its filter policy, if it has one, lets every question through."""
-    found = stack.session.client("sns").get_subscription_attributes(SubscriptionArn=arn)[
-        "Attributes"
-    ]
-    return lets_questions_through(found.get("FilterPolicy"))
+    client = stack.session.client("sns")
+    attributes = client.get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    return lets_questions_through(attributes.get("FilterPolicy"))
 
 
-def _reached(contact: Contact, mailed: Set[str], has_mail: bool, has_channels: bool) -> bool:
-    """Return whether questions about their instances reach them: a channel of everybody counts only
-    for contacts for whom the policy names no way of their own (docs/channels.md)."""
-    known = {*addresses([contact]), *list_addresses([contact])}
-    own = contact.slack_channel or not contact.has_own_channel
-    return bool(
-        (has_mail and known) or (has_channels and own) or {one.lower() for one in known} & mailed
-    )
+def _is_reached(contact: Contact, mailed: Set[str], has_mail: bool, has_channels: bool) -> bool:
+    """Return whether questions about their instances reach them.
+
+    A channel of everybody counts only for contacts for whom the policy names no way of their own
+    (docs/channels.md).
+    """
+    own_addresses = {*addresses([contact]), *list_addresses([contact])}
+    if has_mail and own_addresses:
+        return True
+    is_in_a_channel = bool(contact.slack_channel) or not contact.has_own_channel
+    if has_channels and is_in_a_channel:
+        return True
+    return any(address.lower() in mailed for address in own_addresses)
 
 
 def _has_channels(stack: Stack) -> bool:
-    """Return whether somebody has filled the secret of channels in: then it has two versions. Reads
-    no value."""
-    secret = next(ident for _, name, ident in stack.resources if name == "ChannelSecret")
-    found = stack.session.client("secretsmanager").describe_secret(SecretId=secret)
-    return len(found.get("VersionIdsToStages", {})) > 1
+    """Return whether somebody has filled in the secret of channels. Reads no value.
+
+    The stack makes the first version, so a filled one has two.
+    """
+    client = stack.session.client("secretsmanager")
+    secret = client.describe_secret(SecretId=_physical_id(stack, "ChannelSecret"))
+    return len(secret.get("VersionIdsToStages", {})) > 1
 
 
 def _failing(stack: Stack) -> Line:
-    """Instances whose last workflow failed, as the console's Overview has them: one text for each
-    cause."""
+    """Describe the instances whose last workflow failed, as the console's Overview has them.
+
+    There is one text for each cause.
+    """
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    causes: dict[str, list[Failing]] = {}
-    for one in sorted(StateTable(table).failing(), key=lambda one: one.at, reverse=True):
-        if one.over_at is None:
-            causes.setdefault(one.cause, []).append(one)
-    said = [
-        f"could not {step_text(found[0].step)} "
-        f"{listed([one.name or one.instance_id for one in found], 3)}: "
-        f"{readable(found[0].reason)}"
-        for found in causes.values()
-    ]
-    more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-    document = [
-        {"instance_id": one.instance_id, "step": one.step, "reason": one.reason, "at": iso(one.at)}
-        for found in causes.values()
-        for one in found
-    ]
-    return Line(
-        printable("; ".join([*said[:_SHOWN], *more])) or "none", document, is_wrong=bool(said)
-    )
+    failures = sorted(StateTable(table).failing(), key=lambda failure: failure.at, reverse=True)
+    failures_by_cause: dict[str, list[Failing]] = {}
+    for failure in failures:
+        if failure.over_at is None:
+            failures_by_cause.setdefault(failure.cause, []).append(failure)
+    texts = []
+    documents = []
+    for same_cause in failures_by_cause.values():
+        names = [failure.name or failure.instance_id for failure in same_cause]
+        newest = same_cause[0]
+        step = step_text(newest.step)
+        texts.append(f"could not {step} {listed(names, 3)}: {readable(newest.reason)}")
+        documents += [_failure_document(failure) for failure in same_cause]
+    text = printable("; ".join(_first(texts)))
+    return Line(text or "none", documents, is_wrong=bool(texts))
+
+
+def _failure_document(failure: Failing) -> dict[str, str]:
+    return {
+        "instance_id": failure.instance_id,
+        "step": failure.step,
+        "reason": failure.reason,
+        "at": iso(failure.at),
+    }
 
 
 def _freezes(stack: Stack) -> Line:
-    found = stack.api.call("GET", "/api/freezes")
-    said = [
-        f"{one['what']}{_since(one['since'])}: {printable(one['why'])}" for one in found["freezes"]
-    ]
-    waiting = len(found["waiting"])
-    steps = f"{plural(waiting, 'step')} waiting (`governor freezes`)" if waiting else ""
-    text = "; ".join(filter(None, [*said, steps]))
-    document = {"freezes": found["freezes"], "waiting": waiting}
-    return Line(text or "none", document, is_wrong=bool(text))
+    answer = stack.api.call("GET", "/api/freezes")
+    texts = []
+    for freeze in answer["freezes"]:
+        texts.append(f"{freeze['what']}{_since(freeze['since'])}: {printable(freeze['why'])}")
+    waiting = len(answer["waiting"])
+    if waiting:
+        texts.append(f"{plural(waiting, 'step')} waiting (`governor freezes`)")
+    document = {"freezes": answer["freezes"], "waiting": waiting}
+    return Line("; ".join(texts) or "none", document, is_wrong=bool(texts))
 
 
 def _undelivered(stack: Stack) -> Line:
-    """Return what waits in the stack's dead-letter queues."""
+    """Describe what waits in the stack's dead-letter queues."""
     client: Any = stack.session.client("sqs")
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    counts: dict[str, int] = {}
-    for kind, name, url in stack.resources:
-        if kind == "AWS::SQS::Queue" and name.endswith("Failures"):
-            found = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-            counts[name] = sum(int(found[one]) for one in names)
-    said = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
-    return Line(f"{said} (docs/events.md)" if said else "none", counts, is_wrong=bool(said))
+    count_by_queue: dict[str, int] = {}
+    for kind, queue, url in stack.resources:
+        if kind == "AWS::SQS::Queue" and queue.endswith("Failures"):
+            answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+            attributes = answer["Attributes"]
+            count_by_queue[queue] = sum(int(attributes[name]) for name in names)
+    waiting = [f"{count} in {queue}" for queue, count in count_by_queue.items() if count]
+    if not waiting:
+        return Line("none", count_by_queue)
+    return Line(f"{', '.join(waiting)} (docs/events.md)", count_by_queue, is_wrong=True)
 
 
 def _alarms(stack: Stack) -> Line:
-    own = {ident: name for kind, name, ident in stack.resources if kind == "AWS::CloudWatch::Alarm"}
-    pages = stack.session.client("cloudwatch").get_paginator("describe_alarms")
-    names = list(own)
-    found = [
-        {"alarm": own[one["AlarmName"]], "says": one.get("AlarmDescription", "")}
-        for start in range(0, len(names), 100)
-        for page in pages.paginate(AlarmNames=names[start : start + 100], StateValue="ALARM")
-        for one in page["MetricAlarms"]
-    ]
-    said = "; ".join(f"{one['alarm']}: {printable(one['says'])}" for one in found)
-    return Line(said or f"none of {len(own)}", found, is_wrong=bool(found))
+    name_in_template = {
+        physical_id: logical
+        for kind, logical, physical_id in stack.resources
+        if kind == "AWS::CloudWatch::Alarm"
+    }
+    documents = []
+    texts = []
+    for alarm in _ringing_alarms(stack, list(name_in_template)):
+        name = name_in_template[alarm["AlarmName"]]
+        description = alarm.get("AlarmDescription", "")
+        documents.append({"alarm": name, "says": description})
+        texts.append(f"{name}: {printable(description)}")
+    text = "; ".join(texts) or f"none of {len(name_in_template)}"
+    return Line(text, documents, is_wrong=bool(documents))
+
+
+def _ringing_alarms(stack: Stack, names: Sequence[str]) -> Iterator[Any]:
+    """Yield those alarms that are in the state ALARM, as CloudWatch describes them."""
+    paginator = stack.session.client("cloudwatch").get_paginator("describe_alarms")
+    for part in in_parts(names, _ALARMS_AT_ONCE):
+        for page in paginator.paginate(AlarmNames=part, StateValue="ALARM"):
+            yield from page["MetricAlarms"]
 
 
 def _safeguards(stack: Stack) -> Line:
-    """That the state table is protected, and that no other stack acts on the same instances."""
+    """Check that the state table is protected, and that no other stack acts on the instances."""
     parameters = parameters_of(stack.described)
     is_protected = parameters.get("DeletionProtection") == "true"
     selector = parameters.get("SelectorTagValue", "")
     pages = stack.session.client("cloudformation").get_paginator("describe_stacks").paginate()
-    others = twins((one for page in pages for one in page["Stacks"]), stack.name, selector)
-    said = [
-        f"the stack {name} governs Purpose={printable(selector)}, too: remove one"
-        for name in others
-    ]
+    all_stacks = (description for page in pages for description in page["Stacks"])
+    twin_stacks = twins(all_stacks, stack.name, selector)
+    problems = []
+    for name in twin_stacks:
+        problems.append(f"the stack {name} governs Purpose={printable(selector)}, too: remove one")
     if not is_protected:
-        said.append("the state table is not protected against deletion: run `make deploy`")
-    document = {"state_table_protected": is_protected, "stacks_over_the_same_instances": others}
-    text = (
-        "; ".join(said)
-        or "the state table is protected; no other stack governs the same instances here"
-    )
-    return Line(text, document, is_wrong=bool(said))
+        problems.append("the state table is not protected against deletion: run `make deploy`")
+    document = {
+        "state_table_protected": is_protected,
+        "stacks_over_the_same_instances": twin_stacks,
+    }
+    if problems:
+        return Line("; ".join(problems), document, is_wrong=True)
+    text = "the state table is protected; no other stack governs the same instances here"
+    return Line(text, document)
 
 
 def _exemption(stack: Stack) -> Line:
-    """Compare the key by which IAM denies with those of the policy: IAM takes one exact key, the
-    stack's."""
-    denied = parameters_of(stack.described).get("ExemptionTagKey")
-    book = stack.policy[0]
-    key = book.base().policy.exemption.tag_key
-    of_overrides = sorted({policy.exemption.tag_key for policy in book.variants} - {key})
-    document = {"iam": denied, "policy": key, "overrides": of_overrides}
-    if denied is None:
-        text = (
-            "the stack is of an earlier release, whose IAM does not protect exempt instances: "
-            "run `make deploy`"
-        )
-        return Line(text, document, is_wrong=True)
-    if not TagMatch.is_key_for_iam(key):
-        text = (
-            f"the policy exempts by the key {key}, which ExemptionTagKey cannot be: IAM "
-            f"denies by {denied} "
-            f"alone. Choose a key of {KEY_FOR_IAM}"
-        )
-        return Line(printable(text), document, is_wrong=True)
-    if denied != key:
-        text = (
-            f"the policy exempts by the key {key}, and IAM denies by {denied} alone: run "
-            f'`make deploy PARAMETERS="ExemptionTagKey={key}"`, and set it in the member stacks'
-        )
-        return Line(printable(text), document, is_wrong=True)
-    if of_overrides:
-        text = (
-            f"overrides exempt by the key {', '.join(of_overrides)}, which IAM does not "
-            "see: it denies by "
-            f"{denied} alone. Use one key in the whole policy"
-        )
-        return Line(printable(text), document, is_wrong=True)
-    text = f"IAM denies stops and terminations of instances with the tag key {denied}"
-    targets = book.base().policy.targets
-    other_accounts = set(targets.accounts) - {stack.hub.account}
-    if other_accounts or targets.units:
+    """Compare the key by which IAM denies with those of the policy.
+
+    IAM takes one exact key, the stack's.
+    """
+    denied_key = parameters_of(stack.described).get("ExemptionTagKey")
+    book, _ = stack.policy
+    policy = book.base().policy
+    key = policy.exemption.tag_key
+    variant_keys = {variant.exemption.tag_key for variant in book.variants}
+    override_keys = sorted(variant_keys - {key})
+    document = {"iam": denied_key, "policy": key, "overrides": override_keys}
+    problem = _exemption_problem(denied_key, key, override_keys)
+    if problem is not None:
+        return Line(printable(problem), document, is_wrong=True)
+    text = f"IAM denies stops and terminations of instances with the tag key {denied_key}"
+    has_other_accounts = bool(set(policy.targets.accounts) - {stack.hub.account})
+    if has_other_accounts or policy.targets.units:
         text += (
             "; that of the member stacks is not read from here: compare their ExemptionTagKey "
             "(docs/accounts.md)"
@@ -523,9 +625,38 @@ def _exemption(stack: Stack) -> Line:
     return Line(printable(text), document)
 
 
+def _exemption_problem(
+    denied_key: str | None, key: str, override_keys: Sequence[str]
+) -> str | None:
+    """Return why IAM does not protect all that the policy exempts; `None` where it does."""
+    if denied_key is None:
+        return (
+            "the stack is of an earlier release, whose IAM does not protect exempt instances: "
+            "run `make deploy`"
+        )
+    if not TagMatch.is_key_for_iam(key):
+        return (
+            f"the policy exempts by the key {key}, which ExemptionTagKey cannot be: IAM denies "
+            f"by {denied_key} alone. Choose a key of {KEY_FOR_IAM}"
+        )
+    if denied_key != key:
+        return (
+            f"the policy exempts by the key {key}, and IAM denies by {denied_key} alone: run "
+            f'`make deploy PARAMETERS="ExemptionTagKey={key}"`, and set it in the member stacks'
+        )
+    if override_keys:
+        return (
+            f"overrides exempt by the key {', '.join(override_keys)}, which IAM does not see: "
+            f"it denies by {denied_key} alone. Use one key in the whole policy"
+        )
+    return None
+
+
 def _since(moment: str | None) -> str:
-    """Nothing where no sweep has said since when."""
-    return f", frozen {since(moment)}" if moment else " frozen"
+    """Return since when it is frozen; the bare word where no sweep has recorded that."""
+    if not moment:
+        return " frozen"
+    return f", frozen {since(moment)}"
 
 
 _LINES: Mapping[str, Callable[[Stack], Line]] = {
@@ -544,6 +675,7 @@ _LINES: Mapping[str, Callable[[Stack], Line]] = {
     "safeguards": _safeguards,
     "exemption": _exemption,
 }
+"""The reader of each line, in the order of the screen."""
 _API = "execute-api:Invoke on the stack's API, and cloudformation:DescribeStacks"
 _NEEDS: Mapping[str, str] = {
     "stack": "cloudformation:DescribeStacks",
@@ -566,5 +698,5 @@ _NEEDS: Mapping[str, str] = {
     "safeguards": "cloudformation:DescribeStacks on all stacks",
     "exemption": _API,
 }
-"""The reader of each line."""
+"""The rights that a reader needs, by the line."""
 _WIDTH = max(map(len, _LINES))
