@@ -1,8 +1,8 @@
-"""`governor preflight`: whether AWS behaves, in this account, as the product needs it. Reads only.
+"""`governor preflight`: check that AWS behaves, in this account, as the product needs it.
 
-It makes dry runs, too. Nobody could try these things where the product was written. Before a deploy
-the checks of the account and of instances run; after it, those of the stack, too. docs/preflight.md
-lists them.
+It reads and makes dry runs, and changes nothing. These are things that could not be tried where the
+product was written. Before a deploy, the checks of the account and of instances run; after it,
+those of the stack, too. docs/preflight.md lists them.
 """
 
 from __future__ import annotations
@@ -86,56 +86,49 @@ CHECKS: Sequence[Check] = (
     Check("session-names", Needs.STACK, deployed.session_names),
     Check("checkpoint-document", Needs.STACK, deployed.checkpoint_document),
 )
-_WIDTH = max(len(one) for one in Outcome)
+_WIDTH = max(len(outcome) for outcome in Outcome)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
-    made = areas.add_parser("preflight")
-    made.add_argument(
+    """Add the command and its options."""
+    parser = areas.add_parser("preflight")
+    parser.add_argument(
         "--only", action="append", metavar="CHECK", help="this check; may be given several times"
     )
-    made.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
-    made.set_defaults(run=run)
+    parser.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what each check came to; 1 when something is refuted, 0 otherwise."""
+    """Print the finding of each check. Return 1 when something is refuted, 0 otherwise."""
     checks = _chosen(arguments.only)
     if arguments.list:
         _print_checks(checks, as_json=arguments.json)
         return 0
     world = World(arguments.stack_name, aws.session())
-    found: dict[str, Finding] = {}
+    findings: list[tuple[Check, Finding]] = []
     with Progress("reading the account") as progress:
-        _check(world)
+        _check_credentials(world)
         for number, check in enumerate(checks, 1):
             progress.show(f"{check.name} ({number} of {len(checks)})")
-            found[check.name] = look(check, world)
+            findings.append((check, look(check, world)))
     if arguments.json:
-        documents = [
-            {
-                "check": check.name,
-                "needs": check.needs,
-                "claim": check.claim,
-                "outcome": found[check.name].outcome,
-                "seen": found[check.name].seen,
-                "advice": found[check.name].advice or None,
-            }
-            for check in checks
-        ]
+        documents = [_document(check, finding) for check, finding in findings]
         print(json.dumps(documents, indent=2))
     else:
-        _print(checks, found)
-    return int(any(one.outcome is Outcome.REFUTED for one in found.values()))
+        _print(findings)
+    return int(any(finding.outcome is Outcome.REFUTED for _, finding in findings))
 
 
 def look(check: Check, world: World) -> Finding:
-    """Return what a check comes to. It never fails: what hinders it is `unknown`, with what to
-    do."""
+    """Return the finding of a check.
+
+    It never fails: a check that cannot be made is `unknown`, with what to do about that.
+    """
     if world.clock() - world.now > LONGEST:
         return unknown("not begun: 15 minutes are over", f"governor preflight --only {check.name}")
     try:
+        # Reading them raises NothingToSee where there are none.
         if check.needs is Needs.STACK:
             assert world.stack
         if check.needs is Needs.INSTANCES:
@@ -150,12 +143,16 @@ def look(check: Check, world: World) -> Finding:
             f"AWS could not be asked: {printable(str(error))}", "run it again; look at the reason"
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {printable(str(error))}"
-        return unknown(f"AWS answered in a form that is not known ({said})", "report this")
+        problem = f"{type(error).__name__}: {printable(str(error))}"
+        return unknown(f"AWS answered in a form that is not known ({problem})", "report this")
 
 
-def _check(world: World) -> None:
-    """Raises: CommandError where nothing could be asked at all: no network, expired credentials."""
+def _check_credentials(world: World) -> None:
+    """Check that AWS answers at all.
+
+    Raises:
+        CommandError: it does not: no network, expired credentials.
+    """
     try:
         assert world.caller
     except (GovernorError, BotoCoreError) as error:
@@ -164,32 +161,47 @@ def _check(world: World) -> None:
 
 
 def _chosen(names: Sequence[str] | None) -> Sequence[Check]:
-    known = [one.name for one in CHECKS]
-    for name in names or ():
+    """Return the checks of these names, or all checks if none is named.
+
+    Raises:
+        CommandError: there is no check of such a name.
+    """
+    if not names:
+        return CHECKS
+    known = [check.name for check in CHECKS]
+    for name in names:
         if name not in known:
             raise CommandError(f"there is no check {name!r}{nearest(name, known)}; --list has all")
-    return [one for one in CHECKS if not names or one.name in names]
+    return [check for check in CHECKS if check.name in names]
 
 
 def _print_checks(checks: Sequence[Check], *, as_json: bool) -> None:
     if as_json:
-        print(
-            json.dumps(
-                [{"check": one.name, "needs": one.needs, "claim": one.claim} for one in checks],
-                indent=2,
-            )
-        )
+        documents = [_claim_document(check) for check in checks]
+        print(json.dumps(documents, indent=2))
         return
-    for one in checks:
-        print(f"{one.name} (needs {one.needs}): {one.claim}")
-
-
-def _print(checks: Sequence[Check], found: dict[str, Finding]) -> None:
     for check in checks:
-        one = found[check.name]
-        print(f"{one.outcome.value:<{_WIDTH}}  {check.name}: {check.claim}")
-        print(f"{'':<{_WIDTH}}  seen: {one.seen}")
-        if one.advice:
-            print(f"{'':<{_WIDTH}}  -> {one.advice}")
-    counts = Counter(one.outcome for one in found.values())
-    print(", ".join(f"{counts[one]} {one.value}" for one in Outcome))
+        print(f"{check.name} (needs {check.needs}): {check.claim}")
+
+
+def _claim_document(check: Check) -> dict[str, str | None]:
+    return {"check": check.name, "needs": check.needs, "claim": check.claim}
+
+
+def _document(check: Check, finding: Finding) -> dict[str, str | None]:
+    return {
+        **_claim_document(check),
+        "outcome": finding.outcome,
+        "seen": finding.seen,
+        "advice": finding.advice or None,
+    }
+
+
+def _print(findings: Sequence[tuple[Check, Finding]]) -> None:
+    for check, finding in findings:
+        print(f"{finding.outcome.value:<{_WIDTH}}  {check.name}: {check.claim}")
+        print(f"{'':<{_WIDTH}}  seen: {finding.seen}")
+        if finding.advice:
+            print(f"{'':<{_WIDTH}}  -> {finding.advice}")
+    counts = Counter(finding.outcome for _, finding in findings)
+    print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))

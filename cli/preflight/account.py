@@ -21,6 +21,8 @@ _LEAST_READS_A_SECOND = 50
 _LIST_REGION = "us-east-1"
 _FAMILIAR = ("g5.xlarge", "p5.48xlarge")
 """Types to look at where no instance runs."""
+_MOST_TYPES = 5
+"""Types of a large fleet that a check looks at."""
 _OF_ANOTHER = ("TrailNotFoundException", "InvalidHomeRegionException")
 """Codes of trails of another account or Region: what they log is seen there only."""
 _RELATIVE = Decimal("0.02")
@@ -51,7 +53,9 @@ def clock(world: World) -> Finding:
         return unknown("STS gave no date", "compare `date -u` with a clock you trust")
     skew = abs(parsedate_to_datetime(headers["date"]) - world.now)
     seen = f"{skew.total_seconds():.0f} s between this clock and that of STS"
-    return confirmed(seen) if skew <= _SKEW else refuted(seen, "set this machine's clock by NTP")
+    if skew <= _SKEW:
+        return confirmed(seen)
+    return refuted(seen, "set this machine's clock by NTP")
 
 
 def regions(world: World) -> Finding:
@@ -60,8 +64,10 @@ def regions(world: World) -> Finding:
     Source: EC2 API, DescribeRegions; the sweep of another Region fails as a whole.
     """
     wanted = set(world.policy.targets.regions) or {world.region}
-    enabled = {one["RegionName"] for one in world.call("ec2:DescribeRegions")["Regions"]}
-    if missing := sorted(wanted - enabled):
+    answer = world.call("ec2:DescribeRegions")
+    enabled = {region["RegionName"] for region in answer["Regions"]}
+    missing = sorted(wanted - enabled)
+    if missing:
         return refuted(
             f"not enabled: {', '.join(missing)}", "enable them, or take them out of targets.regions"
         )
@@ -76,9 +82,10 @@ def lambda_concurrency(world: World) -> Finding:
     which Lambda keeps 100 unreserved.
     """
     limit = world.call("lambda:GetAccountSettings")["AccountLimit"]
-    total, left = limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]
-    seen = f"{total} at a time, {left} of them unreserved"
-    if left >= _LEAST_CONCURRENCY:
+    total = limit["ConcurrentExecutions"]
+    unreserved = limit["UnreservedConcurrentExecutions"]
+    seen = f"{total} at a time, {unreserved} of them unreserved"
+    if unreserved >= _LEAST_CONCURRENCY:
         return confirmed(seen)
     return refuted(seen, "ask for 1,000 in Service Quotas (Lambda, Concurrent executions)")
 
@@ -88,11 +95,7 @@ def metric_quota(world: World) -> Finding:
 
     Source: CloudWatch quotas: 500; older articles say 50.
     """
-    listed = world.all("servicequotas:ListServiceQuotas", "Quotas", ServiceCode="monitoring")
-    rate = next(
-        (one["Value"] for one in listed if one["QuotaName"].endswith("GetMetricData requests")),
-        None,
-    )
+    rate = _rate_of_get_metric_data(world)
     if rate is None:
         return unknown(
             "Service Quotas lists no rate of GetMetricData", "look there by hand (CloudWatch)"
@@ -101,6 +104,16 @@ def metric_quota(world: World) -> Finding:
     if rate >= _LEAST_READS_A_SECOND:
         return confirmed(seen)
     return refuted(seen, "ask for more in Service Quotas, or set a longer SweepRateMinutes")
+
+
+def _rate_of_get_metric_data(world: World) -> float | None:
+    """Return the calls a second that CloudWatch allows, or `None` if the quota is not listed."""
+    quotas = world.all("servicequotas:ListServiceQuotas", "Quotas", ServiceCode="monitoring")
+    for quota in quotas:
+        if quota["QuotaName"].endswith("GetMetricData requests"):
+            rate: float = quota["Value"]
+            return rate
+    return None
 
 
 def missing_metric(world: World) -> Finding:
@@ -123,15 +136,15 @@ def missing_metric(world: World) -> Finding:
         EndTime=world.now,
     )
     protocol = world.client_protocol("cloudwatch")
-    found = [
-        (len(one["Values"]), one.get("StatusCode", "Complete"))
-        for one in answer["MetricDataResults"]
+    series = [
+        (len(result["Values"]), result.get("StatusCode", "Complete"))
+        for result in answer["MetricDataResults"]
     ]
-    if found in ([(0, "Complete")], []):
-        return confirmed(
-            f"{'an empty series' if found else 'no series'}, Complete, by protocol {protocol}"
-        )
-    return refuted(f"{found} by protocol {protocol}", "stay in observe, and report this")
+    if not series:
+        return confirmed(f"no series, Complete, by protocol {protocol}")
+    if series == [(0, "Complete")]:
+        return confirmed(f"an empty series, Complete, by protocol {protocol}")
+    return refuted(f"{series} by protocol {protocol}", "stay in observe, and report this")
 
 
 def organization(world: World) -> Finding:
@@ -140,19 +153,28 @@ def organization(world: World) -> Finding:
     Source: Organizations API, DescribeOrganization: every member account may ask.
     """
     wanted = world.parameters.get("OrganizationId", "") if world.is_deployed else ""
+    actual = _organization_id(world)
+    if wanted and wanted != actual:
+        return refuted(
+            f"OrganizationId is {wanted}, the account's is {actual}", f"set OrganizationId={actual}"
+        )
+    if actual is None:
+        return confirmed("the account is in no organization; name members in MemberAccountIds")
+    if not wanted:
+        return confirmed(f"{actual}; OrganizationId is not set")
+    return confirmed(actual)
+
+
+def _organization_id(world: World) -> str | None:
+    """Return the id of the account's organization, or `None` if it is in none."""
     try:
-        found = world.call("organizations:DescribeOrganization")["Organization"]["Id"]
+        answer = world.call("organizations:DescribeOrganization")
     except CloudError as error:
         if "AWSOrganizationsNotInUse" not in error.code:
             raise
-        found = None
-    if wanted and wanted != found:
-        return refuted(
-            f"OrganizationId is {wanted}, the account's is {found}", f"set OrganizationId={found}"
-        )
-    if found is None:
-        return confirmed("the account is in no organization; name members in MemberAccountIds")
-    return confirmed(f"{found}{'' if wanted else '; OrganizationId is not set'}")
+        return None
+    organization_id: str = answer["Organization"]["Id"]
+    return organization_id
 
 
 def units(world: World) -> Finding:
@@ -164,23 +186,29 @@ def units(world: World) -> Finding:
     named = world.policy.targets.units
     if not named:
         raise NothingToSee("the policy names no targets.units", "nothing, if you name accounts")
-    found = 0
+    count = 0
     for unit in named:
         try:
-            listed = list(
+            accounts = list(
                 world.all("organizations:ListAccountsForParent", "Accounts", ParentId=unit)
             )
         except CloudError as error:
             if error.code != "ParentNotFoundException":
                 raise
             return refuted(f"there is no unit {unit}", "correct targets.units in the policy")
-        if strange := [one["Id"] for one in listed if not {"State", "Status"} & one.keys()]:
+        stateless = [account["Id"] for account in accounts if not _has_state(account)]
+        if stateless:
             return refuted(
-                f"no state of {', '.join(strange)}",
+                f"no state of {', '.join(stateless)}",
                 "name accounts in targets.accounts, and report this",
             )
-        found += len(listed)
-    return confirmed(f"{found} accounts directly in {len(named)} units, each with its state")
+        count += len(accounts)
+    return confirmed(f"{count} accounts directly in {len(named)} units, each with its state")
+
+
+def _has_state(account: Any) -> bool:
+    """Return whether an account has a state, by its new name or by its old one."""
+    return "State" in account or "Status" in account
 
 
 def list_prices(world: World) -> Finding:
@@ -189,15 +217,16 @@ def list_prices(world: World) -> Finding:
     Source: layers/shared/governor/data/README.md; that these filters leave one price is from other
     projects.
     """
-    compared, wrong = [], []
-    for kind in _types(world):
-        shipped = list_price(kind)
+    compared = []
+    wrong = []
+    for instance_type in _types(world):
+        shipped = list_price(instance_type)
         if shipped is None:
             continue
-        found = _price(world, kind)
-        compared.append(kind)
-        if found is None or abs(found - shipped) > shipped * _RELATIVE:
-            wrong.append(f"{kind}: {shipped} shipped, {found or 'none'} listed")
+        current = _price(world, instance_type)
+        compared.append(instance_type)
+        if current is None or abs(current - shipped) > shipped * _RELATIVE:
+            wrong.append(f"{instance_type}: {shipped} shipped, {current or 'none'} listed")
     if wrong:
         return refuted(
             "; ".join(wrong), "set prices.usd_per_hour in the policy, also for your discounts"
@@ -207,12 +236,15 @@ def list_prices(world: World) -> Finding:
     )
 
 
-def _price(world: World, kind: str) -> Decimal | None:
-    filters = filters_of(_LIST_REGION, instanceType=kind, operation=PLAIN_OPERATION, **WANTED)
+def _price(world: World, instance_type: str) -> Decimal | None:
+    """Return AWS's list price of the type now, or `None` if it lists none."""
+    filters = filters_of(
+        _LIST_REGION, instanceType=instance_type, operation=PLAIN_OPERATION, **WANTED
+    )
     answer = world.call("pricing:GetProducts", ServiceCode=SERVICE, Filters=filters)
-    tenancy = "Dedicated" if kind.endswith("metal") else "Shared"
-    found = on_demand(answer["PriceList"], _LIST_REGION)
-    return found.get(key_of(kind, PLAIN_OPERATION, tenancy))
+    tenancy = "Dedicated" if instance_type.endswith("metal") else "Shared"
+    prices = on_demand(answer["PriceList"], _LIST_REGION)
+    return prices.get(key_of(instance_type, PLAIN_OPERATION, tenancy))
 
 
 def instance_shapes(world: World) -> Finding:
@@ -221,27 +253,37 @@ def instance_shapes(world: World) -> Finding:
 
     Source: a copy of DescribeInstanceTypes: fractional types have Count 0 and LogicalGpuCount.
     """
-    kinds = [kind for kind in _types(world) if shape_of(kind)]
+    types = [name for name in _types(world) if shape_of(name)]
     try:
-        answer = world.call("ec2:DescribeInstanceTypes", InstanceTypes=kinds)
+        answer = world.call("ec2:DescribeInstanceTypes", InstanceTypes=types)
     except CloudError as error:
         if error.code != "InvalidInstanceType":
             raise
         return unknown(
-            f"not all of {', '.join(kinds)} are in {world.region}", "run it where your GPUs are"
+            f"not all of {', '.join(types)} are in {world.region}", "run it where your GPUs are"
         )
     wrong = []
-    for one in answer["InstanceTypes"]:
-        shape, gpus = shape_of(one["InstanceType"]), one.get("GpuInfo", {}).get("Gpus", [])
-        counted = sum(gpu["Count"] or gpu.get("LogicalGpuCount", 0) for gpu in gpus)
-        if shape is not None and gpus and counted != shape.accelerator_count:
-            wrong.append(
-                f"{one['InstanceType']}: {counted} by EC2, {shape.accelerator_count} by "
-                "the catalogue"
-            )
+    for described in answer["InstanceTypes"]:
+        name = described["InstanceType"]
+        shape = shape_of(name)
+        gpus = described.get("GpuInfo", {}).get("Gpus", [])
+        if shape is None or not gpus:
+            continue
+        by_ec2 = _gpu_count(gpus)
+        by_catalogue = shape.accelerator_count
+        if by_ec2 != by_catalogue:
+            wrong.append(f"{name}: {by_ec2} by EC2, {by_catalogue} by the catalogue")
     if wrong:
         return refuted("; ".join(wrong), "exempt instances of these types, and report this")
-    return confirmed(f"{', '.join(kinds)} as in the catalogue")
+    return confirmed(f"{', '.join(types)} as in the catalogue")
+
+
+def _gpu_count(gpus: Any) -> int:
+    """Return how many GPUs these are, as EC2 describes them."""
+    count = 0
+    for gpu in gpus:
+        count += gpu["Count"] or gpu.get("LogicalGpuCount", 0)
+    return count
 
 
 def spot_prices(world: World) -> Finding:
@@ -249,19 +291,23 @@ def spot_prices(world: World) -> Finding:
 
     Source: EC2 API, DescribeSpotPriceHistory; what the saving of a Spot instance is computed from.
     """
-    kind = _types(world)[0]
-    asked: Any = {"InstanceTypes": [kind], "ProductDescriptions": ["Linux/UNIX"]}
-    found = world.call(
-        "ec2:DescribeSpotPriceHistory", StartTime=world.now, EndTime=world.now, **asked
+    name = _types(world)[0]
+    answer = world.call(
+        "ec2:DescribeSpotPriceHistory",
+        StartTime=world.now,
+        EndTime=world.now,
+        InstanceTypes=[name],
+        ProductDescriptions=["Linux/UNIX"],
     )
-    prices = [Decimal(one["SpotPrice"]) for one in found["SpotPriceHistory"]]
+    prices = [Decimal(record["SpotPrice"]) for record in answer["SpotPriceHistory"]]
     if not prices:
         return unknown(
-            f"EC2 knows no Spot price of {kind} here", "nothing, if you run no Spot of it"
+            f"EC2 knows no Spot price of {name} here", "nothing, if you run no Spot of it"
         )
-    if min(prices) > 0:
-        return confirmed(f"{kind}: ${min(prices):.4f} to ${max(prices):.4f} an hour")
-    return refuted(f"{kind}: a price of {min(prices)}", "set prices.usd_per_hour in the policy")
+    lowest = min(prices)
+    if lowest > 0:
+        return confirmed(f"{name}: ${lowest:.4f} to ${max(prices):.4f} an hour")
+    return refuted(f"{name}: a price of {lowest}", "set prices.usd_per_hour in the policy")
 
 
 def sessions(world: World) -> Finding:
@@ -270,13 +316,15 @@ def sessions(world: World) -> Finding:
 
     Source: Systems Manager API; it gives no time of the last key, so old sessions do not count.
     """
-    found = world.call("ssm:DescribeSessions", State="Active", MaxResults=10)["Sessions"]
-    if not found:
+    answer = world.call("ssm:DescribeSessions", State="Active", MaxResults=10)
+    open_sessions = answer["Sessions"]
+    if not open_sessions:
         return unknown("no session is open", "open one to any instance, then run this again")
-    if all({"Target", "StartDate"} <= one.keys() for one in found):
-        return confirmed(f"{len(found)} open, each with target and start")
+    if all({"Target", "StartDate"} <= session.keys() for session in open_sessions):
+        return confirmed(f"{len(open_sessions)} open, each with target and start")
     return refuted(
-        f"fields: {sorted(found[0])}", "do not count on sessions; use work metrics or exemptions"
+        f"fields: {sorted(open_sessions[0])}",
+        "do not count on sessions; use work metrics or exemptions",
     )
 
 
@@ -294,7 +342,8 @@ def mail(world: World) -> Finding:
     if not account.get("SendingEnabled"):
         return refuted("SES sends nothing for this account", "open SES in the console: it says why")
     domain = sender.partition("@")[2]
-    if not any(_is_verified(world, one) for one in (sender, domain)):
+    is_verified = _is_verified(world, sender) or _is_verified(world, domain)
+    if not is_verified:
         return refuted(f"neither {sender} nor {domain} is verified", "verify one of them in SES")
     if not account.get("ProductionAccessEnabled"):
         return refuted(
@@ -305,12 +354,12 @@ def mail(world: World) -> Finding:
 
 def _is_verified(world: World, identity: str) -> bool:
     try:
-        found = world.call("ses:GetEmailIdentity", EmailIdentity=identity)
+        answer = world.call("ses:GetEmailIdentity", EmailIdentity=identity)
     except CloudError as error:
         if error.code == "NotFoundException":
             return False
         raise
-    return bool(found.get("VerifiedForSendingStatus"))
+    return bool(answer.get("VerifiedForSendingStatus"))
 
 
 def trail(world: World) -> Finding:
@@ -318,18 +367,10 @@ def trail(world: World) -> Finding:
 
     Source: memory: EventBridge gets `AWS API Call via CloudTrail` only where a trail logs it.
     """
-    trails = [one["TrailARN"] for one in world.call("cloudtrail:DescribeTrails")["trailList"]]
+    answer = world.call("cloudtrail:DescribeTrails")
+    trails = [described["TrailARN"] for described in answer["trailList"]]
     for name in trails:
-        try:
-            found = world.call("cloudtrail:GetEventSelectors", TrailName=name)
-        except CloudError as error:
-            if error.code not in _OF_ANOTHER:
-                raise
-            continue
-        said = json.dumps(
-            [found.get("EventSelectors"), found.get("AdvancedEventSelectors")], default=str
-        )
-        if "AWS::S3::Object" in said:
+        if _is_logging_objects(world, name):
             return confirmed(
                 f"{printable(name)} logs S3 objects; see that the policy's bucket is among them"
             )
@@ -339,10 +380,23 @@ def trail(world: World) -> Finding:
     )
 
 
-def _types(world: World) -> list[str]:
-    """Accelerated types that run here, a few; else familiar ones."""
+def _is_logging_objects(world: World, trail_arn: str) -> bool:
+    """Return whether a trail of this account and Region records writes to S3 objects."""
     try:
-        found = {one["InstanceType"] for one in world.instances}
+        answer = world.call("cloudtrail:GetEventSelectors", TrailName=trail_arn)
+    except CloudError as error:
+        if error.code not in _OF_ANOTHER:
+            raise
+        return False
+    selectors = [answer.get("EventSelectors"), answer.get("AdvancedEventSelectors")]
+    return "AWS::S3::Object" in json.dumps(selectors, default=str)
+
+
+def _types(world: World) -> list[str]:
+    """Return a few accelerated types that run here; familiar ones if none does."""
+    try:
+        running = {instance["InstanceType"] for instance in world.instances}
     except NothingToSee:
-        found = set()
-    return sorted(kind for kind in found if shape_of(kind))[:5] or list(_FAMILIAR)
+        return list(_FAMILIAR)
+    known = sorted(name for name in running if shape_of(name))
+    return known[:_MOST_TYPES] or list(_FAMILIAR)

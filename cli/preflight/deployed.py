@@ -1,11 +1,11 @@
-"""Checks of the deployed stack: whether AWS made it as the template means it."""
+"""Checks of the deployed stack: whether AWS made it as the template means it. Reads only."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,8 @@ from governor.domain.units import in_parts, iso, plural, printable
 from governor.errors import CloudError
 
 _NAME_LIMIT = 64
+_RULES_AT_ONCE = 250
+"""Rules of one call of GetMetricData, which takes 500 queries."""
 MEMBER_ROLES = {
     "SweepTarget": "sweep-target",
     "CheckHealth": "check-health",
@@ -54,21 +56,20 @@ def role_names(world: World) -> Finding:
     Source: derived from real names: how CloudFormation shortens names is not documented.
     """
     roles = world.of_type("AWS::IAM::Role")
-    long = [name for name, ident in roles.items() if len(ident) > _NAME_LIMIT]
-    wrong = [
-        f"{function}: {roles.get(f'{function}FunctionRole', 'none')}"
-        for function, end in MEMBER_ROLES.items()
-        if roles.get(f"{function}FunctionRole")
-        != f"{world.stack['StackName']}-{world.region}-{end}"
-    ]
+    problems = [name for name, role in roles.items() if len(role) > _NAME_LIMIT]
+    prefix = f"{world.stack['StackName']}-{world.region}"
+    for function, end in MEMBER_ROLES.items():
+        role = roles.get(f"{function}FunctionRole", "none")
+        if role != f"{prefix}-{end}":
+            problems.append(f"{function}: {role}")
     actor = roles.get("ActorRole", "none")
-    if actor != f"{world.stack['StackName']}-{world.region}-actor":
-        wrong.append(f"Actor: {actor}")
-    if long or wrong:
+    if actor != f"{prefix}-actor":
+        problems.append(f"Actor: {actor}")
+    if problems:
         return refuted(
-            "; ".join([*long, *wrong]), "member accounts will refuse these roles: update the stack"
+            "; ".join(problems), "member accounts will refuse these roles: update the stack"
         )
-    longest = max(map(len, roles.values()))
+    longest = max(len(role) for role in roles.values())
     return confirmed(
         f"{len(MEMBER_ROLES) + 1} fixed names; the longest of {len(roles)} has {longest}"
     )
@@ -80,24 +81,29 @@ def role_policies(world: World) -> Finding:
     Source: docs/threats-aws.md: each right is held by a test of the template; one attached by hand
     is not.
     """
-    own = set(world.of_type("AWS::IAM::ManagedPolicy").values())
-    extra = []
-    for name, role in world.of_type("AWS::IAM::Role").items():
-        attached = world.call("iam:ListAttachedRolePolicies", RoleName=role)["AttachedPolicies"]
-        extra += [
-            f"{name} has {one['PolicyName']}"
-            for one in attached
-            if one["PolicyArn"] not in own and one["PolicyName"] not in _OF_LAMBDA
-        ]
-        inline = world.call("iam:ListRolePolicies", RoleName=role)["PolicyNames"]
-        extra += [f"{name} has {one}" for one in inline if not _INLINE.fullmatch(one)]
-    if extra:
+    own_arns = set(world.of_type("AWS::IAM::ManagedPolicy").values())
+    roles = world.of_type("AWS::IAM::Role")
+    foreign = []
+    for name, role in roles.items():
+        for policy in _foreign_policies(world, role, own_arns):
+            foreign.append(f"{name} has {policy}")
+    if foreign:
         return refuted(
-            "; ".join(extra), "detach them, then look into CloudTrail for who attached them"
+            "; ".join(foreign), "detach them, then look into CloudTrail for who attached them"
         )
-    return confirmed(
-        f"{plural(len(world.of_type('AWS::IAM::Role')), 'role')}, none with a policy from elsewhere"
-    )
+    return confirmed(f"{plural(len(roles), 'role')}, none with a policy from elsewhere")
+
+
+def _foreign_policies(world: World, role: str, own_arns: Set[str]) -> Iterator[str]:
+    """Yield the names of the role's policies that neither the template nor SAM gave it."""
+    attached = world.call("iam:ListAttachedRolePolicies", RoleName=role)["AttachedPolicies"]
+    for policy in attached:
+        is_own = policy["PolicyArn"] in own_arns or policy["PolicyName"] in _OF_LAMBDA
+        if not is_own:
+            yield policy["PolicyName"]
+    for name in world.call("iam:ListRolePolicies", RoleName=role)["PolicyNames"]:
+        if not _INLINE.fullmatch(name):
+            yield name
 
 
 def drift(world: World) -> Finding:
@@ -114,17 +120,15 @@ def drift(world: World) -> Finding:
         )
     if status == "IN_SYNC":
         return confirmed("IN_SYNC at the last detection")
-    drifted = [
-        one["LogicalResourceId"]
-        for one in world.all(
-            "cloudformation:DescribeStackResourceDrifts",
-            "StackResourceDrifts",
-            StackName=world.stack_name,
-            StackResourceDriftStatusFilters=["MODIFIED", "DELETED"],
-        )
-    ]
+    drifts = world.all(
+        "cloudformation:DescribeStackResourceDrifts",
+        "StackResourceDrifts",
+        StackName=world.stack_name,
+        StackResourceDriftStatusFilters=["MODIFIED", "DELETED"],
+    )
+    names = [resource["LogicalResourceId"] for resource in drifts]
     return refuted(
-        f"changed by hand: {', '.join(drifted)}", f"undo that, or deploy again; then `{command}`"
+        f"changed by hand: {', '.join(names)}", f"undo that, or deploy again; then `{command}`"
     )
 
 
@@ -134,19 +138,20 @@ def buckets(world: World) -> Finding:
     Source: S3 User Guide; Object Lock cannot be turned off again.
     """
     wrong = []
-    names = {name: world.physical(name) for name in ("PolicyBucket", "AuditBucket")}
-    for name, bucket in names.items():
-        if world.call("s3:GetBucketVersioning", Bucket=bucket).get("Status") != "Enabled":
+    policy_bucket = world.physical("PolicyBucket")
+    audit_bucket = world.physical("AuditBucket")
+    for name, bucket in (("PolicyBucket", policy_bucket), ("AuditBucket", audit_bucket)):
+        versioning = world.call("s3:GetBucketVersioning", Bucket=bucket)
+        if versioning.get("Status") != "Enabled":
             wrong.append(f"{name} keeps no versions")
-    lock = _lock(world, names["AuditBucket"])
+    lock = _lock(world, audit_bucket)
+    state = lock.get("ObjectLockEnabled")
     retention = lock.get("Rule", {}).get("DefaultRetention", {}).get("Mode", "")
     wanted = world.parameters.get("AuditLockMode", "")
-    if lock.get("ObjectLockEnabled") != "Enabled" or retention != wanted:
-        wrong.append(
-            f"AuditBucket: Object Lock {lock.get('ObjectLockEnabled')}, mode {retention or 'none'}"
-        )
-    told = world.call("s3:GetBucketNotificationConfiguration", Bucket=names["PolicyBucket"])
-    if "EventBridgeConfiguration" not in told:
+    if state != "Enabled" or retention != wanted:
+        wrong.append(f"AuditBucket: Object Lock {state}, mode {retention or 'none'}")
+    notifications = world.call("s3:GetBucketNotificationConfiguration", Bucket=policy_bucket)
+    if "EventBridgeConfiguration" not in notifications:
         wrong.append(
             "PolicyBucket notifies EventBridge of nothing: a new policy is seen by the "
             "next sweep only"
@@ -159,14 +164,15 @@ def buckets(world: World) -> Finding:
 
 
 def _lock(world: World, bucket: str) -> Mapping[str, Any]:
+    """Return the Object Lock of a bucket, or an empty mapping if it has none."""
     try:
         answer = world.call("s3:GetObjectLockConfiguration", Bucket=bucket)
     except CloudError as error:
         if error.code == "ObjectLockConfigurationNotFoundError":
             return {}
         raise
-    found: Mapping[str, Any] = answer["ObjectLockConfiguration"]
-    return found
+    configuration: Mapping[str, Any] = answer["ObjectLockConfiguration"]
+    return configuration
 
 
 def table(world: World) -> Finding:
@@ -175,28 +181,24 @@ def table(world: World) -> Finding:
     Source: DynamoDB API; the audit reads its stream, which needs old and new images.
     """
     name = world.physical("StateTable")
-    found = world.call("dynamodb:DescribeTable", TableName=name)["Table"]
-    backups = world.call("dynamodb:DescribeContinuousBackups", TableName=name)[
-        "ContinuousBackupsDescription"
-    ]
-    ttl = world.call("dynamodb:DescribeTimeToLive", TableName=name)["TimeToLiveDescription"]
-    recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-    wrong = [
-        text
-        for text, is_right in {
-            "no point-in-time recovery": recovery == "ENABLED",
-            "not encrypted by KMS": found.get("SSEDescription", {}).get("Status") == "ENABLED",
-            "no stream of both images": found.get("StreamSpecification", {}).get("StreamViewType")
-            == "NEW_AND_OLD_IMAGES",
-            "no time to live": ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
-        }.items()
-        if not is_right
-    ]
-    return (
-        refuted("; ".join(wrong), "deploy again")
-        if wrong
-        else confirmed("recovery, key, stream and expiry")
-    )
+    described = world.call("dynamodb:DescribeTable", TableName=name)["Table"]
+    backups = world.call("dynamodb:DescribeContinuousBackups", TableName=name)
+    recovery = backups["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
+    expiry = world.call("dynamodb:DescribeTimeToLive", TableName=name)["TimeToLiveDescription"]
+    encryption = described.get("SSEDescription", {})
+    stream = described.get("StreamSpecification", {})
+    wrong = []
+    if recovery.get("PointInTimeRecoveryStatus") != "ENABLED":
+        wrong.append("no point-in-time recovery")
+    if encryption.get("Status") != "ENABLED":
+        wrong.append("not encrypted by KMS")
+    if stream.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
+        wrong.append("no stream of both images")
+    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING"):
+        wrong.append("no time to live")
+    if wrong:
+        return refuted("; ".join(wrong), "deploy again")
+    return confirmed("recovery, key, stream and expiry")
 
 
 _SEALING_KEYS = ("AlertKey", "OpeningKey", "AnswerKey", "DeliveryKey", "ExpiryKey")
@@ -209,11 +211,11 @@ def keys(world: World) -> Finding:
     """
     wrong = []
     for name in ("Key", *_SEALING_KEYS):
-        found = world.call("kms:DescribeKey", KeyId=world.physical(name))["KeyMetadata"]
-        if found["KeyState"] != "Enabled":
-            wrong.append(f"{name} is {found['KeyState']}")
-        if name in _SEALING_KEYS and found.get("KeySpec") != "HMAC_256":
-            wrong.append(f"{name} is {found.get('KeySpec')}")
+        key = world.call("kms:DescribeKey", KeyId=world.physical(name))["KeyMetadata"]
+        if key["KeyState"] != "Enabled":
+            wrong.append(f"{name} is {key['KeyState']}")
+        if name in _SEALING_KEYS and key.get("KeySpec") != "HMAC_256":
+            wrong.append(f"{name} is {key.get('KeySpec')}")
     if wrong:
         return refuted("; ".join(wrong), "enable them; cancel a deletion")
     return confirmed("all are enabled")
@@ -224,21 +226,28 @@ def state_machines(world: World) -> Finding:
 
     Source: Step Functions API, ValidateStateMachineDefinition.
     """
-    said, wrong = [], []
+    verdicts = []
+    wrong = []
     for name, arn in world.of_type("AWS::StepFunctions::StateMachine").items():
-        found = world.call("states:DescribeStateMachine", stateMachineArn=arn)
-        answer = world.call(
-            "states:ValidateStateMachineDefinition", definition=found["definition"], type="STANDARD"
+        machine = world.call("states:DescribeStateMachine", stateMachineArn=arn)
+        validation = world.call(
+            "states:ValidateStateMachineDefinition",
+            definition=machine["definition"],
+            type="STANDARD",
         )
-        problems = [f"{one['code']} {one.get('location', '')}" for one in answer["diagnostics"]]
-        said.append(f"{name}: {answer['result']}")
-        if answer["result"] != "OK" or found["status"] != "ACTIVE" or problems:
-            wrong.append(f"{name} ({found['status']}): {', '.join(problems) or answer['result']}")
-    return (
-        refuted("; ".join(wrong), "report this; deploy the release before")
-        if wrong
-        else confirmed("; ".join(said))
-    )
+        problems = [
+            f"{diagnostic['code']} {diagnostic.get('location', '')}"
+            for diagnostic in validation["diagnostics"]
+        ]
+        verdict = validation["result"]
+        state = machine["status"]
+        verdicts.append(f"{name}: {verdict}")
+        is_accepted = verdict == "OK" and state == "ACTIVE" and not problems
+        if not is_accepted:
+            wrong.append(f"{name} ({state}): {', '.join(problems) or verdict}")
+    if wrong:
+        return refuted("; ".join(wrong), "report this; deploy the release before")
+    return confirmed("; ".join(verdicts))
 
 
 def api_throttles(world: World) -> Finding:
@@ -248,17 +257,22 @@ def api_throttles(world: World) -> Finding:
     cover them.
     """
     api = world.physical("Api")
-    stages = {
-        one["StageName"]: one for one in world.all("apigateway:GetStages", "Items", ApiId=api)
-    }
-    settings = stages["$default"].get("RouteSettings", {})
-    routes = [one["RouteKey"] for one in world.all("apigateway:GetRoutes", "Items", ApiId=api)]
-    bare = [route for route in routes if not settings.get(route, {}).get("ThrottlingRateLimit")]
-    if bare:
+    stages = world.all("apigateway:GetStages", "Items", ApiId=api)
+    stage_by_name = {stage["StageName"]: stage for stage in stages}
+    settings = stage_by_name["$default"].get("RouteSettings", {})
+    count = 0
+    unthrottled = []
+    for route in world.all("apigateway:GetRoutes", "Items", ApiId=api):
+        count += 1
+        key = route["RouteKey"]
+        if not settings.get(key, {}).get("ThrottlingRateLimit"):
+            unthrottled.append(key)
+    if unthrottled:
         return refuted(
-            f"without: {', '.join(bare)}", "deploy again; the stage's default counts meanwhile"
+            f"without: {', '.join(unthrottled)}",
+            "deploy again; the stage's default counts meanwhile",
         )
-    return confirmed(f"{plural(len(routes), 'route')}, each with its own")
+    return confirmed(f"{plural(count, 'route')}, each with its own")
 
 
 def api_signatures(world: World) -> Finding:
@@ -267,17 +281,18 @@ def api_signatures(world: World) -> Finding:
     Source: API Gateway API, AuthorizationType; the function trusts the caller that the API names.
     """
     routes = world.all("apigateway:GetRoutes", "Items", ApiId=world.physical("Api"))
-    found = {
-        one["RouteKey"]: one.get("AuthorizationType")
-        for one in routes
-        if " /api/" in one["RouteKey"]
+    authorization_by_route = {
+        route["RouteKey"]: route.get("AuthorizationType")
+        for route in routes
+        if " /api/" in route["RouteKey"]
     }
-    bare = sorted(key for key, kind in found.items() if kind != "AWS_IAM")
-    if bare or not found:
+    unsigned = sorted(key for key, kind in authorization_by_route.items() if kind != "AWS_IAM")
+    if unsigned or not authorization_by_route:
         return refuted(
-            f"without: {', '.join(bare) or 'all'}", "deploy again at once; look into CloudTrail"
+            f"without: {', '.join(unsigned) or 'all'}",
+            "deploy again at once; look into CloudTrail",
         )
-    return confirmed(f"{plural(len(found), 'route')} by AWS_IAM")
+    return confirmed(f"{plural(len(authorization_by_route), 'route')} by AWS_IAM")
 
 
 def mappings(world: World) -> Finding:
@@ -286,16 +301,17 @@ def mappings(world: World) -> Finding:
     Source: Lambda API, GetEventSourceMapping: a mapping that lacks a right of the role disables
     itself.
     """
-    wrong, count = [], 0
-    for name, ident in world.of_type("AWS::Lambda::EventSourceMapping").items():
-        found = world.call("lambda:GetEventSourceMapping", UUID=ident)
-        count += 1
-        result = found.get("LastProcessingResult", "")
-        if found["State"] not in _LISTENING or result.startswith("PROBLEM"):
-            wrong.append(f"{name}: {found['State']} {printable(result)}".rstrip())
+    wrong = []
+    ids = world.of_type("AWS::Lambda::EventSourceMapping")
+    for name, mapping_id in ids.items():
+        mapping = world.call("lambda:GetEventSourceMapping", UUID=mapping_id)
+        state = mapping["State"]
+        last_result = mapping.get("LastProcessingResult", "")
+        if state not in _LISTENING or last_result.startswith("PROBLEM"):
+            wrong.append(f"{name}: {state} {printable(last_result)}".rstrip())
     if wrong:
         return refuted("; ".join(wrong), "enable them; the log of the function says why")
-    return confirmed(f"{plural(count, 'mapping')} read")
+    return confirmed(f"{plural(len(ids), 'mapping')} read")
 
 
 def subscriptions(world: World) -> Finding:
@@ -303,29 +319,29 @@ def subscriptions(world: World) -> Finding:
 
     Source: SNS Developer Guide; the address gets a mail with a link, once.
     """
-    listed = list(
-        world.all(
-            "sns:ListSubscriptionsByTopic", "Subscriptions", TopicArn=world.outputs["AlertTopicArn"]
-        )
-    )
-    people = [one for one in listed if one["Protocol"] != "sqs"]
-    waiting = [one for one in people if not one["SubscriptionArn"].startswith("arn:")]
-    if len(people) == len(waiting) and world.parameters.get("EmailSender"):
+    confirmed_count = 0
+    waiting_count = 0
+    topic = world.outputs["AlertTopicArn"]
+    for subscription in world.all("sns:ListSubscriptionsByTopic", "Subscriptions", TopicArn=topic):
+        if subscription["Protocol"] == "sqs":
+            continue
+        if subscription["SubscriptionArn"].startswith("arn:"):
+            confirmed_count += 1
+        else:
+            waiting_count += 1
+    if confirmed_count:
+        return confirmed(f"{confirmed_count} confirmed, {waiting_count} waiting")
+    if world.parameters.get("EmailSender"):
         return confirmed("nobody; contacts of the policy get mail by SES")
-    if len(people) == len(waiting):
-        secret = world.call(
-            "secretsmanager:DescribeSecret", SecretId=world.physical("ChannelSecret")
-        )
-        if len(secret.get("VersionIdsToStages", {})) > 1:
-            return confirmed("nobody; contacts of the policy have channels")
-        seen = (
-            f"{plural(len(waiting), 'address')} wait to be confirmed"
-            if waiting
-            else "nobody subscribes"
-        )
-        advice = "confirm the mail of AWS Notifications, or subscribe an address (ALERT_EMAIL=)"
-        return refuted(seen, advice)
-    return confirmed(f"{len(people) - len(waiting)} confirmed, {len(waiting)} waiting")
+    # The stack makes the first version of the secret; somebody who fills it in, a second one.
+    secret = world.call("secretsmanager:DescribeSecret", SecretId=world.physical("ChannelSecret"))
+    if len(secret.get("VersionIdsToStages", {})) > 1:
+        return confirmed("nobody; contacts of the policy have channels")
+    seen = "nobody subscribes"
+    if waiting_count:
+        seen = f"{plural(waiting_count, 'address')} wait to be confirmed"
+    advice = "confirm the mail of AWS Notifications, or subscribe an address (ALERT_EMAIL=)"
+    return refuted(seen, advice)
 
 
 def alarm_actions(world: World) -> Finding:
@@ -334,28 +350,27 @@ def alarm_actions(world: World) -> Finding:
     Source: the statement Services of Key in template.yaml; AWS documents no condition for all of
     these.
     """
-    said = [
-        one["HistorySummary"]
-        for alarm in world.of_type("AWS::CloudWatch::Alarm").values()
-        for one in world.call(
+    summaries: list[str] = []
+    for alarm in world.of_type("AWS::CloudWatch::Alarm").values():
+        history = world.call(
             "cloudwatch:DescribeAlarmHistory",
             AlarmName=alarm,
             HistoryItemType="Action",
             StartDate=world.now - timedelta(days=30),
             EndDate=world.now,
-        )["AlarmHistoryItems"]
-    ]
-    failed = [one for one in said if "Failed" in one]
+        )
+        summaries += [action["HistorySummary"] for action in history["AlarmHistoryItems"]]
+    failed = [summary for summary in summaries if "Failed" in summary]
     if failed:
         return refuted(
             printable(failed[0]),
             "the key's policy must let cloudwatch.amazonaws.com use it: deploy again",
         )
-    if not said:
+    if not summaries:
         raise NothingToSee(
             "no alarm has fired for 30 days", "fire one: aws cloudwatch set-alarm-state"
         )
-    return confirmed(f"{plural(len(said), 'action')} in 30 days, none failed")
+    return confirmed(f"{plural(len(summaries), 'action')} in 30 days, none failed")
 
 
 def event_delivery(world: World) -> Finding:
@@ -364,44 +379,48 @@ def event_delivery(world: World) -> Finding:
     Source: memory: the metric FailedInvocations exists only where something failed.
     """
     rules = list(world.of_type("AWS::Events::Rule").values())
-    failed = Counter[str]()
-    for part in in_parts(rules, 250):
-        queries = [
-            {
-                "Id": f"q{number}",
-                "Label": rule,
-                "MetricStat": {
-                    "Metric": {
-                        "Namespace": "AWS/Events",
-                        "MetricName": "FailedInvocations",
-                        "Dimensions": _of_rule(rule),
-                    },
-                    "Period": 86400,
-                    "Stat": "Sum",
-                },
-            }
-            for number, rule in enumerate(part)
-        ]
-        found = world.all(
+    failures_by_rule = Counter[str]()
+    for part in in_parts(rules, _RULES_AT_ONCE):
+        queries = [_failures_query(number, rule) for number, rule in enumerate(part)]
+        series = world.all(
             "cloudwatch:GetMetricData",
             "MetricDataResults",
             MetricDataQueries=queries,
             StartTime=world.now - timedelta(days=7),
             EndTime=world.now,
         )
-        for one in found:
-            failed[one["Label"]] += int(sum(one["Values"]))
-    if failed.total():
-        said = ", ".join(f"{rule}: {count}" for rule, count in failed.items() if count)
-        return refuted(said, "the queue EventFailures says why (docs/events.md)")
+        for points in series:
+            failures_by_rule[points["Label"]] += int(sum(points["Values"]))
+    if failures_by_rule.total():
+        failures = [f"{rule}: {count}" for rule, count in failures_by_rule.items() if count]
+        return refuted(", ".join(failures), "the queue EventFailures says why (docs/events.md)")
     return confirmed(f"{plural(len(rules), 'rule')}, no failed delivery in 7 days")
 
 
-def _of_rule(ident: str) -> list[dict[str, str]]:
-    """The dimensions of a rule's metrics: one of a bus of its own is known as `bus|rule`."""
-    bus, _, rule = ident.rpartition("|")
-    named = {"EventBusName": bus, "RuleName": rule} if bus else {"RuleName": rule}
-    return [{"Name": name, "Value": value} for name, value in named.items()]
+def _failures_query(number: int, rule: str) -> dict[str, Any]:
+    metric = {
+        "Namespace": "AWS/Events",
+        "MetricName": "FailedInvocations",
+        "Dimensions": _dimensions_of_rule(rule),
+    }
+    return {
+        "Id": f"q{number}",
+        "Label": rule,
+        "MetricStat": {"Metric": metric, "Period": 86400, "Stat": "Sum"},
+    }
+
+
+def _dimensions_of_rule(physical_id: str) -> list[dict[str, str]]:
+    """Return the dimensions of a rule's metrics.
+
+    The physical id of a rule on a bus of its own is `bus|rule`.
+    """
+    bus, _, rule = physical_id.rpartition("|")
+    dimensions = []
+    if bus:
+        dimensions.append({"Name": "EventBusName", "Value": bus})
+    dimensions.append({"Name": "RuleName", "Value": rule})
+    return dimensions
 
 
 def session_names(world: World) -> Finding:
@@ -410,7 +429,8 @@ def session_names(world: World) -> Finding:
 
     Source: memory; CloudTrail shows calls about 15 minutes later.
     """
-    name, role = world.physical("SweepTargetFunction"), world.physical("SweepTargetFunctionRole")
+    name = world.physical("SweepTargetFunction")
+    role = world.physical("SweepTargetFunctionRole")
     answer = world.call(
         "cloudtrail:LookupEvents",
         LookupAttributes=[{"AttributeKey": "Username", "AttributeValue": name}],
@@ -431,10 +451,13 @@ def session_names(world: World) -> Finding:
 
 
 def _issuers(events: list[dict[str, str]]) -> Iterator[str]:
-    for one in events:
-        identity = json.loads(one["CloudTrailEvent"]).get("userIdentity", {})
-        if issuer := identity.get("sessionContext", {}).get("sessionIssuer", {}).get("userName"):
-            yield str(issuer)
+    """Yield the name of the role behind each call that a session of a role made."""
+    for event in events:
+        identity = json.loads(event["CloudTrailEvent"]).get("userIdentity", {})
+        issuer = identity.get("sessionContext", {}).get("sessionIssuer", {})
+        role = issuer.get("userName")
+        if role:
+            yield str(role)
 
 
 def checkpoint_document(world: World) -> Finding:
@@ -450,17 +473,8 @@ def checkpoint_document(world: World) -> Finding:
     status = world.call("ssm:DescribeDocument", Name=document)["Document"]["Status"]
     if status != "Active":
         return refuted(f"{document} is {status}", "deploy stacks/telemetry.yaml again")
-    ids = [one["InstanceId"] for one in world.instances]
-    online = {
-        one["InstanceId"]
-        for part in in_parts(ids, 50)
-        for one in world.all(
-            "ssm:DescribeInstanceInformation",
-            "InstanceInformationList",
-            Filters=[{"Key": "InstanceIds", "Values": list(part)}],
-        )
-        if one.get("PingStatus") == "Online"
-    }
+    ids = [instance["InstanceId"] for instance in world.instances]
+    online = _online(world, ids)
     seen = (
         f"{document} is active; {len(online)} of {len(ids)} instances are online in Systems Manager"
     )
@@ -469,17 +483,30 @@ def checkpoint_document(world: World) -> Finding:
     return refuted(seen, "give them AmazonSSMManagedInstanceCore and a route to Systems Manager")
 
 
+def _online(world: World, instance_ids: Sequence[str]) -> set[str]:
+    """Return the ids of those instances whose agent of Systems Manager answers."""
+    online = set()
+    for part in in_parts(instance_ids, 50):
+        filters = [{"Key": "InstanceIds", "Values": list(part)}]
+        for instance in world.all(
+            "ssm:DescribeInstanceInformation", "InstanceInformationList", Filters=filters
+        ):
+            if instance.get("PingStatus") == "Online":
+                online.add(instance["InstanceId"])
+    return online
+
+
 def link_keys(world: World) -> Finding:
     """Secrets Manager has rotated the keys of links: the first rotation comes with the stack.
 
     Source: LinkKeyRotation of template.yaml.
     """
-    found = world.call("secretsmanager:DescribeSecret", SecretId=world.physical("LinkKeySecret"))
-    if not found.get("RotationEnabled"):
+    secret = world.call("secretsmanager:DescribeSecret", SecretId=world.physical("LinkKeySecret"))
+    if not secret.get("RotationEnabled"):
         return refuted("rotation is off", "deploy again")
-    if "LastRotatedDate" not in found:
+    if "LastRotatedDate" not in secret:
         return refuted("never rotated", "the log of rotate_link_keys says why")
-    return confirmed(f"last rotated {iso(found['LastRotatedDate'])}")
+    return confirmed(f"last rotated {iso(secret['LastRotatedDate'])}")
 
 
 def reserved_concurrency(world: World) -> Finding:
@@ -491,8 +518,9 @@ def reserved_concurrency(world: World) -> Finding:
     answer = world.call(
         "lambda:GetFunctionConcurrency", FunctionName=world.physical("PutAwayFunction")
     )
-    found = answer.get("ReservedConcurrentExecutions")
-    if found == wanted:
-        return confirmed(f"{found or 'none'} reserved")
-    seen = f"{'none' if found is None else found} reserved, {wanted or 'none'} wanted"
+    reserved = answer.get("ReservedConcurrentExecutions")
+    if reserved == wanted:
+        return confirmed(f"{reserved or 'none'} reserved")
+    actual = "none" if reserved is None else str(reserved)
+    seen = f"{actual} reserved, {wanted or 'none'} wanted"
     return refuted(seen, "deploy again; at 0 it would not run at all")

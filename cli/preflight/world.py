@@ -1,5 +1,7 @@
-"""The access of a check to AWS, and its findings. `World.call` is the way there, and refuses
-writes."""
+"""The access of a check to AWS, and its findings.
+
+`World` is the only way to AWS. It reads and makes dry runs, and refuses every other call.
+"""
 
 from __future__ import annotations
 
@@ -56,17 +58,17 @@ class Finding:
 
 
 def confirmed(seen: str) -> Finding:
-    """AWS behaves as the product needs it."""
+    """Return the finding that AWS behaves as the product needs it."""
     return Finding(Outcome.CONFIRMED, seen)
 
 
 def refuted(seen: str, advice: str) -> Finding:
-    """It does not."""
+    """Return the finding that AWS does not behave as the product needs it."""
     return Finding(Outcome.REFUTED, seen, advice)
 
 
 def unknown(seen: str, advice: str) -> Finding:
-    """Nothing was there to see."""
+    """Return the finding that there was nothing to see."""
     return Finding(Outcome.UNKNOWN, seen, advice)
 
 
@@ -88,8 +90,10 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table. The docstring of `look` says what must hold, why, and where that comes
-    from."""
+    """One check of the table.
+
+    The docstring of `look` says what must hold and why; `Source` says where that comes from.
+    """
 
     name: str
     needs: Needs
@@ -97,8 +101,10 @@ class Check:
 
     @property
     def claim(self) -> str:
-        """The first paragraph of the docstring, as one line."""
-        return " ".join((self.look.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+        """The first paragraph of the docstring, as one line that people read."""
+        docstring = self.look.__doc__ or ""
+        first_paragraph = docstring.split("\n\n")[0]
+        return " ".join(first_paragraph.split()).rstrip(".")
 
 
 @dataclass
@@ -113,7 +119,7 @@ class World:
     _clients: dict[str, Any] = field(default_factory=dict)
 
     def call(self, operation: str, **parameters: Any) -> Mapping[str, Any]:
-        """The answer to `service:Operation`, which reads or is a dry run.
+        """Return the answer to `service:Operation`, which reads or is a dry run.
 
         Raises:
             SafetyError: it could change something.
@@ -121,18 +127,24 @@ class World:
             CloudError: anything else.
         """
         _, _, name = operation.partition(":")
-        if not _READS.fullmatch(name) and parameters.get("DryRun") is not True:
+        is_dry_run = parameters.get("DryRun") is True
+        if not is_dry_run and not _READS.fullmatch(name):
             raise SafetyError(f"{operation} could change something")
         try:
-            found: Mapping[str, Any] = getattr(self._client(operation), xform_name(name))(
-                **parameters
-            )
+            method = getattr(self._client(operation), xform_name(name))
+            answer: Mapping[str, Any] = method(**parameters)
         except ClientError as error:
             raise translate(error, operation) from error
-        return found
+        return answer
 
     def all(self, operation: str, key: str, **parameters: Any) -> Iterator[Any]:
-        """The items of all pages, under `key` in each."""
+        """Yield the items of all pages, under `key` in each.
+
+        Raises:
+            SafetyError: it could change something.
+            AccessDenied: the caller may not.
+            CloudError: anything else.
+        """
         _, _, name = operation.partition(":")
         if not _READS.fullmatch(name):
             raise SafetyError(f"{operation} could change something")
@@ -147,17 +159,20 @@ class World:
             raise translate(error, operation) from error
 
     def dry_run(self, operation: str, **parameters: Any) -> CloudError | None:
-        """`None` where EC2 says that it would have done it; else its error.
+        """Return EC2's error, or `None` where it says that it would have carried the call out.
 
         Raises:
             AccessDenied: the caller may not.
+            SafetyError: EC2 did not answer as it answers a dry run.
         """
         try:
             self.call(operation, **parameters, DryRun=True)
         except AccessDenied:
             raise
         except CloudError as error:
-            return None if error.code == DRY_RUN_OK else error
+            if error.code == DRY_RUN_OK:
+                return None
+            return error
         raise SafetyError(
             f"{operation} was a dry run, but EC2 answered as if it had been carried out"
         )
@@ -172,17 +187,17 @@ class World:
                 read_timeout=20,
             )
             region = _ELSEWHERE.get(prefix, self.session.region_name)
-            made: Any = self.session.client
-            self._clients[prefix] = made(service, region_name=region, config=short)
+            make_client: Any = self.session.client
+            self._clients[prefix] = make_client(service, region_name=region, config=short)
         return self._clients[prefix]
 
     def client_protocol(self, service: str) -> str:
-        """The protocol that botocore speaks to a service."""
+        """Return the protocol that botocore speaks to a service."""
         return str(self._client(f"{service}:").meta.service_model.resolved_protocol)
 
     @cached_property
     def caller(self) -> Mapping[str, Any]:
-        """As STS knows the caller; with the headers of the answer."""
+        """The caller as STS knows it, with the headers of the answer."""
         return self.call("sts:GetCallerIdentity")
 
     @property
@@ -207,25 +222,25 @@ class World:
         Raises:
             NothingToSee: it is not deployed.
         """
-        found = self._stack
-        if found is None:
+        description = self._stack
+        if description is None:
             raise NothingToSee(
                 f"there is no stack {self.stack_name!r} in {self.region}",
                 "deploy it, then run this again; or pass --stack-name",
             )
-        return found
+        return description
 
     @cached_property
     def _stack(self) -> Mapping[str, Any] | None:
+        """The stack, or `None` if it is not deployed."""
         try:
-            found: Mapping[str, Any] = self.call(
-                "cloudformation:DescribeStacks", StackName=self.stack_name
-            )["Stacks"][0]
+            answer = self.call("cloudformation:DescribeStacks", StackName=self.stack_name)
         except CloudError as error:
             if "does not exist" in str(error):
                 return None
             raise
-        return found
+        description: Mapping[str, Any] = answer["Stacks"][0]
+        return description
 
     @property
     def is_deployed(self) -> bool:
@@ -234,31 +249,37 @@ class World:
 
     @cached_property
     def parameters(self) -> Mapping[str, str]:
-        """The stack's, by name."""
+        """The stack's parameters by name."""
         return parameters_of(self.stack)
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """The stack's, by name."""
-        return {one["OutputKey"]: one["OutputValue"] for one in self.stack.get("Outputs", ())}
+        """The stack's outputs by name."""
+        outputs = self.stack.get("Outputs", ())
+        return {output["OutputKey"]: output["OutputValue"] for output in outputs}
 
     @cached_property
     def resources(self) -> Mapping[str, tuple[str, str]]:
-        """Type and physical id of each of the stack, by its name in the template."""
-        asked = {"StackName": self.stack["StackName"]}
-        return {
-            one["LogicalResourceId"]: (one["ResourceType"], one.get("PhysicalResourceId", ""))
-            for one in self.all(
-                "cloudformation:ListStackResources", "StackResourceSummaries", **asked
-            )
-        }
+        """Type and physical id of each of the stack's resources, by its name in the template."""
+        resources = {}
+        stack_name = self.stack["StackName"]
+        for summary in self.all(
+            "cloudformation:ListStackResources", "StackResourceSummaries", StackName=stack_name
+        ):
+            physical_id = summary.get("PhysicalResourceId", "")
+            resources[summary["LogicalResourceId"]] = (summary["ResourceType"], physical_id)
+        return resources
 
     def of_type(self, kind: str) -> dict[str, str]:
-        """The physical ids of the stack's resources of a type, by their names in the template."""
-        return {name: ident for name, (one, ident) in self.resources.items() if one == kind}
+        """Return the physical ids of the resources of a type, by their names in the template."""
+        physical_ids = {}
+        for name, (resource_type, physical_id) in self.resources.items():
+            if resource_type == kind:
+                physical_ids[name] = physical_id
+        return physical_ids
 
     def physical(self, name: str) -> str:
-        """The physical id of one of the stack's resources.
+        """Return the physical id of one of the stack's resources.
 
         Raises:
             NothingToSee: this stack has none of that name.
@@ -271,13 +292,18 @@ class World:
 
     @cached_property
     def policy(self) -> Policy:
-        """The one in force; where that cannot be read, the defaults with the selector of the
-        stack."""
+        """The policy in force; if it cannot be read, the defaults with the stack's selector."""
         try:
             return parse_policy(deployed(self.stack_name, self.session)).base().policy
         except (CommandError, GovernorError):
-            value = self.parameters["SelectorTagValue"] if self.is_deployed else ""
-            return Policy(selector=TagMatch("Purpose", value)) if value else Policy()
+            return self._default_policy()
+
+    def _default_policy(self) -> Policy:
+        """Return the defaults, with the selector of the stack where there is a stack."""
+        selected_value = self.parameters["SelectorTagValue"] if self.is_deployed else ""
+        if not selected_value:
+            return Policy()
+        return Policy(selector=TagMatch("Purpose", selected_value))
 
     @cached_property
     def instances(self) -> Sequence[Mapping[str, Any]]:
@@ -291,24 +317,27 @@ class World:
             {"Name": f"tag:{selector.tag_key}", "Values": [selector.tag_value]},
             {"Name": "instance-state-name", "Values": ["running"]},
         ]
-        listed = self.all("ec2:DescribeInstances", "Reservations", Filters=filters)
-        found = [instance for reservation in listed for instance in reservation["Instances"]]
-        if not found:
+        running: list[Mapping[str, Any]] = []
+        for reservation in self.all("ec2:DescribeInstances", "Reservations", Filters=filters):
+            running += reservation["Instances"]
+        if not running:
             raise NothingToSee(
                 f"no running instance in {self.region} carries {selector}",
                 "tag one that runs, then run this again; or pass --region",
             )
-        return found
+        return running
 
 
 def is_understood(error: CloudError) -> bool:
-    """Return whether the product tells this error from others: a guard or a message of its own
-    answers it."""
+    """Return whether the product tells this error from others.
+
+    Such an error has a class of its own, and a guard or a message answers it.
+    """
     return type(error) is not CloudError
 
 
 def denied(error: AccessDenied) -> Finding:
-    """Return what the caller lacks."""
+    """Return the finding that names the right which the caller lacks."""
     action = error.operation or "an action"
     return unknown(
         f"your identity may not call {action}", f"allow {action}, or have somebody run it who may"
