@@ -1,5 +1,8 @@
-"""Facts that `governor advice` reads beside metrics, with the caller's credentials: Capacity
-Reservations, minimum sizes and Spot offers. What may not be read is said, and counts as unknown."""
+"""Facts that `governor advice` reads beside metrics: Capacity Reservations, minimum sizes, Spot.
+
+They are read with the caller's credentials. A fact that may not be read counts as unknown, and the
+advice names it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
 from governor.errors import CloudError, GovernorError
-from governor.ports import SpotMarket
+from governor.ports import MetricQuery, SpotMarket
 from simulation.capacity_advice import Group, Reserved
 from simulation.fetch import Fetch, query_of
 from simulation.past import HOURS_A_WEEK, Past
@@ -32,20 +35,25 @@ score."""
 
 
 class Capacity(Adapter):
-    """Auto Scaling groups and events, as AWS describes them. Raises: CloudError."""
+    """Auto Scaling groups, as AWS describes them."""
 
     def minimum(self, target: Target, group: str) -> int | None:
-        """`None`: there is no such group."""
+        """Return the minimum size of a group, or `None` if there is no such group.
+
+        Raises:
+            CloudError: the group could not be read.
+        """
         asked: Any = {"AutoScalingGroupNames": [group]}
-        found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)[
-            "AutoScalingGroups"
-        ]
-        return int(found[0]["MinSize"]) if found else None
+        answer = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)
+        groups = answer["AutoScalingGroups"]
+        if not groups:
+            return None
+        return int(groups[0]["MinSize"])
 
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one account. `unread` gets a line for each kind of thing that could not be."""
+    """Reads one account. `unread` gets a line for each kind of thing that could not be read."""
 
     clients: Clients
     fetch: Fetch
@@ -53,7 +61,7 @@ class Reader:
     unread: dict[str, None] = field(default_factory=dict)
 
     def reservations(self, target: Target, hours: Window, policy: Policy) -> list[Reserved]:
-        """Those of accelerated types that the account pays for.
+        """Return the Capacity Reservations of accelerated types that the account pays for.
 
         Raises:
             FetchError: their readings could not all be had.
@@ -61,118 +69,145 @@ class Reader:
         try:
             paid = self.fetch.instances.reservations(target)
         except CloudError as error:
-            self.unread[f"Capacity Reservations in {target}: {error}"] = None
+            self._note(f"Capacity Reservations in {target}: {error}")
             return []
-        queries = [
-            query_of(
-                "AWS/EC2CapacityReservations",
-                "UsedInstanceCount",
-                (("CapacityReservationId", one.reservation_id),),
-                "Maximum",
-            )
-            for one in paid
-        ]
-        read = self.fetch.series(target, queries, hours)
-        return [
-            self._used(one, hours, read[query], policy)
-            for one, query in zip(paid, queries, strict=True)
-        ]
+        queries = [_usage_query(reservation) for reservation in paid]
+        series_by_query = self.fetch.series(target, queries, hours)
+        reserved = []
+        for reservation, query in zip(paid, queries, strict=True):
+            reserved.append(self._used(reservation, hours, series_by_query[query], policy))
+        return reserved
 
     def _used(
-        self, one: Reservation, hours: Window, used: Sequence[float], policy: Policy
+        self, reservation: Reservation, hours: Window, counts: Sequence[float], policy: Policy
     ) -> Reserved:
-        measured = [hour for hour, count in enumerate(used) if count >= 0]
-        since = max(0, (one.began_at - hours.start) // hours.period)
+        """Return the reservation with its use.
+
+        `counts` are the instances that used it in each hour, negative where it was not measured.
+        """
+        measured = [hour for hour, count in enumerate(counts) if count >= 0]
+        used_at_most = None
+        weeks = 0
+        if measured:
+            used_at_most = int(max(counts[hour] for hour in measured))
+            weeks = (measured[-1] + 1 - measured[0]) // HOURS_A_WEEK
+        hours_before = max(0, (reservation.began_at - hours.start) // hours.period)
+        hours_in_force = max(1, hours.bins - hours_before)
         return Reserved(
-            one,
-            self.fetch.prices.price(one.like, policy).usd_per_hour,
-            used_at_most=int(max(used[hour] for hour in measured)) if measured else None,
-            weeks=(measured[-1] + 1 - measured[0]) // HOURS_A_WEEK if measured else 0,
-            percent_measured=min(100, 100 * len(measured) // max(1, hours.bins - since)),
+            reservation,
+            self.fetch.prices.price(reservation.like, policy).usd_per_hour,
+            used_at_most=used_at_most,
+            weeks=weeks,
+            percent_measured=min(100, 100 * len(measured) // hours_in_force),
         )
 
     def ungoverned(self, target: Target, policy: Policy) -> Iterator[Advice]:
-        """Accelerated instances without the selector; creators of the most expensive ones."""
-        priced = [
-            (one, marginal(one, self.fetch.prices.price(one, policy)))
-            for one in self.fetch.instances.list_ungoverned(target, policy.selector)
-        ]
+        """Yield advice on accelerated instances without the selector, the most expensive first.
+
+        The creator is looked up for the most expensive ones alone.
+        """
+        priced = []
+        for instance in self.fetch.instances.list_ungoverned(target, policy.selector):
+            price = marginal(instance, self.fetch.prices.price(instance, policy))
+            priced.append((instance, price))
         priced.sort(key=lambda pair: pair[1].usd_per_hour or 0, reverse=True)
-        for number, (one, price) in enumerate(priced):
-            creator = self._creator(target, one) if number < _CREATORS else None
-            yield ungoverned(one, owner_of(one, policy.ownership), policy.selector, price, creator)
+        for number, (instance, price) in enumerate(priced):
+            creator = self._creator(target, instance) if number < _CREATORS else None
+            owner = owner_of(instance, policy.ownership)
+            yield ungoverned(instance, owner, policy.selector, price, creator)
         if len(priced) >= MOST_UNGOVERNED:
-            self.unread[
+            self._note(
                 f"instances in {target} that are not governed: the first {MOST_UNGOVERNED} alone"
-            ] = None
+            )
         if len(priced) > _CREATORS:
-            self.unread[f"creators in {target}: of the {_CREATORS} most expensive alone"] = None
+            self._note(f"creators in {target}: of the {_CREATORS} most expensive alone")
+
+    def _note(self, problem: str) -> None:
+        """Add a line to what could not be read, once."""
+        self.unread[problem] = None
 
     def _creator(self, target: Target, instance: Instance) -> str | None:
+        """Return who created an instance, or `None` if that is unknown or cannot be read."""
         problem = f"creators of instances in {target}"
-        if any(one.startswith(f"{problem}:") for one in self.unread):
+        # After one failure of a target, the others would fail alike.
+        if any(line.startswith(f"{problem}:") for line in self.unread):
             return None
         try:
             return self.fetch.instances.creator(target, instance.instance_id)
         except CloudError as error:
-            self.unread[f"{problem}: {error}"] = None
+            self._note(f"{problem}: {error}")
             return None
 
     def groups(self, pasts: Sequence[Past]) -> Iterator[Group]:
-        """The environments of other services, with their minimum sizes where those may be read."""
-        found: dict[tuple[Target, Home], list[Past]] = {}
-        for one in pasts:
-            manager = managed_by(one.instance, one.policy.managed.tag_keys)
-            if manager is not None:
-                found.setdefault((one.instance.target, home_of(one.instance, manager)), []).append(
-                    one
-                )
-        for (target, home), members in found.items():
+        """Yield the environments of other services, with their minimum sizes if those are known."""
+        for (target, home), members in _members_by_home(pasts).items():
             if not home.name:
                 continue
             batch = self._batch(target, home) if home.kind is Kind.BATCH else None
-            minimum = (
-                self._minimum(target, members[0].instance)
-                if batch is None
-                else _instances(batch, members)
-            )
+            if batch is None:
+                minimum = self._minimum(target, members[0].instance)
+            else:
+                minimum = _minimum_of_batch(batch, members)
             yield Group(home, tuple(members), minimum, batch)
 
     def _batch(self, target: Target, home: Home) -> BatchEnvironment | None:
+        """Return the compute environment, or `None` if it cannot be read."""
         try:
             return AwsBatch(self.clients).environment(target, home.name)
         except CloudError as error:
-            self.unread[f"Batch compute environments in {target}: {error}"] = None
+            self._note(f"Batch compute environments in {target}: {error}")
             return None
 
     def _minimum(self, target: Target, member: Instance) -> int | None:
+        """Return the minimum size of a member's group, or `None` if that is not known."""
         name = member.tags.get(AUTO_SCALING_TAG)
         if name is None:
             return None
         try:
             return Capacity(self.clients).minimum(target, name)
         except CloudError as error:
-            self.unread[f"Auto Scaling groups in {target}: {error}"] = None
+            self._note(f"Auto Scaling groups in {target}: {error}")
             return None
 
     def offer(self, past: Past) -> SpotOffer | None:
-        """The cheapest zone of its Region now, for an instance that Spot could be proposed for."""
+        """Return the cheapest zone of its Region now.
+
+        Return `None` for an instance that Spot could not be proposed for, or that has no price.
+        """
         if not asks_for_spot(past):
             return None
         instance = past.instance
-        target, name = instance.target, instance.instance_type
-        found = self.market.prices(target, [target.region], name, instance.platform)
-        for problem in found.problems.values():
-            self.unread[f"Spot prices in {target}: {problem}"] = None
-        if not found.prices:
+        target = instance.target
+        regions = [target.region]
+        market = self.market.prices(target, regions, instance.instance_type, instance.platform)
+        for problem in market.problems.values():
+            self._note(f"Spot prices in {target}: {problem}")
+        if not market.prices:
             return None
-        types = alike(name)
+        cheapest = market.prices[0]
+        types = alike(instance.instance_type)
+        score_by_region = scores(self.market, target, regions, types, self.unread)
         return SpotOffer(
-            found.prices[0].usd_per_hour,
-            found.prices[0].zone,
-            types,
-            scores(self.market, target, [target.region], types, self.unread).get(target.region),
+            cheapest.usd_per_hour, cheapest.zone, types, score_by_region.get(target.region)
         )
+
+
+def _usage_query(reservation: Reservation) -> MetricQuery:
+    """Return the query for the most instances that used a reservation in each hour."""
+    dimensions = (("CapacityReservationId", reservation.reservation_id),)
+    return query_of("AWS/EC2CapacityReservations", "UsedInstanceCount", dimensions, "Maximum")
+
+
+def _members_by_home(pasts: Sequence[Past]) -> dict[tuple[Target, Home], list[Past]]:
+    """Return the instances that other services run, by where and by what runs them."""
+    members_by_home: dict[tuple[Target, Home], list[Past]] = {}
+    for past in pasts:
+        instance = past.instance
+        manager = managed_by(instance, past.policy.managed.tag_keys)
+        if manager is not None:
+            home = home_of(instance, manager)
+            members_by_home.setdefault((instance.target, home), []).append(past)
+    return members_by_home
 
 
 def scores(
@@ -182,8 +217,11 @@ def scores(
     types: Sequence[str],
     unread: dict[str, None],
 ) -> Mapping[str, int]:
-    """Placement scores by Region; none of fewer types than make sense, nor where they may not be
-    read."""
+    """Return EC2's placement scores by Region.
+
+    Return an empty mapping for so few types that a score would mislead, or if the scores cannot be
+    read; `unread` then gets a line.
+    """
     if len(types) < _LEAST_TYPES:
         return {}
     try:
@@ -193,6 +231,9 @@ def scores(
         return {}
 
 
-def _instances(batch: BatchEnvironment, members: Sequence[Past]) -> int | None:
-    each = vcpus_of(members[0].instance.instance_type)
-    return None if each is None else batch.minimum_vcpus // each
+def _minimum_of_batch(batch: BatchEnvironment, members: Sequence[Past]) -> int | None:
+    """Return how many instances its minimum of vCPUs is; `None` for an unknown type."""
+    vcpus = vcpus_of(members[0].instance.instance_type)
+    if vcpus is None:
+        return None
+    return batch.minimum_vcpus // vcpus

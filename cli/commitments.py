@@ -1,6 +1,8 @@
-"""Usage that a Savings Plan could take over: the payer's On-Demand spend that no commitment covers,
-day by day. Read with the caller's credentials; what may not be read is said, and counts as
-unknown."""
+"""Usage that a Savings Plan could take over: On-Demand spend that no commitment covers, by day.
+
+It is the payer's, and is read with the caller's credentials. A fact that may not be read counts as
+unknown, and the advice names it.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,23 @@ _PAGE = 100
 
 
 class Billing(Adapter):
-    """Raises: CloudError."""
+    """Cost Explorer and the price list of Savings Plans. Its methods raise CloudError."""
 
     def payer(self, target: Target) -> str:
-        """The account that pays: its own outside of an organization."""
+        """Return the account that pays: outside of an organization, the target's own."""
         try:
-            found = self._call("organizations:DescribeOrganization", replace(target, region=_HOME))
+            answer = self._call("organizations:DescribeOrganization", replace(target, region=_HOME))
         except CloudError as error:
             if error.code == "AWSOrganizationsNotInUseException":
                 return target.account
             raise
-        return str(found["Organization"]["MasterAccountId"])
+        return str(answer["Organization"]["MasterAccountId"])
 
     def uncovered(self, target: Target, hours: Window) -> list[Usd]:
-        """The On-Demand cost of each day that no Savings Plan covers, of accelerated families, in
-        all accounts that the payer pays for."""
+        """Return the On-Demand cost of each day that no Savings Plan covers.
+
+        It is that of accelerated families, in all accounts that the payer pays for.
+        """
         asked: Any = {
             "TimePeriod": {"Start": f"{hours.start:%Y-%m-%d}", "End": f"{hours.end:%Y-%m-%d}"},
             "Granularity": "DAILY",
@@ -50,20 +54,21 @@ class Billing(Adapter):
             "MaxResults": _PAGE,
         }
         pages = self._pages("ce:GetSavingsPlansCoverage", replace(target, region=_HOME), **asked)
-        days = (
-            one["Coverage"]["OnDemandCost"]
-            for page in pages
-            for one in page["SavingsPlansCoverages"]
-        )
+        costs = []
         try:
-            return [Decimal(day) for day in days]
+            for page in pages:
+                for day in page["SavingsPlansCoverages"]:
+                    costs.append(Decimal(day["Coverage"]["OnDemandCost"]))
         except InvalidOperation as error:
             raise CloudError(f"Cost Explorer answered an amount that is none: {error}") from error
+        return costs
 
     def rate(self, target: Target, instance_type: str, platform: str) -> UsdPerHour | None:
-        """Return what an hour costs under a Compute Savings Plan of one year, with nothing paid
-        upfront."""
-        only = {
+        """Return the hourly rate under a Compute Savings Plan of one year, nothing paid upfront.
+
+        Return `None` if there is none, or several that differ.
+        """
+        filters = {
             "region": target.region,
             "instanceType": instance_type,
             "productDescription": platform,
@@ -74,22 +79,29 @@ class Billing(Adapter):
             "savingsPlanTypes": ["Compute"],
             "savingsPlanPaymentOptions": ["No Upfront"],
             "serviceCodes": ["AmazonEC2"],
-            "filters": [{"name": name, "values": [value]} for name, value in only.items()],
+            "filters": [{"name": name, "values": [value]} for name, value in filters.items()],
         }
-        operation, home = (
-            "savingsplans:DescribeSavingsPlansOfferingRates",
-            replace(target, region=_HOME),
-        )
-        found = [
-            Decimal(one["rate"])
-            for page in self._pages(operation, home, following="nextToken", **asked)
-            for one in page["searchResults"]
-            if one["savingsPlanOffering"]["durationSeconds"] == _YEAR_SECONDS
-            and one["savingsPlanOffering"].get("currency", "USD") == "USD"
-            and "BoxUsage" in one["usageType"]
-            and "Unused" not in one["usageType"]
-        ]
-        return found[0] if len(set(found)) == 1 else None
+        operation = "savingsplans:DescribeSavingsPlansOfferingRates"
+        home = replace(target, region=_HOME)
+        rates = set()
+        for page in self._pages(operation, home, following="nextToken", **asked):
+            for offered in page["searchResults"]:
+                if _is_for_a_year_of_use(offered):
+                    rates.add(Decimal(offered["rate"]))
+        if len(rates) != 1:
+            return None
+        return rates.pop()
+
+
+def _is_for_a_year_of_use(offered: Any) -> bool:
+    """Return whether it is the rate in USD of instances in use, for one year."""
+    offering = offered["savingsPlanOffering"]
+    if offering["durationSeconds"] != _YEAR_SECONDS:
+        return False
+    if offering.get("currency", "USD") != "USD":
+        return False
+    usage = offered["usageType"]
+    return "BoxUsage" in usage and "Unused" not in usage
 
 
 def commitments(
@@ -100,10 +112,14 @@ def commitments(
     pasts: Sequence[Past],
     unread: dict[str, None],
 ) -> list[Advice]:
-    """The advice on a Savings Plan, if there is one; why not, in `unread`."""
+    """Return the advice on a Savings Plan, or an empty list if there is none.
+
+    `unread` gets a line on each fact that is not known.
+    """
     billing = Billing(clients)
     try:
-        if (payer := billing.payer(target)) != target.account:
+        payer = billing.payer(target)
+        if payer != target.account:
             unread[
                 f"Savings Plan: the floor is unknown, as {target.account} is not the payer {payer}"
             ] = None
@@ -112,27 +128,36 @@ def commitments(
     except CloudError as error:
         unread[f"Savings Plan: the floor is unknown: {error}"] = None
         return []
-    found = savings_plan(
-        target.account, days, hours, _discount(billing, pasts, unread), policy.advice
-    )
-    return [] if found is None else [found]
+    discount = _discount(billing, pasts, unread)
+    advice = savings_plan(target.account, days, hours, discount, policy.advice)
+    if advice is None:
+        return []
+    return [advice]
 
 
 def _discount(billing: Billing, pasts: Sequence[Past], unread: dict[str, None]) -> Decimal | None:
-    """The smallest discount over the types that run On-Demand now; `None` where a rate is not
-    known."""
-    seen: dict[tuple[Target, str, str], UsdPerHour] = {
-        (one.instance.target, one.instance.instance_type, one.instance.platform): price
-        for one in pasts
-        if one.instance.lifecycle == "on-demand" and (price := one.price.usd_per_hour)
-    }
+    """Return the smallest discount over the types that run On-Demand now.
+
+    Return `None` if a rate cannot be read, or no type has a discount.
+    """
     discounts = []
-    for key, price in seen.items():
+    for (target, instance_type, platform), price in _on_demand_prices(pasts).items():
         try:
-            rate = billing.rate(*key)
+            rate = billing.rate(target, instance_type, platform)
         except CloudError as error:
             unread[f"rates of Savings Plans: {error}"] = None
             return None
         if rate is not None and rate < price:
             discounts.append(1 - rate / price)
     return min(discounts, default=None)
+
+
+def _on_demand_prices(pasts: Sequence[Past]) -> dict[tuple[Target, str, str], UsdPerHour]:
+    """Return the prices of the On-Demand instances, by target, type and platform."""
+    prices = {}
+    for past in pasts:
+        instance = past.instance
+        price = past.price.usd_per_hour
+        if instance.lifecycle == "on-demand" and price:
+            prices[instance.target, instance.instance_type, instance.platform] = price
+    return prices
