@@ -1,12 +1,14 @@
-"""`governor doctor`: whether the deploy worked; and of every GPU instance whether its telemetry is
-right."""
+"""`governor doctor`: check that the deploy worked, and that every instance has right telemetry.
+
+It reads only. It judges telemetry, never idleness.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,7 +24,7 @@ from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import plural, printable
-from governor.ports import InstanceReader, MetricReader, SeriesFilter
+from governor.ports import InstanceReader, Listed, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC
 
@@ -37,14 +39,18 @@ _OF_A_DEPLOY = (
     "alarms",
 )
 """The lines of `governor status` that say whether a deploy worked."""
+_ANY_SELECTOR = "the selector's tag"
+"""The words for the tag where no policy was read."""
 _SHOWN = 10
 """Instances of one cause; a fleet may have hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatAlarm:
-    """The series that the alarm on heat of `stacks/telemetry.yaml` reads: series with exactly these
-    dimensions."""
+    """The series that the heat alarm of `stacks/telemetry.yaml` reads.
+
+    It sees only series with exactly these dimensions.
+    """
 
     namespace: str = "GPU/EC2"
     metric: str = "nvidia_smi_temperature_gpu"
@@ -56,10 +62,10 @@ HEAT_ALARM = HeatAlarm()
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One instance and what was found.
+    """One instance and its findings.
 
     `faults_are_seen`: Xid, ECC and the like are published, too. `heat_alarm_sees`: the temperature
-    of a GPU is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it says
+    of a GPU is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it reports
     that it works.
     """
 
@@ -77,204 +83,240 @@ def examine(
     metrics: MetricReader,
     now: datetime,
 ) -> list[Examined]:
-    """Every selected instance that runs, the worst first.
+    """Return every selected instance that runs with its findings, the worst first.
 
     Raises:
         CloudError: EC2 could not be read, or series not be listed.
     """
     base = book.base().policy
-    listed = instances.list_selected(target, base.selector)
-    hardware = metrics.list_series(
-        target, SeriesFilter(base.metrics.hardware_namespace, LOST_METRIC)
-    )
-    heat = metrics.list_series(target, SeriesFilter(HEAT_ALARM.namespace, HEAT_ALARM.metric))
-    policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
+    selected = instances.list_selected(target, base.selector)
+    hardware_filter = SeriesFilter(base.metrics.hardware_namespace, LOST_METRIC)
+    hardware_series = metrics.list_series(target, hardware_filter)
+    heat_filter = SeriesFilter(HEAT_ALARM.namespace, HEAT_ALARM.metric)
+    heat_series = metrics.list_series(target, heat_filter)
     requests = [
         EvidenceRequest(
             instance=instance,
-            policy=policies[instance.instance_id],
+            policy=book.applied_to(instance).policy,
             figures=frozenset(FIGURES),
             always=True,
         )
-        for instance in listed
+        for instance in selected
     ]
-    gathered = GatherEvidence(metrics)(target, requests, now)
-    examined = [
-        Examined(
-            instance,
-            findings(
+    gathered_by_id = GatherEvidence(metrics)(target, requests, now)
+    examined = []
+    for request in requests:
+        instance = request.instance
+        instance_id = instance.instance_id
+        gathered = gathered_by_id[instance_id]
+        examined.append(
+            Examined(
                 instance,
-                gathered[instance.instance_id].evidence,
-                gathered[instance.instance_id].dimensions,
-                policies[instance.instance_id],
-            ),
-            instance.instance_id in hardware,
-            any(
-                dict(one.dimensions).keys() == HEAT_ALARM.dimensions
-                for one in heat.get(instance.instance_id, ())
-            ),
-            gathered[instance.instance_id].evidence.work,
+                findings(instance, gathered.evidence, gathered.dimensions, request.policy),
+                faults_are_seen=instance_id in hardware_series,
+                heat_alarm_sees=_is_read_by_heat_alarm(heat_series.get(instance_id, ())),
+                work=gathered.evidence.work,
+            )
         )
-        for instance in listed
-    ]
-    order = list(Health)
-    return sorted(
-        examined, key=lambda one: (order.index(health_of(one.found)), one.instance.instance_id)
-    )
+    return sorted(examined, key=_rank)
+
+
+def _is_read_by_heat_alarm(series: Iterable[Listed]) -> bool:
+    return any(dict(metric.dimensions).keys() == HEAT_ALARM.dimensions for metric in series)
+
+
+def _rank(examined: Examined) -> tuple[int, str]:
+    """Return the place of an instance in the output: the worst first, then by id."""
+    severity = list(Health).index(health_of(examined.found))
+    return severity, examined.instance.instance_id
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its option."""
-    made = areas.add_parser("doctor")
-    made.add_argument(
+    """Add the command and its option."""
+    parser = areas.add_parser("doctor")
+    parser.add_argument(
         "--file", help="a policy, of which the telemetry is judged; else the one of the stack"
     )
-    made.set_defaults(run=doctor, regions=True)
+    parser.set_defaults(run=doctor, regions=True)
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print what is found; 1 when an instance cannot be judged, or a line of the checklist needs a
-    look.
+    """Print the checklist of the deploy and the findings.
 
-    With `--json` the instances alone: `governor status --json` has the lines of the stack.
+    With `--json`, print the instances alone: `governor status --json` has the lines of the stack.
+    Return 1 when an instance cannot be judged or a line of the checklist needs a look, else 0.
     """
-    clients, now = Clients(), datetime.now(tz=UTC)
-    wants_stack = not arguments.json and not arguments.file
-    lines = (
-        status.read(
-            status.Stack(arguments.stack_name, aws.session(arguments.region or ())), _OF_A_DEPLOY
-        )
-        if wants_stack
-        else {}
-    )
-    tags = "the selector's tag"
+    clients = Clients()
+    now = datetime.now(tz=UTC)
+    lines = _checklist(arguments)
+    books: list[PolicyBook] = []
 
     def look(target: Target, book: PolicyBook) -> list[Examined]:
-        nonlocal tags
-        tags = _tags(book)
+        books.append(book)
         return examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now)
 
     try:
-        found = over_the_fleet(arguments, look)
+        fleet = over_the_fleet(arguments, look)
     except CommandError as error:
         if not lines:
             raise
         unread = Line(f"not readable: {printable(str(error))}", None, is_wrong=True)
         _print_checklist({**lines, "telemetry": unread})
         return 1
-    unjudged = sum(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found)
+    # All Regions are judged by one policy. Without a Region there is none.
+    selector = _selector_text(books[-1]) if books else _ANY_SELECTOR
+    unjudged = sum(_is_unjudged(examined) for examined in fleet)
     if lines:
-        lines = {**lines, "telemetry": _telemetry(unjudged, len(found), tags)}
+        lines["telemetry"] = _telemetry(unjudged, len(fleet), selector)
         _print_checklist(lines)
-    _print(found, as_json=arguments.json, tags=tags)
-    return int(bool(unjudged) or any(line.is_wrong for line in lines.values()))
+    _print(fleet, as_json=arguments.json, selector=selector)
+    needs_a_look = any(line.is_wrong for line in lines.values())
+    return int(bool(unjudged) or needs_a_look)
 
 
-def _tags(book: PolicyBook) -> str:
-    """The tag by which instances are selected, as people write it."""
+def _checklist(arguments: argparse.Namespace) -> dict[str, Line]:
+    """Return the lines of the stack; an empty dict with `--json` or for a policy in a file."""
+    if arguments.json or arguments.file:
+        return {}
+    session = aws.session(arguments.region or ())
+    return status.read(status.Stack(arguments.stack_name, session), _OF_A_DEPLOY)
+
+
+def _is_unjudged(examined: Examined) -> bool:
+    return health_of(examined.found) in (Health.SILENT, Health.WRONG)
+
+
+def _selector_text(book: PolicyBook) -> str:
+    """Return the tag by which instances are selected, as people write it."""
     selector = book.base().policy.selector
     return f"{printable(selector.tag_key)}={printable(selector.tag_value)}"
 
 
-def _telemetry(unjudged: int, instances: int, tags: str) -> Line:
-    """The checklist's line on instances; none at all may be right, and is worth a look."""
+def _telemetry(unjudged: int, instances: int, selector: str) -> Line:
+    """Return the checklist's line on instances.
+
+    To have no instance at all may be right, but is worth a look.
+    """
     if not instances:
-        said = f"no running instance here carries {tags}: tag those to be judged, or name --region"
-        return Line(said, None, is_wrong=True)
-    return Line(
-        f"{instances - unjudged} of {instances} can be judged", None, is_wrong=bool(unjudged)
-    )
+        text = (
+            f"no running instance here carries {selector}: tag those to be judged, or name --region"
+        )
+        return Line(text, None, is_wrong=True)
+    text = f"{instances - unjudged} of {instances} can be judged"
+    return Line(text, None, is_wrong=bool(unjudged))
 
 
 def _print_checklist(lines: Mapping[str, Line]) -> None:
     """Print whether the deploy worked, line by line."""
-    width = max(map(len, lines))
+    width = max(len(name) for name in lines)
     for name, line in lines.items():
-        print(f"{'LOOK' if line.is_wrong else 'ok':<4}  {status.title(name):<{width}}  {line.text}")
+        mark = "LOOK" if line.is_wrong else "ok"
+        print(f"{mark:<4}  {status.title(name):<{width}}  {line.text}")
     wrong = sum(line.is_wrong for line in lines.values())
-    print(f"did it work? {f'not yet: {wrong} of {len(lines)} need a look' if wrong else 'yes'}\n")
+    answer = f"not yet: {wrong} of {len(lines)} need a look" if wrong else "yes"
+    print(f"did it work? {answer}\n")
 
 
-def _print(found: Sequence[Examined], *, as_json: bool, tags: str = "the selector's tag") -> None:
+def _print(fleet: Sequence[Examined], *, as_json: bool, selector: str = _ANY_SELECTOR) -> None:
     if as_json:
-        print(json.dumps([_document(one) for one in found], indent=2))
+        documents = [_document(examined) for examined in fleet]
+        print(json.dumps(documents, indent=2))
         return
-    if not found:
-        print(f"no running instance carries {tags}")
+    if not fleet:
+        print(f"no running instance carries {selector}")
         return
     for cause in CAUSES:
-        _print_cause(
-            cause, [(one, each) for one in found for each in one.found if each.cause == cause]
-        )
-    right = [one for one in found if not one.found]
-    if right:
-        print(f"{Health.RIGHT.value:<7} {plural(len(right), 'instance')}")
-    for one in found:
-        if one.work is not None:
-            print(f"        {_named(one)}: a job publishes {printable(one.work)}, which keeps it")
-    print_unseen(sum(not one.faults_are_seen for one in found), len(found))
-    _print_unseen_heat(found)
-    counts = Counter(health_of(one.found) for one in found)
+        _print_cause(cause, _group_of(cause, fleet))
+    counts = Counter(health_of(examined.found) for examined in fleet)
+    if counts[Health.RIGHT]:
+        print(f"{Health.RIGHT.value:<7} {plural(counts[Health.RIGHT], 'instance')}")
+    _print_work(fleet)
+    print_unseen(sum(not examined.faults_are_seen for examined in fleet), len(fleet))
+    _print_unseen_heat(fleet)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+
+
+def _print_work(fleet: Sequence[Examined]) -> None:
+    """Name the instances on which a job reports that it works."""
+    for examined in fleet:
+        if examined.work is not None:
+            metric = printable(examined.work)
+            print(f"        {_name_of(examined)}: a job publishes {metric}, which keeps it")
+
+
+def _group_of(cause: str, fleet: Sequence[Examined]) -> list[tuple[Examined, Finding]]:
+    """Return the findings of one cause, with their instances."""
+    group = []
+    for examined in fleet:
+        for finding in examined.found:
+            if finding.cause == cause:
+                group.append((examined, finding))
+    return group
 
 
 def _print_cause(cause: str, group: Sequence[tuple[Examined, Finding]]) -> None:
     """Print once what these instances share, and for each what is its own."""
     if not group:
         return
-    seen = {finding.seen for _, finding in group}
-    common = next(iter(seen)) if len(seen) == 1 else CAUSES[cause]
-    print(f"{group[0][1].health.value:<7} {plural(len(group), 'instance')}: {printable(common)}")
+    texts = {finding.seen for _, finding in group}
+    is_same_text = len(texts) == 1
+    _, first = group[0]
+    shared_text = first.seen if is_same_text else CAUSES[cause]
+    print(f"{first.health.value:<7} {plural(len(group), 'instance')}: {printable(shared_text)}")
     for advice in dict.fromkeys(finding.advice for _, finding in group):
         print(f"        -> {advice}")
-    for one, finding in group[:_SHOWN]:
-        print(f"        {_named(one)}" + (f": {printable(finding.seen)}" if len(seen) > 1 else ""))
+    for examined, finding in group[:_SHOWN]:
+        own_text = "" if is_same_text else f": {printable(finding.seen)}"
+        print(f"        {_name_of(examined)}{own_text}")
     if len(group) > _SHOWN:
         print(f"        and {len(group) - _SHOWN} more, which --json lists")
 
 
-def _named(one: Examined) -> str:
-    instance = one.instance
+def _name_of(examined: Examined) -> str:
+    instance = examined.instance
     return (
         f"{instance.instance_id} {instance.instance_type} {instance.target.region} "
         f"{printable(instance.name)}"
     ).rstrip()
 
 
-def _print_unseen_heat(found: Sequence[Examined]) -> None:
+def _print_unseen_heat(fleet: Sequence[Examined]) -> None:
     """Name instances whose heat nobody sees, but for silent ones: those are named already."""
-    unseen = sum(
-        not one.heat_alarm_sees and health_of(one.found) is not Health.SILENT for one in found
-    )
+    unseen = 0
+    for examined in fleet:
+        is_silent = health_of(examined.found) is Health.SILENT
+        if not is_silent and not examined.heat_alarm_sees:
+            unseen += 1
     if unseen:
+        dimensions = ", ".join(sorted(HEAT_ALARM.dimensions))
         print(
             f"HotGpuAlarm of stacks/telemetry.yaml does not see the heat of {unseen} of "
-            f"{len(found)}:\n"
-            f"        -> it reads {HEAT_ALARM.metric} of GPUs with the dimensions "
-            f"{', '.join(sorted(HEAT_ALARM.dimensions))}: append InstanceId and "
-            "InstanceType in the agent's "
-            "configuration; agent/ leaves the type out where it is started with "
-            "--instance-id and --region"
+            f"{len(fleet)}:\n"
+            f"        -> it reads {HEAT_ALARM.metric} of GPUs with the dimensions {dimensions}: "
+            "append InstanceId and InstanceType in the agent's configuration; agent/ leaves the "
+            "type out where it is started with --instance-id and --region"
         )
 
 
-def _document(one: Examined) -> dict[str, object]:
+def _document(examined: Examined) -> dict[str, object]:
+    instance = examined.instance
     return {
-        "instance_id": one.instance.instance_id,
-        "instance_type": one.instance.instance_type,
-        "account": one.instance.target.account,
-        "region": one.instance.target.region,
-        "health": health_of(one.found).value,
-        "faults_are_seen": one.faults_are_seen,
-        "heat_alarm_sees": one.heat_alarm_sees,
-        "work": one.work,
-        "findings": [
-            {
-                "health": finding.health.value,
-                "cause": finding.cause,
-                "seen": finding.seen,
-                "advice": finding.advice,
-            }
-            for finding in one.found
-        ],
+        "instance_id": instance.instance_id,
+        "instance_type": instance.instance_type,
+        "account": instance.target.account,
+        "region": instance.target.region,
+        "health": health_of(examined.found).value,
+        "faults_are_seen": examined.faults_are_seen,
+        "heat_alarm_sees": examined.heat_alarm_sees,
+        "work": examined.work,
+        "findings": [_finding_document(finding) for finding in examined.found],
+    }
+
+
+def _finding_document(finding: Finding) -> dict[str, str]:
+    return {
+        "health": finding.health.value,
+        "cause": finding.cause,
+        "seen": finding.seen,
+        "advice": finding.advice,
     }

@@ -1,5 +1,7 @@
-"""`governor health`: what is wrong with the GPUs of every instance, or could be better, as it is
-now."""
+"""`governor health`: faults of the GPUs of every instance, and advice, as they are now.
+
+It reads only, and judges hardware, never idleness.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ from governor.domain.units import iso, printable
 from governor.ports import InstanceReader, MetricReader
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
-_FAULTS = (Severity.CRITICAL, Severity.WARNING)
+_UNKNOWN = "unknown"
+_STATES = (*Severity, _UNKNOWN, "sound")
+"""States of an instance, the worst first."""
+_STATES_TO_LOOK_AT = (Severity.CRITICAL, Severity.WARNING, _UNKNOWN)
 
 
 def look(
@@ -30,86 +35,100 @@ def look(
     metrics: MetricReader,
     now: datetime,
 ) -> list[HealthReading]:
-    """Every selected instance that runs, the gravest first, advice included.
+    """Return a reading of every selected instance that runs, the worst first, with advice.
 
     Raises:
         CloudError: EC2 could not be read, or series not be listed.
     """
-    listed = instances.list_selected(target, book.base().policy.selector)
-    requests = [HealthRequest(one, book.applied_to(one).policy, advice=True) for one in listed]
-    readings = ReadHealth(metrics)(target, requests, now).values()
-    return sorted(readings, key=lambda one: (_rank(one), one.instance.instance_id))
+    requests = []
+    for instance in instances.list_selected(target, book.base().policy.selector):
+        policy = book.applied_to(instance).policy
+        requests.append(HealthRequest(instance, policy, advice=True))
+    readings = ReadHealth(metrics)(target, requests, now)
+    return sorted(readings.values(), key=_rank)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its option."""
-    made = areas.add_parser("health")
-    made.add_argument("--file", help="a policy; else the one of the stack")
-    made.set_defaults(run=health, regions=True)
+    """Add the command and its option."""
+    parser = areas.add_parser("health")
+    parser.add_argument("--file", help="a policy; else the one of the stack")
+    parser.set_defaults(run=health, regions=True)
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Prints what is found; 1 when something is wrong, or not known of an instance, 0 otherwise."""
-    clients, now = Clients(), datetime.now(tz=UTC)
-    found = over_the_fleet(
-        arguments,
-        lambda target, book: look(
-            target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now
-        ),
-    )
-    _print(found, as_json=arguments.json)
-    return int(any(one.problem or _state(one) in (*_FAULTS, _UNKNOWN) for one in found))
+    """Print the readings. Return 1 when something is wrong or not known, 0 otherwise."""
+    clients = Clients()
+    now = datetime.now(tz=UTC)
+
+    def look_at(target: Target, book: PolicyBook) -> list[HealthReading]:
+        return look(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now)
+
+    readings = over_the_fleet(arguments, look_at)
+    _print(readings, as_json=arguments.json)
+    return int(any(_needs_a_look(reading) for reading in readings))
 
 
-def _print(found: Sequence[HealthReading], *, as_json: bool) -> None:
+def _needs_a_look(reading: HealthReading) -> bool:
+    return bool(reading.problem) or _state(reading) in _STATES_TO_LOOK_AT
+
+
+def _print(readings: Sequence[HealthReading], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([_document(one) for one in found], indent=2))
+        documents = [_document(reading) for reading in readings]
+        print(json.dumps(documents, indent=2))
         return
-    if not found:
+    if not readings:
         print("no running instance carries the selector tag")
         return
-    for one in found:
-        instance = one.instance
-        unseen = "" if one.has_hardware_figures else " (faults cannot be seen)"
-        name = printable(instance.name)
-        print(f"{_state(one):<8} {instance.instance_id} {instance.instance_type} {name}{unseen}")
-        for finding in one.findings:
-            sentence = f"{finding.about}; seen since {iso(finding.since)}. {finding.advice}"
-            print(f"         {printable(sentence)}")
-        if one.problem:
-            print(f"         not all could be read: {printable(one.problem)}")
-        elif not one.measured:
-            print("         no reading of its GPUs; `governor doctor` says what to do")
-    print_unseen(sum(not one.has_hardware_figures for one in found), len(found))
-    counts = Counter(_state(one) for one in found)
+    for reading in readings:
+        _print_reading(reading)
+    unseen = sum(not reading.has_hardware_figures for reading in readings)
+    print_unseen(unseen, len(readings))
+    counts = Counter(_state(reading) for reading in readings)
     print(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
 
 
-_UNKNOWN = "unknown"
-_STATES = (*Severity, _UNKNOWN, "sound")
+def _print_reading(reading: HealthReading) -> None:
+    instance = reading.instance
+    note = "" if reading.has_hardware_figures else " (faults cannot be seen)"
+    name = printable(instance.name)
+    print(f"{_state(reading):<8} {instance.instance_id} {instance.instance_type} {name}{note}")
+    for finding in reading.findings:
+        sentence = f"{finding.about}; seen since {iso(finding.since)}. {finding.advice}"
+        print(f"         {printable(sentence)}")
+    if reading.problem:
+        print(f"         not all could be read: {printable(reading.problem)}")
+    elif not reading.measured:
+        print("         no reading of its GPUs; `governor doctor` says what to do")
 
 
-def _state(one: HealthReading) -> str:
-    """The gravest finding's severity; `unknown` where its GPUs have no reading, or not all could be
-    read."""
-    if one.findings:
-        return one.findings[0].severity
-    return _UNKNOWN if one.problem or not one.measured else "sound"
+def _state(reading: HealthReading) -> str:
+    """Return the severity of the worst finding.
+
+    Without a finding, return `unknown` where the GPUs have no reading or not all could be read,
+    else `sound`.
+    """
+    if reading.findings:
+        return reading.findings[0].severity
+    if reading.problem or not reading.measured:
+        return _UNKNOWN
+    return "sound"
 
 
-def _rank(one: HealthReading) -> int:
-    return _STATES.index(_state(one))
+def _rank(reading: HealthReading) -> tuple[int, str]:
+    """Return the place of a reading in the output: the worst first, then by instance id."""
+    return _STATES.index(_state(reading)), reading.instance.instance_id
 
 
-def _document(one: HealthReading) -> dict[str, object]:
-    instance = one.instance
+def _document(reading: HealthReading) -> dict[str, object]:
+    instance = reading.instance
     return {
         "instance_id": instance.instance_id,
         "instance_type": instance.instance_type,
         "account": instance.target.account,
         "region": instance.target.region,
-        "state": str(_state(one)),
-        "faults_are_seen": one.has_hardware_figures,
-        "problem": one.problem,
-        "findings": [InstanceFinding(instance, finding).document for finding in one.findings],
+        "state": str(_state(reading)),
+        "faults_are_seen": reading.has_hardware_figures,
+        "problem": reading.problem,
+        "findings": [InstanceFinding(instance, finding).document for finding in reading.findings],
     }

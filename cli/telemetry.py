@@ -27,6 +27,8 @@ class Health(StrEnum):
     RIGHT = "right"
 
 
+_ORDER = tuple(Health)
+
 CAUSES = {
     "unread": "metrics could not be read",
     "silent": "no utilization of GPUs is published",
@@ -53,52 +55,83 @@ class Finding:
 def findings(
     instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
 ) -> tuple[Finding, ...]:
-    """All findings, the worst first. `dimensions` are per-GPU sets, `None` when they were not
-    looked for."""
-    found = _findings(instance, evidence, dimensions, policy)
-    return tuple(sorted(found, key=lambda finding: list(Health).index(finding.health)))
+    """Return all findings, the worst first; an empty tuple if all is right.
+
+    `dimensions` are per-GPU sets, `None` when they were not looked for.
+    """
+    unsorted = _findings(instance, evidence, dimensions, policy)
+    return tuple(sorted(unsorted, key=lambda finding: _ORDER.index(finding.health)))
 
 
 def health_of(found: Sequence[Finding]) -> Health:
-    return found[0].health if found else Health.RIGHT
+    """Return the health of an instance with these findings, of which the worst comes first."""
+    if not found:
+        return Health.RIGHT
+    return found[0].health
 
 
 def _findings(
     instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
 ) -> Iterator[Finding]:
-    names, window, needed = (
-        policy.metrics,
-        policy.idle.window_minutes,
-        policy.idle.minimum_coverage_percent,
-    )
-    per_gpu, expected = evidence.source is MetricSource.PER_GPU, evidence.gpus_expected
+    window = policy.idle.window_minutes
     if evidence.read_problem is not None:
-        yield _found(Health.WRONG, "unread", why=evidence.read_problem)
+        yield _finding(Health.WRONG, "unread", why=evidence.read_problem)
         return
     if evidence.source is MetricSource.NONE or not evidence.gpus:
-        yield _found(Health.SILENT, "silent", metrics=names, window=window)
+        yield _finding(Health.SILENT, "silent", metrics=policy.metrics, window=window)
         return
-    measured = [
-        ("instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}", coverage_percent(gpu.utilization))
-        for gpu in evidence.gpus
-    ]
-    if thin := [f"{who} {seen:.0f}%" for who, seen in measured if seen < needed]:
-        yield _found(
+    needed = policy.idle.minimum_coverage_percent
+    thin = _thinly_measured(evidence, needed)
+    if thin:
+        yield _finding(
             Health.WRONG, "thin", thin=", ".join(thin), needed=f"{needed:g}", window=window
         )
-    reporting = len(evidence.gpus) if per_gpu else evidence.gpus_reporting
+    yield from _count_findings(instance, evidence)
+    missing = _missing_metrics(evidence, policy)
+    if missing:
+        yield _finding(Health.WRONG, "missing", missing=", ".join(missing))
+    is_read_by_gpu = evidence.source is MetricSource.PER_GPU and len(evidence.gpus) > 1
+    if is_read_by_gpu and not evidence.aggregate:
+        yield _finding(Health.COSTLY, "costly", series=len(dimensions or evidence.gpus))
+
+
+def _thinly_measured(evidence: Evidence, needed: float) -> list[str]:
+    """Return the GPUs that were measured too little, each with its percentage."""
+    thin = []
+    for gpu in evidence.gpus:
+        percent = coverage_percent(gpu.utilization)
+        if percent < needed:
+            name = "instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+            thin.append(f"{name} {percent:.0f}%")
+    return thin
+
+
+def _count_findings(instance: Instance, evidence: Evidence) -> Iterator[Finding]:
+    """Yield the finding on how many GPUs publish utilization, if the number is not as expected."""
+    expected = evidence.gpus_expected
     if expected is None:
-        yield _found(Health.WRONG, "unknown type", instance=instance)
-    elif reporting is not None and reporting != expected:
-        kind = "hidden" if reporting < expected else "too many"
-        yield _found(Health.WRONG, kind, reporting=reporting, expected=expected)
-    required = [name for name in policy.vetoes.required if name in evidence.read]
-    if missing := [name for name in required if evidence.measured_percent.get(name, 0.0) < needed]:
-        yield _found(Health.WRONG, "missing", missing=", ".join(missing))
-    if per_gpu and len(evidence.gpus) > 1 and not evidence.aggregate:
-        yield _found(Health.COSTLY, "costly", series=len(dimensions or evidence.gpus))
+        yield _finding(Health.WRONG, "unknown type", instance=instance)
+        return
+    reporting = evidence.gpus_reporting
+    if evidence.source is MetricSource.PER_GPU:
+        reporting = len(evidence.gpus)
+    if reporting is None or reporting == expected:
+        return
+    cause = "hidden" if reporting < expected else "too many"
+    yield _finding(Health.WRONG, cause, reporting=reporting, expected=expected)
 
 
-def _found(health: Health, kind: str, **values: object) -> Finding:
-    seen, advice = said(f"telemetry {kind}", values)
-    return Finding(health, seen, advice, kind)
+def _missing_metrics(evidence: Evidence, policy: Policy) -> list[str]:
+    """Return the metrics that the policy requires and that were not measured long enough."""
+    missing: list[str] = []
+    for name in policy.vetoes.required:
+        percent = evidence.measured_percent.get(name, 0.0)
+        if name in evidence.read and percent < policy.idle.minimum_coverage_percent:
+            missing.append(name)
+    return missing
+
+
+def _finding(health: Health, cause: str, **values: object) -> Finding:
+    """Return the finding in the words of its template, which has one line for each field."""
+    seen, advice = said(f"telemetry {cause}", values)
+    return Finding(health, seen, advice, cause)
