@@ -1,43 +1,60 @@
-"""`governor freezes`: what holds actions back."""
+"""`governor freezes`: freezes, rate limits and steps that wait. Reads only."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from cli.api import Api, api_of
 from governor.domain.units import in_utc, parse_iso, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
-    areas.add_parser("freezes").set_defaults(run=lambda given: _freezes(api_of(given), given))
+    """Add the command."""
+    areas.add_parser("freezes").set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    _freezes(api_of(arguments), arguments)
 
 
 def _freezes(api: Api, arguments: argparse.Namespace) -> None:
-    found = api.call("GET", "/api/freezes")
+    answer = api.call("GET", "/api/freezes")
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(answer, indent=2))
         return
-    for one in found["freezes"]:
-        state = "paused" if one["why"].startswith("paused by") else "frozen"
-        since = f" since {in_utc(parse_iso(one['since']))}" if one["since"] else ""
-        print(f"{one['what']} is {state}{since}: {printable(one['why'])}")
-    is_paused = found.get("pause") is not None
+    freezes = answer["freezes"]
+    for freeze in freezes:
+        _print_freeze(freeze)
+    is_paused = answer.get("pause") is not None
     if is_paused:
         print("  end the pause: governor resume --all")
-    if len(found["freezes"]) > is_paused:
+    # A pause is one of the freezes; any other one needs its cause found.
+    if len(freezes) > is_paused:
         print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
-    if not found["freezes"]:
+    if not freezes:
         print("nothing is frozen")
     print("stops and terminations that began in the last 60 minutes:")
-    for one in found["caps"]:
-        kind, _, name = one["what"].partition("#")
-        what = f"{kind.lower()} {printable(name)}" if name else "all accounts"
-        print(f"  {what}: {one['used']} of {one['most']}")
-    for one in found["waiting"]:
-        place = f"{one['account']}/{one['region']}"
-        print(
-            f"waits: {printable(one['instance_name'])} ({one['instance_id']}, {place}), "
-            f"id {one['id']}"
-        )
+    for rate_limit in answer["caps"]:
+        _print_rate_limit(rate_limit)
+    for step in answer["waiting"]:
+        name = printable(step["instance_name"])
+        place = f"{step['account']}/{step['region']}"
+        print(f"waits: {name} ({step['instance_id']}, {place}), id {step['id']}")
+
+
+def _print_freeze(freeze: Mapping[str, Any]) -> None:
+    why = freeze["why"]
+    state = "paused" if why.startswith("paused by") else "frozen"
+    since = ""
+    if freeze["since"]:
+        since = f" since {in_utc(parse_iso(freeze['since']))}"
+    print(f"{freeze['what']} is {state}{since}: {printable(why)}")
+
+
+def _print_rate_limit(rate_limit: Mapping[str, Any]) -> None:
+    kind, _, name = rate_limit["what"].partition("#")
+    scope = f"{kind.lower()} {printable(name)}" if name else "all accounts"
+    print(f"  {scope}: {rate_limit['used']} of {rate_limit['most']}")

@@ -1,5 +1,8 @@
-"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its
-stack, times list prices in us-east-1, in Decimal USD. Reads only."""
+"""The use and cost of GPU Governor itself in a month. Reads only.
+
+Use comes from the metrics and the resources of its stack. It is multiplied by list prices in
+us-east-1, in Decimal USD.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,15 @@ UNITS: Mapping[str, Unit] = {
 
 
 def usd_of(unit: str, quantity: Decimal | int) -> Usd:
+    """Return what so much of a unit costs."""
     return UNITS[unit].usd * quantity / UNITS[unit].per
 
 
 class Line(NamedTuple):
-    """`quantity` and `usd` are `None` where the use is not known; that is in no sum."""
+    """The use of one unit.
+
+    `quantity` and `usd` are `None` where the use is not known; no sum counts it.
+    """
 
     unit: Unit
     quantity: Decimal | None
@@ -79,38 +86,42 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnCost:
+    """The use of all units, and what it costs together."""
+
     lines: tuple[Line, ...]
 
     @property
     def usd(self) -> Usd:
+        """Return the sum of what is known."""
         return sum((line.usd for line in self.lines if line.usd is not None), Decimal(0))
 
     @property
     def is_whole(self) -> bool:
+        """Return whether the use of every unit is known."""
         return all(line.usd is not None for line in self.lines)
 
     def percent_of(self, fleet: Usd) -> Decimal | None:
-        """Return its share in what the fleet costs; `None` where that is nothing."""
-        return 100 * self.usd / fleet if fleet else None
+        """Return its share in what the fleet costs, or `None` if the fleet costs nothing."""
+        if not fleet:
+            return None
+        return 100 * self.usd / fleet
 
 
 def own_cost(used: Mapping[str, Decimal | None]) -> OwnCost:
     """Return what was used of each of `UNITS`, the most expensive first."""
-    lines = (
-        Line(UNITS[name], quantity, None if quantity is None else usd_of(name, quantity))
-        for name, quantity in used.items()
-    )
-    return OwnCost(tuple(sorted(lines, key=lambda line: -(line.usd or 0))))
+    lines = []
+    for name, quantity in used.items():
+        cost = None if quantity is None else usd_of(name, quantity)
+        lines.append(Line(UNITS[name], quantity, cost))
+    lines.sort(key=lambda line: -(line.usd or 0))
+    return OwnCost(tuple(lines))
 
 
 def read(stack: Stack, start: datetime, end: datetime, fleet: Decimal) -> Measured:
     """Return what it has cost from `start` to `end` in one month, beside what the fleet did."""
     used: dict[str, Decimal | None] = dict.fromkeys((*_MEASURED, *_FIXED))
     problems = []
-    begun = min(end, max(start, stack.described["CreationTime"]))
-    months = Decimal((end - begun) // timedelta(seconds=1)) / (
-        (month_end(start) - start) // timedelta(seconds=1)
-    )
+    months = _months(stack, start, end)
     parts: list[Callable[[], Mapping[str, Decimal | None]]] = [
         partial(_functions, stack, start, end),
         partial(_table, stack, start, end),
@@ -118,131 +129,156 @@ def read(stack: Stack, start: datetime, end: datetime, fleet: Decimal) -> Measur
         partial(_own, stack, start, end, months),
         partial(_fixed, stack, months),
     ]
-    for part in parts:
+    for read_part in parts:
         try:
-            used |= part()
+            used |= read_part()
         except (ClientError, BotoCoreError) as error:
             problems.append(aws.reason(error))
     return Measured(own_cost(used), problems, fleet)
 
 
+def _months(stack: Stack, start: datetime, end: datetime) -> Decimal:
+    """Return for which part of the month the stack has existed until `end`."""
+    second = timedelta(seconds=1)
+    created_at = stack.described["CreationTime"]
+    existed_from = min(end, max(start, created_at))
+    seconds = Decimal((end - existed_from) // second)
+    return seconds / ((month_end(start) - start) // second)
+
+
 def _functions(stack: Stack, start: datetime, end: datetime) -> dict[str, Decimal | None]:
+    gib_by_function = _memory(stack)
+    metrics: dict[tuple[str, str], Metric] = {}
+    for name in gib_by_function:
+        for metric in ("Duration", "Invocations"):
+            metrics[metric, name] = ("AWS/Lambda", metric, (("FunctionName", name),))
+    sums = _sums(stack, metrics, start, end)
+    gb_milliseconds = []
+    invocations = []
+    for name, gib in gib_by_function.items():
+        if ("Duration", name) in sums:
+            gb_milliseconds.append(sums["Duration", name] * gib)
+        if ("Invocations", name) in sums:
+            invocations.append(sums["Invocations", name])
+    return {"gb_seconds": _total(gb_milliseconds, 1_000), "invocations": _total(invocations)}
+
+
+def _memory(stack: Stack) -> dict[str, Decimal]:
+    """Return the memory in GiB of each function of the stack."""
     names = set(_ids(stack, "AWS::Lambda::Function"))
     pages = stack.session.client("lambda").get_paginator("list_functions").paginate()
-    found = [one for page in pages for one in page["Functions"] if one["FunctionName"] in names]
-    memory = {one["FunctionName"]: Decimal(one["MemorySize"]) / 1024 for one in found}
-    asked = {
-        (metric, name): ("AWS/Lambda", metric, (("FunctionName", name),))
-        for name in memory
-        for metric in ("Duration", "Invocations")
-    }
-    sums = _sums(stack, asked, start, end)
-    milliseconds = [
-        sums["Duration", name] * gib for name, gib in memory.items() if ("Duration", name) in sums
-    ]
-    calls = [usd for (metric, _), usd in sums.items() if metric == "Invocations"]
-    return {"gb_seconds": _total(milliseconds, 1_000), "invocations": _total(calls)}
+    gib_by_function = {}
+    for page in pages:
+        for function in page["Functions"]:
+            if function["FunctionName"] in names:
+                gib_by_function[function["FunctionName"]] = Decimal(function["MemorySize"]) / 1024
+    return gib_by_function
 
 
 def _table(stack: Stack, start: datetime, end: datetime) -> dict[str, Decimal | None]:
-    asked = {
-        (name, table): ("AWS/DynamoDB", f"Consumed{kind}CapacityUnits", (("TableName", table),))
-        for table in _ids(stack, "AWS::DynamoDB::Table")
-        for name, kind in (("reads", "Read"), ("writes", "Write"))
-    }
-    sums = _sums(stack, asked, start, end)
-    return {
-        name: _total([usd for (one, _), usd in sums.items() if one == name])
-        for name in ("reads", "writes")
-    }
+    metrics: dict[tuple[str, str], Metric] = {}
+    for table in _ids(stack, "AWS::DynamoDB::Table"):
+        dimensions = (("TableName", table),)
+        metrics["reads", table] = ("AWS/DynamoDB", "ConsumedReadCapacityUnits", dimensions)
+        metrics["writes", table] = ("AWS/DynamoDB", "ConsumedWriteCapacityUnits", dimensions)
+    reads = []
+    writes = []
+    for (kind, _), total in _sums(stack, metrics, start, end).items():
+        if kind == "reads":
+            reads.append(total)
+        else:
+            writes.append(total)
+    return {"reads": _total(reads), "writes": _total(writes)}
 
 
 def _machines(stack: Stack, start: datetime, end: datetime) -> dict[str, Decimal | None]:
-    asked = {
-        one: ("AWS/States", "ExecutionsStarted", (("StateMachineArn", one),))
-        for one in _ids(stack, _MACHINE)
-    }
-    started = _sums(stack, asked, start, end)
-    return {
-        "transitions": _total(
-            [number * _states(stack, arn) for arn, number in started.items() if number]
-        )
-    }
+    metrics: dict[str, Metric] = {}
+    for arn in _ids(stack, _MACHINE):
+        metrics[arn] = ("AWS/States", "ExecutionsStarted", (("StateMachineArn", arn),))
+    transitions = []
+    for arn, started in _sums(stack, metrics, start, end).items():
+        if started:
+            transitions.append(started * _states(stack, arn))
+    return {"transitions": _total(transitions)}
 
 
 def _states(stack: Stack, machine: str) -> Decimal:
-    """The mean number of states that one of the last executions has entered."""
+    """Return the mean number of states that one of the last executions has entered."""
     client = stack.session.client("stepfunctions")
-    last = client.list_executions(stateMachineArn=machine, maxResults=_SAMPLED)["executions"]
-    pages = client.get_paginator("get_execution_history")
-    entered = sum(
-        event["type"].endswith("StateEntered")
-        for one in last
-        for page in pages.paginate(executionArn=one["executionArn"], includeExecutionData=False)
-        for event in page["events"]
-    )
-    return Decimal(entered) / max(1, len(last))
+    answer = client.list_executions(stateMachineArn=machine, maxResults=_SAMPLED)
+    executions = answer["executions"]
+    paginator = client.get_paginator("get_execution_history")
+    entered = 0
+    for execution in executions:
+        pages = paginator.paginate(
+            executionArn=execution["executionArn"], includeExecutionData=False
+        )
+        for page in pages:
+            entered += sum(event["type"].endswith("StateEntered") for event in page["events"])
+    return Decimal(entered) / max(1, len(executions))
 
 
 def _own(
     stack: Stack, start: datetime, end: datetime, months: Decimal
 ) -> dict[str, Decimal | None]:
-    pages = (
-        stack.session.client("cloudwatch")
-        .get_paginator("list_metrics")
-        .paginate(Namespace=stack.name)
-    )
-    found: list[Metric] = [
-        (
-            one["Namespace"],
-            one["MetricName"],
-            tuple((d["Name"], d["Value"]) for d in one["Dimensions"]),
-        )
-        for page in pages
-        for one in page["Metrics"]
-    ]
-    asked = {one: one for one in found if one[1] == "MetricsRead"}
-    return {
-        "own_metrics": len(found) * months,
-        "metrics": _total([*_sums(stack, asked, start, end).values()]),
-    }
+    """Return the metrics that it publishes itself, and how many it has read."""
+    paginator = stack.session.client("cloudwatch").get_paginator("list_metrics")
+    metrics: list[Metric] = []
+    for page in paginator.paginate(Namespace=stack.name):
+        for listed in page["Metrics"]:
+            dimensions = [
+                (dimension["Name"], dimension["Value"]) for dimension in listed["Dimensions"]
+            ]
+            metrics.append((listed["Namespace"], listed["MetricName"], tuple(dimensions)))
+    read_metrics = {metric: metric for metric in metrics if metric[1] == "MetricsRead"}
+    read_sums = _sums(stack, read_metrics, start, end)
+    return {"own_metrics": len(metrics) * months, "metrics": _total([*read_sums.values()])}
 
 
 def _fixed(stack: Stack, months: Decimal) -> dict[str, Decimal | None]:
+    """Return the use of what is paid by the month, and not by use."""
     return {name: len(_ids(stack, kind)) * months for name, kind in _FIXED.items()}
 
 
 def _ids(stack: Stack, kind: str) -> list[str]:
-    return [physical for found, _, physical in stack.resources if found == kind]
+    """Return the physical ids of the stack's resources of a type."""
+    return [physical_id for resource, _, physical_id in stack.resources if resource == kind]
 
 
-def _total(found: Sequence[Decimal], per: int = 1) -> Decimal | None:
-    """Their sum; `None` where there is not one of them: nothing was measured."""
-    return sum(found, Decimal(0)) / per if found else None
+def _total(amounts: Sequence[Decimal], per: int = 1) -> Decimal | None:
+    """Return the sum, or `None` if there are no amounts: nothing was measured."""
+    if not amounts:
+        return None
+    return sum(amounts, Decimal(0)) / per
 
 
 def _sums(
-    stack: Stack, asked: Mapping[Key, Metric], start: datetime, end: datetime
+    stack: Stack, metrics: Mapping[Key, Metric], start: datetime, end: datetime
 ) -> dict[Key, Decimal]:
-    """The sum of each metric in that time, of those that have any."""
+    """Return the sum of each metric in that time, of those that have any values."""
     client = stack.session.client("cloudwatch")
-    found: dict[Key, Decimal] = defaultdict(Decimal)
-    for part in in_parts(list(asked), _QUERIES):
-        queries: Any = [_query(f"q{number}", asked[key]) for number, key in enumerate(part)]
-        pages = client.get_paginator("get_metric_data")
-        for page in pages.paginate(MetricDataQueries=queries, StartTime=start, EndTime=end):
-            for one in page["MetricDataResults"]:
-                for value in one["Values"]:
-                    found[part[int(one["Id"][1:])]] += Decimal(str(value))
-    return dict(found)
+    sums: dict[Key, Decimal] = defaultdict(Decimal)
+    for part in in_parts(list(metrics), _QUERIES):
+        queries: Any = [_query(f"q{number}", metrics[key]) for number, key in enumerate(part)]
+        paginator = client.get_paginator("get_metric_data")
+        for page in paginator.paginate(MetricDataQueries=queries, StartTime=start, EndTime=end):
+            for series in page["MetricDataResults"]:
+                key = part[int(series["Id"].removeprefix("q"))]
+                for point in series["Values"]:
+                    sums[key] += Decimal(str(point))
+    return dict(sums)
 
 
-def _query(name: str, metric: Metric) -> dict[str, Any]:
-    namespace, what, dimensions = metric
-    named = [{"Name": one, "Value": value} for one, value in dimensions]
-    asked = {"Namespace": namespace, "MetricName": what, "Dimensions": named}
+def _query(query_id: str, metric: Metric) -> dict[str, Any]:
+    """Return the query for the sums of each day."""
+    namespace, metric_name, dimensions = metric
+    described = {
+        "Namespace": namespace,
+        "MetricName": metric_name,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions],
+    }
     period = int(_DAY.total_seconds())
-    return {"Id": name, "MetricStat": {"Metric": asked, "Period": period, "Stat": "Sum"}}
+    return {"Id": query_id, "MetricStat": {"Metric": described, "Period": period, "Stat": "Sum"}}
 
 
 class Measured(NamedTuple):
@@ -254,45 +290,48 @@ class Measured(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """It for people."""
-        cost, share = self.cost, self.cost.percent_of(self.fleet)
-        beside = "" if share is None else f", {money(share, 3)}% of the fleet's {usd(self.fleet)}"
-        least = "" if cost.is_whole else "at least "
+        """The lines for people."""
+        cost = self.cost
+        at_least = "" if cost.is_whole else "at least "
+        heading = f"GPU Governor itself cost {at_least}${money(cost.usd)}"
+        percent = cost.percent_of(self.fleet)
+        if percent is not None:
+            heading += f", {money(percent, 3)}% of the fleet's {usd(self.fleet)}"
         return [
-            f"GPU Governor itself cost {least}${money(cost.usd)}{beside} (goal: under 0.1%).",
-            *map(_text, cost.lines),
+            f"{heading} (goal: under 0.1%).",
+            *[_text(line) for line in cost.lines],
             "Logs, traces, messages, storage and requests to KMS are in no figure. List "
             "prices in us-east-1.",
-            *(f"Not read: {printable(one)}" for one in self.problems),
+            *[f"Not read: {printable(problem)}" for problem in self.problems],
         ]
 
     @property
     def document(self) -> dict[str, object]:
-        """It for machines."""
-        names = {unit: name for name, unit in UNITS.items()}
+        """The document for machines."""
         return {
             "usd": self.cost.usd,
             "is_whole": self.cost.is_whole,
             "fleet_usd": self.fleet,
             "percent_of_fleet": self.cost.percent_of(self.fleet),
-            "lines": [
-                {
-                    "name": names[one.unit],
-                    "quantity": one.quantity,
-                    "usd": one.usd,
-                    "source": one.unit.source,
-                }
-                for one in self.cost.lines
-            ],
+            "lines": [_line_document(line) for line in self.cost.lines],
             "problems": list(self.problems),
         }
 
 
+def _line_document(line: Line) -> dict[str, object]:
+    name = next(name for name, unit in UNITS.items() if unit == line.unit)
+    return {
+        "name": name,
+        "quantity": line.quantity,
+        "usd": line.usd,
+        "source": line.unit.source,
+    }
+
+
 def _text(line: Line) -> str:
+    """Return the line for people."""
     if line.quantity is None:
         return f"  not known  {line.unit.what}"
-    quantity = money(line.quantity, 0 if line.quantity > 100 else 2)
-    return (
-        f"{'$' + money(line.usd or Decimal(0)):>11}  {quantity} {line.unit.what} "
-        f"({line.unit.source})"
-    )
+    places = 0 if line.quantity > 100 else 2
+    cost = f"${money(line.usd or Decimal(0))}"
+    return f"{cost:>11}  {money(line.quantity, places)} {line.unit.what} ({line.unit.source})"

@@ -1,14 +1,19 @@
-"""`governor spot`: what a type costs as Spot now, in the policy's Regions, and how likely EC2 has
-it."""
+"""`governor spot`: the Spot price of a type now, and how likely EC2 has it.
+
+It reads the policy's Regions, unless the command line names others.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 
+import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import aws
@@ -21,84 +26,131 @@ from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import parse_policy
 from governor.domain.catalogue import alike, list_price, shape_of
 from governor.domain.documents import plain
+from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
-from governor.domain.units import money, printable
+from governor.domain.units import Usd, money, printable
 from governor.errors import PolicyError
 
 
+@dataclass(frozen=True, slots=True)
+class _Zone:
+    """One row of the table. What is not known is `None`."""
+
+    zone: str
+    region: str
+    usd_per_hour: str
+    percent_of_list_price: int | None
+    placement_score: int | None
+
+
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
-    made = areas.add_parser("spot")
-    made.add_argument("instance_type", metavar="TYPE", help="such as g5.12xlarge")
-    made.add_argument(
+    """Add the command and its options."""
+    parser = areas.add_parser("spot")
+    parser.add_argument("instance_type", metavar="TYPE", help="such as g5.12xlarge")
+    parser.add_argument(
         "--platform", default="Linux/UNIX", help="as EC2 names it (default: %(default)s)"
     )
-    made.add_argument("--file", help="a policy; else the one of the stack")
-    made.set_defaults(run=run, regions=True)
+    parser.add_argument("--file", help="a policy; else the one of the stack")
+    parser.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the zones, the cheapest first; 1 when no price could be read."""
+    """Print the zones, the cheapest first; return 1 when no price could be read, else 0."""
     name = arguments.instance_type
     if shape_of(name) is None:
         raise CommandError(f"{name!r} is no accelerated type that this release knows")
     session = aws.session(arguments.region or ())
+    regions = _regions(arguments, session)
+    target = Target(_account(session), regions[0])
+    market = AwsPrices(Clients())
+    unread: dict[str, None] = {}
+    with Progress("reading Spot prices"):
+        answer = market.prices(target, regions, name, arguments.platform)
+        score_by_region = scores(market, target, regions, alike(name), unread)
+    problems = [f"Spot prices in {region}: {why}" for region, why in answer.problems.items()]
+    problems.extend(unread)
+    zones = _zones(answer.prices, list_price(name), score_by_region)
+    if arguments.json:
+        document = {
+            "zones": [asdict(zone) for zone in zones],
+            "types_scored": [*alike(name)],
+            "unread": problems,
+        }
+        print(json.dumps(document, indent=2))
+    else:
+        _print(zones, alike(name), problems)
+    return int(not zones)
+
+
+def _regions(arguments: argparse.Namespace, session: boto3.Session) -> list[str]:
+    """Return the Regions of the command line, else of the policy, else of the session.
+
+    Raises:
+        CommandError: the policy cannot be used.
+    """
     regions = arguments.region
     if not regions:
-        try:
-            text = (
-                read(Path(arguments.file))
-                if arguments.file
-                else deployed(arguments.stack_name, session)
-            )
-            regions = parse_policy(text).base().policy.events.spot_price_regions
-        except PolicyError as error:
-            raise CommandError(
-                f"the policy cannot be used: {error}; run `governor policy check`"
-            ) from None
-    regions = list(dict.fromkeys(regions)) or [session.region_name]
+        regions = _regions_of_policy(arguments, session)
+    without_repetition = list(dict.fromkeys(regions))
+    return without_repetition or [session.region_name]
+
+
+def _regions_of_policy(arguments: argparse.Namespace, session: boto3.Session) -> Sequence[str]:
     try:
-        account = session.client("sts").get_caller_identity()["Account"]
+        if arguments.file:
+            text = read(Path(arguments.file))
+        else:
+            text = deployed(arguments.stack_name, session)
+        return parse_policy(text).base().policy.events.spot_price_regions
+    except PolicyError as error:
+        raise CommandError(
+            f"the policy cannot be used: {error}; run `governor policy check`"
+        ) from None
+
+
+def _account(session: boto3.Session) -> str:
+    """Return the account of the credentials.
+
+    Raises:
+        CommandError: AWS does not say whose they are.
+    """
+    try:
+        return session.client("sts").get_caller_identity()["Account"]
     except (ClientError, BotoCoreError) as error:
         raise CommandError(
             f"AWS did not say whose credentials these are: {aws.reason(error)}"
         ) from None
-    market, unread = AwsPrices(Clients()), dict[str, None]()
-    target = Target(account, regions[0])
-    with Progress("reading Spot prices"):
-        found = market.prices(target, regions, name, arguments.platform)
-        rated = scores(market, target, regions, alike(name), unread)
-    problems = [
-        *(f"Spot prices in {region}: {why}" for region, why in found.problems.items()),
-        *unread,
-    ]
-    whole = list_price(name)
-    rows = [
-        {
-            "zone": one.zone,
-            "region": one.region,
-            "usd_per_hour": plain(one.usd_per_hour),
-            "percent_of_list_price": None
-            if whole is None
-            else round(100 * one.usd_per_hour / whole),
-            "placement_score": rated.get(one.region),
-        }
-        for one in found.prices
-    ]
-    if arguments.json:
-        print(
-            json.dumps(
-                {"zones": rows, "types_scored": [*alike(name)], "unread": problems}, indent=2
+
+
+def _zones(
+    prices: Sequence[SpotPrice], whole_price: Usd | None, score_by_region: Mapping[str, int]
+) -> list[_Zone]:
+    """Return the zones in the order of their prices. `whole_price` is the list price."""
+    zones = []
+    for price in prices:
+        percent = None
+        if whole_price is not None:
+            percent = round(100 * price.usd_per_hour / whole_price)
+        zones.append(
+            _Zone(
+                zone=price.zone,
+                region=price.region,
+                usd_per_hour=plain(price.usd_per_hour),
+                percent_of_list_price=percent,
+                placement_score=score_by_region.get(price.region),
             )
         )
-        return int(not rows)
+    return zones
+
+
+def _print(zones: Sequence[_Zone], types: Sequence[str], problems: Sequence[str]) -> None:
     print(f"{'ZONE':<18}{'USD AN HOUR':>12}{'OF LIST':>10}{'SCORE':>9}")
-    for row in rows:
-        share, score = row["percent_of_list_price"], row["placement_score"]
-        of_list = "unknown" if share is None else f"{share}%"
-        amount = money(Decimal(str(row["usd_per_hour"])), 4)
-        print(f"{row['zone']!s:<18}{amount:>12}{of_list:>10}{score or 'unknown':>9}")
-    print(f"Score: of the Region, 1 to 10, for one of {', '.join(alike(name))}.", file=sys.stderr)
-    for line in problems:
-        print(f"not known: {printable(line)}", file=sys.stderr)
-    return int(not rows)
+    for zone in zones:
+        amount = money(Decimal(zone.usd_per_hour), 4)
+        percent = zone.percent_of_list_price
+        share = "unknown" if percent is None else f"{percent}%"
+        score = zone.placement_score or "unknown"
+        print(f"{zone.zone:<18}{amount:>12}{share:>10}{score:>9}")
+    print(f"Score: of the Region, 1 to 10, for one of {', '.join(types)}.", file=sys.stderr)
+    for problem in problems:
+        print(f"not known: {printable(problem)}", file=sys.stderr)
