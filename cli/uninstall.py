@@ -1,7 +1,7 @@
 """`governor uninstall`: what a stack leaves behind, what keeping it costs, and its removal.
 
-Reads only, unless asked. It deletes no stack: CloudFormation does. Of an instance it removes its
-marks alone.
+It reads only, unless it is asked to remove something. It never deletes a stack: CloudFormation
+does. From an instance it removes nothing but the governor's own tags.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -44,85 +45,100 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "audit": Leftovers.audit,
     "key": Leftovers.key,
 }
-"""In the order in which they are shown and removed: the key last, for others need it."""
+"""In the order in which they are shown and removed: the key last, as others need it."""
 _WITH_STACK = ("alarms", "schedules", "logs")
 """They go with the stack: while it is there, none is left."""
 _NEVER = ("instances", "volumes", "addresses")
-"""The state table alone knows them, as it does the snapshots."""
-_BY_NAME = ("workflows", *(one for one in _KINDS if one not in (*_NEVER, "snapshots", "audit")))
+"""Never removed. The state table alone knows them, as it does the snapshots."""
+_BY_FLAG = ("snapshots", "audit")
+"""Things that cannot be made again. Each is removed by a flag of its own."""
+_BY_NAME = ("workflows", *(kind for kind in _KINDS if kind not in (*_NEVER, *_BY_FLAG)))
+"""Kinds that `--remove` takes."""
 _WITHOUT_STACK = ("workflows", "copies")
 """Removed also while the stack is there: it does not need them."""
 _NEED_KEY = ("table", "copies", "policy")
-_BY_FLAG = ("snapshots", "audit")
-"""Things that cannot be made again go by a flag of their own."""
+"""Things that nobody can read without the key."""
 _NAMED = {
     "AWS::CloudWatch::Alarm": "alarm",
     "AWS::Scheduler::Schedule": "schedule",
     "AWS::Logs::LogGroup": "log group",
 }
 _CENT = Decimal("0.01")
-_WIDTH = max(map(len, _BY_NAME))
+_WIDTH = max(len(kind) for kind in _BY_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inventory:
+    """Everything that was looked for: remains by kind, and why some kinds could not be read."""
+
+    leftovers: Mapping[str, Leftover]
+    unread: Mapping[str, str]
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
-    made = areas.add_parser("uninstall")
-    made.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(_BY_NAME)}")
-    made.add_argument(
+    """Add the command and its options."""
+    parser = areas.add_parser("uninstall")
+    parser.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(_BY_NAME)}")
+    parser.add_argument(
         "--remove-snapshots", action="store_true", help="delete recorded snapshots, for good"
     )
-    made.add_argument(
+    parser.add_argument(
         "--recorded",
         type=Path,
         metavar="FILE",
         help="in another account: what `governor uninstall --json` said in the hub's, "
         "whose table knows them",
     )
-    made.add_argument(
+    parser.add_argument(
         "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
     )
-    made.add_argument(
+    parser.add_argument(
         "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
     )
-    made.add_argument(
+    parser.add_argument(
         "--selector",
         metavar="VALUE",
         help="of the tag Purpose; needed where it was not the default",
     )
-    made.set_defaults(run=run, regions=True)
+    parser.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what is left, or remove some of it; 1 when not all could be read or removed."""
+    """Show what is left, or remove some of it; return 1 when not all could be read or removed."""
     session = aws.session(arguments.region or ())
     stack = Stack(arguments.stack_name, session)
     try:
         is_there = _is_there(stack)
         selector = arguments.selector or _selector(stack, is_there=is_there)
-        regions, recorded = arguments.region or [session.region_name], _recorded(arguments.recorded)
+        regions = arguments.region or [session.region_name]
+        recorded = _recorded(arguments.recorded)
         left = Leftovers(session, stack.name, regions, selector, recorded)
         wanted = _wanted(arguments)
         with Output(arguments) as out:
-            found, unread = _found(stack, left, is_there=is_there)
+            inventory = _look_for_leftovers(stack, left, is_there=is_there)
             if not wanted:
-                if "snapshots" not in unread:
+                if "snapshots" not in inventory.unread:
                     out.say("", recorded_snapshots=sorted(left.recorded))
-                _show(stack, found, unread, out, is_there=is_there)
-                return int(bool(unread))
-            _check(stack, wanted, found, unread, left, is_there=is_there)
+                _show(stack, inventory, out, is_there=is_there)
+                return int(bool(inventory.unread))
+            _check(stack, wanted, inventory, left, is_there=is_there)
             _confirm(stack.name, arguments.confirm, wanted)
-            return _remove(found, wanted, out)
+            return _remove(inventory.leftovers, wanted, out)
     except (BotoCoreError, ClientError) as error:
         raise CommandError(aws.reason(error)) from None
 
 
 def _recorded(path: Path | None) -> list[str]:
-    """Raises: CommandError where the file is none that the command has printed."""
+    """Return the ids of the snapshots that the hub's command has printed; none without a file.
+
+    Raises:
+        CommandError: the file is none that the command has printed.
+    """
     if path is None:
         return []
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["recorded_snapshots"]
-        return [str(one) for one in found]
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return [str(snapshot_id) for snapshot_id in document["recorded_snapshots"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(
             f"{path} is not what `governor uninstall --json` prints in the hub's account: {error}"
@@ -130,16 +146,20 @@ def _recorded(path: Path | None) -> list[str]:
 
 
 def _is_there(stack: Stack) -> bool:
-    """Raises: CommandError for a stack of another product."""
+    """Return whether the stack exists and has resources.
+
+    Raises:
+        CommandError: it is a stack of another product.
+    """
     try:
-        found = stack.described
+        description = stack.described
     except ClientError as error:
         if "does not exist" in str(error):
             return False
         raise
-    if found["StackStatus"] in EMPTY:
+    if description["StackStatus"] in EMPTY:
         return False
-    if not is_ours(found):
+    if not is_ours(description):
         raise CommandError(
             f"the stack {stack.name!r} is no stack of GPU Governor: pass --stack-name"
         )
@@ -147,51 +167,56 @@ def _is_there(stack: Stack) -> bool:
 
 
 def _selector(stack: Stack, *, is_there: bool) -> str:
-    return (
-        parameters_of(stack.described).get("SelectorTagValue", "") if is_there else "GPU-Workload"
-    )
+    """Return the stack's value of the tag Purpose; the default where there is no stack."""
+    if not is_there:
+        return "GPU-Workload"
+    return parameters_of(stack.described).get("SelectorTagValue", "")
 
 
 def _wanted(arguments: argparse.Namespace) -> list[str]:
-    named = [one.strip() for one in (arguments.remove or "").split(",") if one.strip()]
-    for one in named:
-        if one in _BY_FLAG:
-            raise CommandError(f"{one} cannot be made again: pass --remove-{one}")
-        if one not in _BY_NAME:
-            known = f"{', '.join(_BY_NAME)}{nearest(one, _BY_NAME)}"
-            raise CommandError(f"{printable(one)!r} is none of {known}")
-    named += [one for one in _BY_FLAG if getattr(arguments, f"remove_{one}")]
-    return [one for one in ("workflows", *_KINDS) if one in named]
+    """Return the kinds to remove, in the order of their removal; an empty list to show all.
+
+    Raises:
+        CommandError: a kind is unknown, or has a flag of its own.
+    """
+    parts = (arguments.remove or "").split(",")
+    named = [part.strip() for part in parts if part.strip()]
+    for kind in named:
+        if kind in _BY_FLAG:
+            raise CommandError(f"{kind} cannot be made again: pass --remove-{kind}")
+        if kind not in _BY_NAME:
+            known = f"{', '.join(_BY_NAME)}{nearest(kind, _BY_NAME)}"
+            raise CommandError(f"{printable(kind)!r} is none of {known}")
+    named += [kind for kind in _BY_FLAG if getattr(arguments, f"remove_{kind}")]
+    return [kind for kind in ("workflows", *_KINDS) if kind in named]
 
 
-def _found(
-    stack: Stack, left: Leftovers, *, is_there: bool
-) -> tuple[dict[str, Leftover], dict[str, str]]:
-    """By kind: what is there, and why some could not be read."""
-    found: dict[str, Leftover] = {}
-    unread: dict[str, str] = {}
-    kinds: dict[str, Callable[[], Leftover | None]] = {
-        name: partial(read, left)
-        for name, read in _KINDS.items()
-        if not (is_there and name in _WITH_STACK)
-    }
+def _look_for_leftovers(stack: Stack, left: Leftovers, *, is_there: bool) -> _Inventory:
+    """Look for every kind that can be there. A kind that cannot be read stops no other one."""
+    readers: dict[str, Callable[[], Leftover | None]] = {}
     if is_there:
-        kinds = {"workflows": partial(_workflows, stack), **kinds}
+        readers["workflows"] = partial(_workflows, stack)
+    for kind, read in _KINDS.items():
+        is_part_of_stack = is_there and kind in _WITH_STACK
+        if not is_part_of_stack:
+            readers[kind] = partial(read, left)
+    leftovers: dict[str, Leftover] = {}
+    unread: dict[str, str] = {}
     with Progress("looking for what the stack leaves") as progress:
-        for name, read in kinds.items():
-            progress.show(f"looking for {name}")
+        for kind, read_kind in readers.items():
+            progress.show(f"looking for {kind}")
             try:
-                one = read()
+                leftover = read_kind()
             except (BotoCoreError, ClientError, GovernorError) as error:
-                unread[name] = printable(aws.reason(error))
+                unread[kind] = printable(aws.reason(error))
                 continue
-            if one is not None:
-                found[name] = one
-    return found, unread
+            if leftover is not None:
+                leftovers[kind] = leftover
+    return _Inventory(leftovers, unread)
 
 
 def _workflows(stack: Stack) -> Leftover | None:
-    """Workflows that wait for an answer, or are about to act."""
+    """Return the workflows that wait for an answer or are about to act; `None` if none runs."""
     states = stack.session.client("stepfunctions")
     machine = stack.outputs.get("RemediationStateMachineArn")
     if machine is None:
@@ -199,56 +224,46 @@ def _workflows(stack: Stack) -> Leftover | None:
     pages = states.get_paginator("list_executions").paginate(
         stateMachineArn=machine, statusFilter="RUNNING"
     )
-    arns = [one["executionArn"] for page in pages for one in page["executions"]]
+    arns: list[str] = []
+    for page in pages:
+        arns += [execution["executionArn"] for execution in page["executions"]]
+    if not arns:
+        return None
 
     def remove() -> Iterator[str]:
         for arn in arns:
             states.stop_execution(executionArn=arn, error="Uninstall", cause="governor uninstall")
             yield f"ended the workflow {arn.rpartition(':')[2]}"
 
-    text = (
-        f"{plural(len(arns), 'workflow')} waiting for an answer or a step (`governor "
-        "approvals list`)"
-    )
-    return Leftover(text, arns, remove=remove) if arns else None
+    count = plural(len(arns), "workflow")
+    text = f"{count} waiting for an answer or a step (`governor approvals list`)"
+    return Leftover(text, arns, remove=remove)
 
 
 # what is shown
 
 
-def _show(
-    stack: Stack,
-    found: Mapping[str, Leftover],
-    unread: Mapping[str, str],
-    out: Output,
-    *,
-    is_there: bool,
-) -> None:
+def _show(stack: Stack, inventory: _Inventory, out: Output, *, is_there: bool) -> None:
     if is_there:
-        out.say(
-            f"The stack {stack.name} is in {stack.hub}: {stack.described['StackStatus']}.",
-            stack=stack.name,
-        )
-        if not _line(out, "workflows", found, unread):
-            out.say("  no workflow runs")
-        out.say(f"  {_elsewhere(stack)}")
-        out.say(
-            f"Deleting it removes {_counted([kind for kind, _, _ in stack.resources])}, and leaves:"
-        )
+        _show_stack(stack, inventory, out)
     else:
         out.say(
             f"There is no stack {stack.name} in {stack.session.region_name}. Left of it:",
             stack=None,
         )
-    shown = [_line(out, name, found, unread) for name in _KINDS]
-    if not any(shown):
+    has_lines = False
+    for kind in _KINDS:
+        if _show_kind(kind, inventory, out):
+            has_lines = True
+    if not has_lines:
         out.say(
             "  nothing. If you expected some: --stack-name, --region and --profile say "
             "where it was",
             usd_a_month="0",
         )
         return
-    total = sum((one.usd_a_month for one in found.values()), Decimal())
+    costs = [leftover.usd_a_month for leftover in inventory.leftovers.values()]
+    total = sum(costs, Decimal())
     at_most = max(total, _CENT) if total else total
     out.say(
         f"Together at most {usd(at_most)} a month, by AWS's list prices in us-east-1. "
@@ -257,28 +272,44 @@ def _show(
     )
 
 
-def _counted(kinds: list[str]) -> str:
-    of_them = ", ".join(plural(kinds.count(kind), name) for kind, name in _NAMED.items())
-    return f"{plural(len(kinds), 'resource')} ({of_them} among them)"
+def _show_stack(stack: Stack, inventory: _Inventory, out: Output) -> None:
+    """Show the stack that is still there, and what goes with it."""
+    out.say(
+        f"The stack {stack.name} is in {stack.hub}: {stack.described['StackStatus']}.",
+        stack=stack.name,
+    )
+    if not _show_kind("workflows", inventory, out):
+        out.say("  no workflow runs")
+    out.say(f"  {_elsewhere(stack)}")
+    types = [resource_type for resource_type, _, _ in stack.resources]
+    out.say(f"Deleting it removes {_count_text(types)}, and leaves:")
 
 
-def _line(out: Output, name: str, found: Mapping[str, Leftover], unread: Mapping[str, str]) -> bool:
-    if name in unread:
-        out.list(
-            f"  {name:<{_WIDTH}}  not readable: {unread[name]}",
-            "unread",
-            {"kind": name, "why": unread[name]},
-        )
-    elif name in found:
-        one = found[name]
-        cost = f": {_cost(one.usd_a_month)} a month" if one.usd_a_month else ""
-        fact = {
-            "kind": name,
-            "names": list(one.names),
-            "usd_a_month": str(round(one.usd_a_month, 4)),
-        }
-        out.list(f"  {name:<{_WIDTH}}  {one.text}{cost}", "left", fact)
-    return name in unread or name in found
+def _count_text(types: Sequence[str]) -> str:
+    """Return how many resources these are, and how many of them are of a well-known type."""
+    counts = [plural(types.count(known), name) for known, name in _NAMED.items()]
+    return f"{plural(len(types), 'resource')} ({', '.join(counts)} among them)"
+
+
+def _show_kind(kind: str, inventory: _Inventory, out: Output) -> bool:
+    """Show one kind. Return whether there was something to show."""
+    label = f"  {kind:<{_WIDTH}}"
+    why = inventory.unread.get(kind)
+    if why is not None:
+        out.list(f"{label}  not readable: {why}", "unread", {"kind": kind, "why": why})
+        return True
+    leftover = inventory.leftovers.get(kind)
+    if leftover is None:
+        return False
+    monthly = leftover.usd_a_month
+    cost = f": {_cost(monthly)} a month" if monthly else ""
+    document = {
+        "kind": kind,
+        "names": list(leftover.names),
+        "usd_a_month": str(round(monthly, 4)),
+    }
+    out.list(f"{label}  {leftover.text}{cost}", "left", document)
+    return True
 
 
 def _cost(amount: Decimal) -> str:
@@ -288,53 +319,57 @@ def _cost(amount: Decimal) -> str:
 def _elsewhere(stack: Stack) -> str:
     """Return where instances are, which only the stack knows."""
     try:
-        targets = [str(one) for one in swept(stack.policy[0].base().policy, stack.hub)]
+        targets = swept(stack.policy[0].base().policy, stack.hub)
+        names = ", ".join(str(target) for target in targets)
     except (CommandError, GovernorError, BotoCoreError, ClientError) as error:
         return (
             "its policy could not be read, so note its targets yourself: "
             f"{printable(aws.reason(error))}"
         )
-    where = ", ".join(targets)
-    return f"its policy targets {where}: give each Region as --region, each account by --profile"
+    return f"its policy targets {names}: give each Region as --region, each account by --profile"
 
 
 # removal
 
 
 def _check(
-    stack: Stack,
-    wanted: list[str],
-    found: Mapping[str, Leftover],
-    unread: Mapping[str, str],
-    left: Leftovers,
-    *,
-    is_there: bool,
+    stack: Stack, wanted: list[str], inventory: _Inventory, left: Leftovers, *, is_there: bool
 ) -> None:
-    """Raises: CommandError for what must not be removed now."""
-    later = [one for one in wanted if one not in _WITHOUT_STACK]
-    if is_there and later:
+    """Check that all this may be removed now.
+
+    Raises:
+        CommandError: the stack needs it, it cannot be read, or something kept needs the key.
+    """
+    needed_by_stack = [kind for kind in wanted if kind not in _WITHOUT_STACK]
+    if is_there and needed_by_stack:
         raise CommandError(
-            f"the stack {stack.name} is there, and needs or would make again: {', '.join(later)}. "
+            f"the stack {stack.name} is there, and needs or would make again: "
+            f"{', '.join(needed_by_stack)}. "
             f"Delete it first (aws cloudformation delete-stack --stack-name {stack.name})"
         )
     if not is_there and "workflows" in wanted:
         raise CommandError("workflows have ended with the stack")
-    for one in wanted:
-        if one in unread:
-            raise CommandError(f"{one} cannot be read, so nothing was removed: {unread[one]}")
+    for kind in wanted:
+        why = inventory.unread.get(kind)
+        if why is not None:
+            raise CommandError(f"{kind} cannot be read, so nothing was removed: {why}")
     if "key" in wanted:
-        _check_key(wanted, found, unread, left)
+        _check_key(wanted, inventory, left)
 
 
-def _check_key(
-    wanted: list[str], found: Mapping[str, Leftover], unread: Mapping[str, str], left: Leftovers
-) -> None:
-    """Raises: CommandError where something is kept that the key encrypts, or may be."""
-    for one in (*_NEED_KEY, "audit"):
-        if one in unread:
-            raise CommandError(f"{one} cannot be read, and may need the key: {unread[one]}")
-    needing = [one for one in _NEED_KEY if one in found and one not in wanted]
-    if "audit" in found and "audit" not in wanted and left.has_user_data():
+def _check_key(wanted: list[str], inventory: _Inventory, left: Leftovers) -> None:
+    """Check that nothing is kept that needs the key.
+
+    Raises:
+        CommandError: the key encrypts something that is kept, or may encrypt it.
+    """
+    for kind in (*_NEED_KEY, "audit"):
+        why = inventory.unread.get(kind)
+        if why is not None:
+            raise CommandError(f"{kind} cannot be read, and may need the key: {why}")
+    kept = [kind for kind in inventory.leftovers if kind not in wanted]
+    needing = [kind for kind in _NEED_KEY if kind in kept]
+    if "audit" in kept and left.has_user_data():
         needing.append("audit")
     if needing:
         raise CommandError(
@@ -343,29 +378,43 @@ def _check_key(
         )
 
 
-def _confirm(name: str, given: str | None, wanted: list[str]) -> None:
-    if given is None and sys.stdin.isatty():
+def _confirm(name: str, typed: str | None, wanted: list[str]) -> None:
+    """Let a person type the stack's name, where the command line does not have it.
+
+    Raises:
+        CommandError: it is another name, or nobody can be asked.
+    """
+    if typed is None and sys.stdin.isatty():
         print(f"Removes {', '.join(wanted)} of {name}.", file=sys.stderr)
-        given = input("Type the name of the stack: ").strip()
-    if given != name:
+        typed = input("Type the name of the stack: ").strip()
+    if typed != name:
         raise CommandError(f"nothing was removed: confirm with --confirm {name}")
 
 
-def _remove(found: Mapping[str, Leftover], wanted: list[str], out: Output) -> int:
-    """1 when something was kept that should have gone."""
-    is_kept = False
-    for name in (*_NEVER, "snapshots"):
-        if "table" in wanted and name in found and name not in wanted:
-            out.say(f"only the table knew: {found[name].text}")
-    for name in wanted:
-        one = found.get(name)
-        if name == "key" and is_kept:
+def _remove(leftovers: Mapping[str, Leftover], wanted: list[str], out: Output) -> int:
+    """Remove these kinds. Return 1 when something was kept that should have gone, else 0."""
+    if "table" in wanted:
+        _say_what_the_table_knew(leftovers, wanted, out)
+    is_something_kept = False
+    for kind in wanted:
+        if kind == "key" and is_something_kept:
             out.say("kept the key: what was kept may need it")
             continue
-        if one is None or one.remove is None:
-            out.say(f"no {name} to remove")
+        leftover = leftovers.get(kind)
+        if leftover is None or leftover.remove is None:
+            out.say(f"no {kind} to remove")
             continue
-        for text in one.remove():
-            is_kept |= text.startswith("kept")
-            out.list(text, "done", {"kind": name, "what": text})
-    return int(is_kept)
+        for text in leftover.remove():
+            if text.startswith("kept"):
+                is_something_kept = True
+            out.list(text, "done", {"kind": kind, "what": text})
+    return int(is_something_kept)
+
+
+def _say_what_the_table_knew(
+    leftovers: Mapping[str, Leftover], wanted: list[str], out: Output
+) -> None:
+    """Name what stays, for nothing else will know it once the state table is gone."""
+    for kind in (*_NEVER, "snapshots"):
+        if kind in leftovers and kind not in wanted:
+            out.say(f"only the table knew: {leftovers[kind].text}")
