@@ -289,11 +289,13 @@ def _last_ended_sweep(stack: Stack) -> Mapping[str, Any] | None:
     client = stack.session.client("stepfunctions")
     executions = client.list_executions(stateMachineArn=machine, maxResults=20)["executions"]
     for summary in executions:
-        execution: Any = client.describe_execution(executionArn=summary["executionArn"])
+        execution: Mapping[str, Any] = client.describe_execution(
+            executionArn=summary["executionArn"]
+        )
         # A check of GPU health is an execution of the same machine.
         is_sweep = json.loads(execution["input"]).get("check", "sweep") == "sweep"
         if is_sweep and execution["status"] != "RUNNING":
-            return dict(execution)
+            return execution
     return None
 
 
@@ -392,9 +394,7 @@ def _subscribers(stack: Stack) -> Line:
     The channels of the policy's contacts count where they have been filled in.
     """
     subscriptions = _subscriptions(stack)
-    people = [subscription for subscription in subscriptions if subscription["Protocol"] != "sqs"]
-    confirmed = sum(_is_confirmed(subscription) for subscription in people)
-    waiting = len(people) - confirmed
+    confirmed, waiting = _people_counts(subscriptions)
     document: dict[str, Any] = {"confirmed": confirmed, "waiting": waiting}
     has_mail = bool(parameters_of(stack.described).get("EmailSender"))
     has_channels = _has_channels(stack)
@@ -402,19 +402,24 @@ def _subscribers(stack: Stack) -> Line:
         return Line(_nobody(waiting), document, is_wrong=True)
     mailed = _mailed_addresses(stack, subscriptions)
     policy = stack.policy[0].base().policy
-    unreached = []
-    for name, contact in policy.ownership.contacts.items():
-        if not _is_reached(contact, mailed, has_mail, has_channels):
-            unreached.append(name)
+    unreached = [
+        name
+        for name, contact in policy.ownership.contacts.items()
+        if not _is_reached(contact, mailed, has_mail, has_channels)
+    ]
     document["unreached"] = unreached
     texts = [_confirmed(confirmed, waiting)]
     if unreached:
         texts.append(f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})")
     elif not confirmed:
-        way = "get mail by SES" if has_mail else "have channels"
-        texts.append(f"contacts of the policy {way}")
+        texts.append(_contacts_are_reached(has_mail))
     is_asking = policy.mode is not Mode.OBSERVE
     return Line("; ".join(texts), document, is_wrong=bool(unreached) and is_asking)
+
+
+def _contacts_are_reached(has_mail: bool) -> str:
+    way = "get mail by SES" if has_mail else "have channels"
+    return f"contacts of the policy {way}"
 
 
 def _subscriptions(stack: Stack) -> list[Mapping[str, Any]]:
@@ -426,8 +431,15 @@ def _subscriptions(stack: Stack) -> list[Mapping[str, Any]]:
     return subscriptions
 
 
+def _people_counts(subscriptions: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many subscriptions of people are confirmed, and how many wait for that."""
+    people = [subscription for subscription in subscriptions if subscription["Protocol"] != "sqs"]
+    confirmed = sum(_is_confirmed(subscription) for subscription in people)
+    return confirmed, len(people) - confirmed
+
+
 def _is_confirmed(subscription: Mapping[str, Any]) -> bool:
-    """Return if it has an ARN: one that waits has a text such as `PendingConfirmation` there."""
+    """Return whether it has an ARN: one that waits has `PendingConfirmation` in its place."""
     return bool(subscription["SubscriptionArn"].startswith("arn:"))
 
 

@@ -27,7 +27,7 @@ from governor.domain.policy.policy import Policy, TagMatch
 from governor.errors import AccessDenied, CloudError, GovernorError, SafetyError
 
 LONGEST = timedelta(minutes=15)
-"""Nothing is begun later."""
+"""No check begins when a run has taken longer than this."""
 _READS = re.compile(r"(Describe|Get|List|Lookup|Simulate|Validate)[A-Z]\w*")
 _SERVICES = {
     "states": "stepfunctions",
