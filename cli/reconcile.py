@@ -1,9 +1,8 @@
-"""`governor reconcile FILE`: what a bill (CUR 2.0, FOCUS) says of the ledger, amortized, never
-blended.
+"""`governor reconcile FILE`: compare the ledger with a bill (CUR 2.0, FOCUS).
 
-Of each action it says what an hour of the instance really cost before it, how much of that a
-commitment paid, and whether the instance ran on while the ledger counts it as saved. Reads only;
-`--store` adds corrections.
+For each action it prints what an hour of the instance really cost before it, how much of that a
+commitment paid, and whether the instance ran on while the ledger counts it as saved. Costs are
+amortized, never blended. It only reads; `--store` adds corrections.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from governor.stores import StateTable
 _HOURS = {"hrs", "hours", "hour"}
 _USAGE = re.compile("BoxUsage|SpotUsage|DedicatedUsage")
 _LATEST = timedelta(hours=1)
-"""A bill counts by the hour: of the one in which an instance stopped, it has a part."""
+"""A bill counts by the hour, so it has a part of the hour in which an instance stopped."""
 _FOCUS = (
     "ResourceId",
     "ChargePeriodStart",
@@ -48,21 +47,23 @@ _FOCUS = (
     "ConsumedUnit",
 )
 _CUR = (
-    *("line_item_resource_id", "line_item_usage_start_date", "line_item_usage_end_date"),
-    *(
-        "line_item_line_item_type",
-        "line_item_unblended_cost",
-        "line_item_usage_amount",
-        "line_item_operation",
-    ),
+    "line_item_resource_id",
+    "line_item_usage_start_date",
+    "line_item_usage_end_date",
+    "line_item_line_item_type",
+    "line_item_unblended_cost",
+    "line_item_usage_amount",
+    "line_item_operation",
 )
 _EFFECTIVE = {
     "SavingsPlanCoveredUsage": "savings_plan_savings_plan_effective_cost",
     "DiscountedUsage": "reservation_effective_cost",
     "Usage": "line_item_unblended_cost",
 }
-"""The column of a line's amortized cost, by its type. Source: AWS, CUR 2.0 table dictionary. All
-other types are fees, credits, taxes, or take off what one of these counts."""
+"""The column of a line's amortized cost, by its type. Source: AWS, CUR 2.0 table dictionary.
+
+All other types are fees, credits and taxes, or subtract what one of these counts.
+"""
 
 
 class Charge(NamedTuple):
@@ -85,9 +86,12 @@ class Bill:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The bill about one action. `cash`: an hour of it; `None` where it has no hour before it.
-    `ran_on`: hours that were billed while the ledger counts them as saved."""
+class Comparison:
+    """One action of the ledger with what the bill has about it.
+
+    `cash` is an hour's cost; `None` where the bill has no hour before the action. `ran_on` are
+    hours that were billed while the ledger counts them as saved.
+    """
 
     entry: LedgerEntry
     cash: Cash | None
@@ -95,7 +99,7 @@ class Found:
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
+    """Add the command."""
     command = areas.add_parser("reconcile")
     command.add_argument(
         "file", metavar="FILE", help="an export as CSV, also gzipped: CUR 2.0, or FOCUS 1.0 or 1.2"
@@ -107,114 +111,135 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    now, path = times.now(), Path(arguments.file)
+    now = times.now()
+    path = Path(arguments.file)
     with Progress(f"reading {path.name}"):
         bill = read(path)
     stack = Stack(arguments.stack_name, aws.session())
+    corrected_count = 0
     try:
         with Progress("reading the ledger"):
             state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
-            found = list(_compared(state, bill))
-        corrected = [one for one in found if one.cash is not None] if arguments.store else []
-        for one in corrected:
-            assert one.cash is not None
-            state.correct(one.entry, one.cash, path.name, now)
+            comparisons = list(_comparisons(state, bill))
+        if arguments.store:
+            corrected_count = _store_corrections(state, comparisons, path.name, now)
     except (ClientError, BotoCoreError, GovernorError) as error:
         why = break_glass.reason(error, stack.session, stack.name)
         raise CommandError(f"the ledger could not be read or corrected: {why}") from None
     with Output(arguments) as out:
-        _say(out, found, bill, len(corrected))
-    return int(any(one.ran_on for one in found))
+        _say(out, comparisons, bill, corrected_count)
+    has_run_on = any(comparison.ran_on for comparison in comparisons)
+    return int(has_run_on)
 
 
-def _compared(state: StateTable, bill: Bill) -> Iterator[Found]:
-    """The actions of the bill's months, and those of the month before that it charges while they
-    save."""
-    months = {month_of(one.start) for charges in bill.charges.values() for one in charges}
-    before = {month_of(parse_month(one) - DAY) for one in months}
-    for month in sorted(months | before):
+def _store_corrections(
+    state: StateTable, comparisons: Sequence[Comparison], source: str, now: UtcDatetime
+) -> int:
+    """Add the bill's costs to the ledger. Return how many entries were corrected."""
+    count = 0
+    for comparison in comparisons:
+        if comparison.cash is not None:
+            state.correct(comparison.entry, comparison.cash, source, now)
+            count += 1
+    return count
+
+
+def _comparisons(state: StateTable, bill: Bill) -> Iterator[Comparison]:
+    """Yield the actions of the bill's months, and actions of the month before that ran on.
+
+    An action of the month before is in the bill only if its instance ran while it counts as saved.
+    """
+    months: set[str] = set()
+    for charges in bill.charges.values():
+        months.update(month_of(charge.start) for charge in charges)
+    months_before = {month_of(parse_month(month) - DAY) for month in months}
+    for month in sorted(months | months_before):
         acted = [compared(entry, bill) for entry in state.entries(month) if entry.acted]
-        yield from acted if month in months else (one for one in acted if one.ran_on)
+        for comparison in acted:
+            if month in months or comparison.ran_on:
+                yield comparison
 
 
-def _say(out: Output, found: Sequence[Found], bill: Bill, corrected: int) -> None:
-    known = [one for one in found if one.cash is not None]
-    text = (
-        f"The bill has {len(known)} of {plural(len(found), 'action')} of its months in the ledger."
-    )
+def _say(out: Output, comparisons: Sequence[Comparison], bill: Bill, corrected_count: int) -> None:
+    in_bill_count = sum(comparison.cash is not None for comparison in comparisons)
+    actions = plural(len(comparisons), "action")
     out.say(
-        text,
-        actions=len(found),
-        in_the_bill=len(known),
-        corrected=corrected,
+        f"The bill has {in_bill_count} of {actions} of its months in the ledger.",
+        actions=len(comparisons),
+        in_the_bill=in_bill_count,
+        corrected=corrected_count,
         left_out=bill.left_out,
         entries=[],
     )
-    for one in found:
-        _say_one(out, one)
+    for comparison in comparisons:
+        _say_comparison(out, comparison)
     if bill.left_out:
         out.say(f"{plural(bill.left_out, 'line')} in other currencies than USD left out.")
-    if corrected:
-        out.say(
-            f"{plural(corrected, 'correction')} added to the ledger; nothing in it was changed."
-        )
+    if corrected_count:
+        corrections = plural(corrected_count, "correction")
+        out.say(f"{corrections} added to the ledger; nothing in it was changed.")
 
 
-def _say_one(out: Output, one: Found) -> None:
-    entry, cash = one.entry, one.cash
-    listed_price = (
-        "unpriced" if entry.saved_usd_per_hour is None else f"${money(entry.saved_usd_per_hour, 4)}"
-    )
+def _say_comparison(out: Output, comparison: Comparison) -> None:
+    entry = comparison.entry
+    cash = comparison.cash
+    list_price = "unpriced"
+    if entry.saved_usd_per_hour is not None:
+        list_price = f"${money(entry.saved_usd_per_hour, 4)}"
+    ran_on = ""
+    if comparison.ran_on:
+        ran_on = f". It ran for {money(comparison.ran_on, 1)} h while it counts as saved"
     name = entry.resource_name or entry.episode.instance_id
-    if cash is None:
-        says = "the bill has no hour of it before the stop"
-    else:
-        low, high = (f"${money(amount, 4)}" for amount in cash)
-        says = (
-            f"in the bill {low}"
-            if low == high
-            else f"in the bill {low} to {high}: a commitment paid for some"
-        )
-    warned = f". It ran for {money(one.ran_on, 1)} h while it counts as saved" if one.ran_on else ""
-    out.list(
+    text = (
         f"{name}, {entry.outcome.value} {entry.booked_at:%Y-%m-%d %H:%M} UTC: net at list "
-        f"{listed_price} an hour, {says}{warned}",
-        "entries",
-        {
-            "instance_id": entry.episode.instance_id,
-            "episode": entry.episode.execution_name,
-            "list_usd_per_hour": entry.saved_usd_per_hour,
-            "cash_low_usd_per_hour": cash and cash.low,
-            "cash_high_usd_per_hour": cash and cash.high,
-            "ran_on_hours": one.ran_on,
-        },
+        f"{list_price} an hour, {_billed_price(cash)}{ran_on}"
     )
+    fact = {
+        "instance_id": entry.episode.instance_id,
+        "episode": entry.episode.execution_name,
+        "list_usd_per_hour": entry.saved_usd_per_hour,
+        "cash_low_usd_per_hour": None if cash is None else cash.low,
+        "cash_high_usd_per_hour": None if cash is None else cash.high,
+        "ran_on_hours": comparison.ran_on,
+    }
+    out.list(text, "entries", fact)
 
 
-def compared(entry: LedgerEntry, bill: Bill) -> Found:
-    """Return what the bill says of an action of the ledger."""
-    charges = bill.charges.get(entry.episode.instance_id, ())
-    before = [one for one in charges if one.end <= entry.booked_at]
-    hours = sum((one.hours for one in before), Decimal(0))
-    ended = entry.ended_at or datetime.max.replace(tzinfo=UTC)
-    ran_on = sum(
-        (
-            one.hours
-            for one in charges
-            if one.start >= entry.booked_at + _LATEST and one.end <= ended
-        ),
-        Decimal(0),
-    )
+def _billed_price(cash: Cash | None) -> str:
+    if cash is None:
+        return "the bill has no hour of it before the stop"
+    low = f"${money(cash.low, 4)}"
+    high = f"${money(cash.high, 4)}"
+    if low == high:
+        return f"in the bill {low}"
+    return f"in the bill {low} to {high}: a commitment paid for some"
+
+
+def compared(entry: LedgerEntry, bill: Bill) -> Comparison:
+    """Return an action of the ledger with what the bill has about it."""
+    saved_from = entry.booked_at + _LATEST
+    saved_until = entry.ended_at or datetime.max.replace(tzinfo=UTC)
+    ran_on = Decimal(0)
+    hours = Decimal(0)
+    paid = Decimal(0)
+    paid_on_demand = Decimal(0)
+    for charge in bill.charges.get(entry.episode.instance_id, ()):
+        if charge.start >= saved_from and charge.end <= saved_until:
+            ran_on += charge.hours
+        if charge.end <= entry.booked_at:
+            hours += charge.hours
+            paid += charge.usd
+            if not charge.is_committed:
+                paid_on_demand += charge.usd
     if not hours:
-        return Found(entry, None, ran_on)
-    paid = sum((one.usd for one in before), Decimal(0)) / hours
-    on_demand = sum((one.usd for one in before if not one.is_committed), Decimal(0)) / hours
+        return Comparison(entry, None, ran_on)
     storage = entry.storage_usd_per_hour or Decimal(0)
-    return Found(entry, Cash(on_demand - storage, paid - storage), ran_on)
+    cash = Cash(paid_on_demand / hours - storage, paid / hours - storage)
+    return Comparison(entry, cash, ran_on)
 
 
 def read(path: Path) -> Bill:
-    """The charges of instance hours in an export.
+    """Return the charges of instance hours in an export.
 
     Raises:
         CommandError: it cannot be read, or is of another form.
@@ -224,14 +249,16 @@ def read(path: Path) -> Bill:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
             rows = csv.DictReader(text)
             names = set(rows.fieldnames or ())
-            for columns, charge in ((_FOCUS, _of_focus), (_CUR, _of_cur)):
+            for columns, parse in ((_FOCUS, _charge_of_focus), (_CUR, _charge_of_cur)):
                 if names.issuperset(columns):
-                    return _bill(_charges(path, rows, columns, charge))
+                    return _bill(_charges(path, rows, columns, parse))
     except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
         raise CommandError(f"{path} could not be read: {error}") from None
+    missing_of_focus = listed(sorted(set(_FOCUS) - names), 6)
+    missing_of_cur = listed(sorted(set(_CUR) - names), 7)
     raise CommandError(
         f"{path} is neither a FOCUS nor a CUR 2.0 export as CSV: it lacks "
-        f"{listed(sorted(set(_FOCUS) - names), 6)}, or {listed(sorted(set(_CUR) - names), 7)}"
+        f"{missing_of_focus}, or {missing_of_cur}"
     )
 
 
@@ -239,13 +266,14 @@ def _charges(
     path: Path,
     rows: csv.DictReader[str],
     columns: Sequence[str],
-    charge: Callable[[Mapping[str, str]], Charge | str | None],
+    parse: Callable[[Mapping[str, str]], Charge | str | None],
 ) -> Iterator[Charge | str | None]:
+    """Yield what each line is. Raises: CommandError for a line that cannot be read."""
     for row in rows:
         try:
             if any(row[name] is None for name in columns):
                 raise ValueError("it is cut short")
-            yield charge(row)
+            yield parse(row)
         except KeyError as error:
             why = (
                 f"the export lacks the column {error.args[0]}, which lines of this type "
@@ -257,26 +285,32 @@ def _charges(
 
 
 def _bill(charges: Iterator[Charge | str | None]) -> Bill:
-    """`None` is what is no instance's hour, a text its currency."""
-    found: dict[str, list[Charge]] = defaultdict(list)
+    """Collect the charges.
+
+    A text stands for a line in that other currency, and `None` for one that is no instance hour.
+    """
+    charges_by_id: dict[str, list[Charge]] = defaultdict(list)
     left_out = 0
-    for one in charges:
-        if isinstance(one, str):
+    for charge in charges:
+        if isinstance(charge, str):
             left_out += 1
-        elif one is not None:
-            found[one.instance_id].append(one)
-    return Bill(found, left_out)
+        elif charge is not None:
+            charges_by_id[charge.instance_id].append(charge)
+    return Bill(charges_by_id, left_out)
 
 
-def _of_focus(row: Mapping[str, str]) -> Charge | str | None:
+def _charge_of_focus(row: Mapping[str, str]) -> Charge | str | None:
     instance_id = row["ResourceId"].rpartition("/")[2]
     is_usage = row.get("ChargeCategory", "Usage") == "Usage"
-    if not (is_usage and instance_id.startswith("i-") and row["ConsumedUnit"].lower() in _HOURS):
+    is_instance = instance_id.startswith("i-")
+    is_in_hours = row["ConsumedUnit"].lower() in _HOURS
+    if not (is_usage and is_instance and is_in_hours):
         return None
-    # A column that AWS adds, and not FOCUS.
+    # AWS adds this column to those of FOCUS.
     if not _USAGE.search(row.get("x_UsageType") or "BoxUsage"):
         return None
-    if (currency := row.get("BillingCurrency") or "USD") != "USD":
+    currency = row.get("BillingCurrency") or "USD"
+    if currency != "USD":
         return currency
     return Charge(
         instance_id,
@@ -288,38 +322,44 @@ def _of_focus(row: Mapping[str, str]) -> Charge | str | None:
     )
 
 
-def _of_cur(row: Mapping[str, str]) -> Charge | str | None:
-    instance_id, kind = row["line_item_resource_id"], row["line_item_line_item_type"]
-    if not (instance_id.startswith("i-") and row["line_item_operation"].startswith("RunInstances")):
+def _charge_of_cur(row: Mapping[str, str]) -> Charge | str | None:
+    instance_id = row["line_item_resource_id"]
+    line_type = row["line_item_line_item_type"]
+    is_instance = instance_id.startswith("i-")
+    if not is_instance or not row["line_item_operation"].startswith("RunInstances"):
         return None
-    if (column := _EFFECTIVE.get(kind)) is None or not _USAGE.search(
-        row.get("line_item_usage_type", "BoxUsage")
-    ):
+    cost_column = _EFFECTIVE.get(line_type)
+    if cost_column is None:
         return None
-    if (currency := row.get("line_item_currency_code") or "USD") != "USD":
+    if not _USAGE.search(row.get("line_item_usage_type", "BoxUsage")):
+        return None
+    currency = row.get("line_item_currency_code") or "USD"
+    if currency != "USD":
         return currency
     return Charge(
         instance_id,
         _moment(row["line_item_usage_start_date"]),
         _moment(row["line_item_usage_end_date"]),
         _amount(row["line_item_usage_amount"]),
-        _amount(row[column]),
-        kind != "Usage",
+        _amount(row[cost_column]),
+        line_type != "Usage",
     )
 
 
 def _amount(text: str) -> Decimal:
     """Raises: ValueError."""
     try:
-        found = Decimal(text)
+        amount = Decimal(text)
     except InvalidOperation:
-        found = Decimal("NaN")
-    if not found.is_finite():
+        amount = Decimal("NaN")
+    if not amount.is_finite():
         raise ValueError(f"{text!r} is no amount")
-    return found
+    return amount
 
 
 def _moment(text: str) -> UtcDatetime:
     """Read a time of an export: UTC, whether it says so or not."""
-    found = datetime.fromisoformat(text.strip().replace(" UTC", ""))
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    moment = datetime.fromisoformat(text.strip().replace(" UTC", ""))
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC)
