@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -41,9 +41,10 @@ from local.fleet import METRIC_LENGTH, demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
-OWNER, SECOND = "owner@example.com", "colleague@example.com"
+OWNER = "owner@example.com"
+SECOND = "colleague@example.com"
 VISITOR = f"arn:aws:iam::{ACCOUNT}:user/you"
-"""Whoever sits at this machine, as an IAM user of the local cloud."""
+"""The person at this machine, as an IAM user of the local cloud."""
 VISITORS_POLICY = f"""\
 plan: {{action: stop, when_stop_is_unsupported: terminate}}
 approval: {{digest_from: 0}}
@@ -82,102 +83,124 @@ class Demo:
         self.table = DynamoTable(Clients(), scene.outputs["StateTableName"])
         self.state = StateTable(self.table)
         self.verdicts: dict[str, str] = {}
-        self._before = {found["executionArn"] for found in scene.executions().values()}
+        executions = scene.executions().values()
+        self._before = {execution["executionArn"] for execution in executions}
         self._printed: dict[str, tuple[str, ...]] = {}
 
     def rows(self) -> list[Row]:
-        """Return what became of every launched instance, by what the sweep and the workflows have
-        stored."""
-        seen = self.state.observations(TARGET)
-        self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
-        records = self.state.records(TARGET).values()
-        episodes = {r.instance_id: found for r in records if (found := self._latest_episode(r))}
+        """Return a row for each launched instance, from what sweep and workflows have stored."""
+        observations = self.state.observations(TARGET)
+        self.verdicts = {}
+        for instance_id, observation in observations.items():
+            self.verdicts[instance_id] = str(observation.verdict)
+        episodes = {}
+        for record in self.state.records(TARGET).values():
+            episode = self._latest_episode(record)
+            if episode is not None:
+                episodes[record.instance_id] = episode
         policy = parse_policy(VISITORS_POLICY).base().policy
-        return rows_of(list(self.scene.members), TARGET, policy, seen, episodes)
+        return rows_of(list(self.scene.members), TARGET, policy, observations, episodes)
 
     def _wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
-        """Looks until there is something to see, as long as anything moves and no workflow has
-        failed.
+        """Look until there is something to see, while anything moves and no workflow has failed.
 
         Raises:
             LocalCloudError: a workflow has failed, or nothing moves any more; with the cause.
         """
 
         def look_or_fail() -> Seen | None:
-            found = look()
+            seen = look()
             # After the look: a workflow that fails before it may be what there is to see.
             self._raise_where_one_failed()
-            return found
+            return seen
 
         return self.scene.wait_for(look_or_fail, otherwise)
 
     def _raise_where_one_failed(self) -> None:
-        if (failed := self.scene.failure(self._before)) is not None:
-            raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
+        failure = self.scene.failure(self._before)
+        if failure is not None:
+            raise LocalCloudError(f"{failure}\nerrors of the functions: {self.scene.errors()}")
 
     def await_questions(self) -> list[dict[str, Any]]:
-        """Waits until every workflow has either asked or ended; returns the questions."""
-
-        def asked() -> list[dict[str, Any]] | None:
-            self.scene.read_mail()
-            questions = [mail for mail in self.scene.mail if mail["kind"] == "approval-requested"]
-            ids = {question["instance_id"] for question in questions}
-            executions = self.scene.executions()
-            running = {i for i, found in executions.items() if found["status"] == "RUNNING"}
-            return questions if executions and running <= ids else None
-
-        questions = self._wait_for(asked, "not every workflow has asked")
+        """Wait until every workflow has either asked or ended. Return the questions."""
+        questions = self._wait_for(self._questions, "not every workflow has asked")
         if not questions:
             raise LocalCloudError("every workflow has ended, and none has asked")
         return questions
 
-    def await_mail(self, instance_id: str, address: str = OWNER) -> str:
-        """The link in one person's mail about an instance, as SES has taken it."""
-
-        def link() -> str | None:
-            for mail in self.scene.sent_mail():
-                links = [line.strip() for line in mail["BodyText"].splitlines() if "/q/" in line]
-                if mail["To"] == [address] and instance_id in mail["BodyText"] and links:
-                    return self.scene.cloud.reachable_url(links[0])
+    def _questions(self) -> list[dict[str, Any]] | None:
+        """Return the questions; `None` while a workflow that runs has not asked."""
+        self.scene.read_mail()
+        questions = [mail for mail in self.scene.mail if mail["kind"] == "approval-requested"]
+        asked_ids = {question["instance_id"] for question in questions}
+        executions = self.scene.executions()
+        running_ids = set()
+        for instance_id, execution in executions.items():
+            if execution["status"] == "RUNNING":
+                running_ids.add(instance_id)
+        if not executions or not running_ids <= asked_ids:
             return None
+        return questions
 
-        return self._wait_for(link, f"no mail about {instance_id}")
+    def await_mail(self, instance_id: str, address: str = OWNER) -> str:
+        """Wait for one person's mail about an instance. Return the link in it, as SES took it."""
+        return self._wait_for(
+            lambda: self._link_in_mail(instance_id, address), f"no mail about {instance_id}"
+        )
+
+    def _link_in_mail(self, instance_id: str, address: str) -> str | None:
+        for mail in self.scene.sent_mail():
+            body = mail["BodyText"]
+            links = [line.strip() for line in body.splitlines() if "/q/" in line]
+            is_about_it = mail["To"] == [address] and instance_id in body
+            if is_about_it and links:
+                return self.scene.cloud.reachable_url(links[0])
+        return None
 
     def warn(self, name: str, taken_after: float | None = None) -> float:
-        """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until
-        whoever is on call has been paged. EC2 does as it says after so many seconds, if any.
+        """Have EC2 warn that it takes a Spot instance back, and wait until on-call was paged.
+
+        EC2 takes it after `taken_after` seconds; never where this is `None`. Return the seconds
+        until the instance was asked to save its work.
         """
-        (warned,) = [i for i, member in self.scene.members.items() if member.name == name]
+        (warned_id,) = [
+            instance_id for instance_id, member in self.scene.members.items() if member.name == name
+        ]
         began = time.time()
-        self.scene.simulation.spot_warning(warned, interrupt_after=taken_after)
+        self.scene.simulation.spot_warning(warned_id, interrupt_after=taken_after)
 
-        def hooked() -> float | None:
-            hooks = [c for c in self.scene.simulation.commands() if warned in c["InstanceIds"]]
-            pages = [
-                p for p in self.scene.receivers.received("pagerduty") if warned in str(p.payload)
-            ]
-            return float(hooks[0]["at"]) - began if hooks and pages else None
+        def seconds_until_asked() -> float | None:
+            commands = self.scene.simulation.commands()
+            hooks = [command for command in commands if warned_id in command["InstanceIds"]]
+            pages = self.scene.receivers.received("pagerduty")
+            is_paged = any(warned_id in str(page.payload) for page in pages)
+            if not hooks or not is_paged:
+                return None
+            return float(hooks[0]["at"]) - began
 
-        return self._wait_for(hooked, f"{name} was not asked to save its work, or nobody was paged")
+        return self._wait_for(
+            seconds_until_asked, f"{name} was not asked to save its work, or nobody was paged"
+        )
 
     def approve(self, question: dict[str, Any]) -> None:
-        """Presses the button as a browser would: reads the page, sends its form back. Two people
-        do, where the policy wants two."""
+        """Press the button as a browser would: read the page, and send its form back.
+
+        Two people do, where the policy wants two.
+        """
         for person in (OWNER, SECOND)[: question["facts"]["people_needed"]]:
             url = self.await_mail(question["instance_id"], person)
             with urlopen(url, timeout=ANSWER_SECONDS) as page:
                 form = _hidden_fields(page.read().decode())
             body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
-            with urlopen(
-                Request(url, data=urlencode(body).encode(), method="POST"), timeout=ANSWER_SECONDS
-            ) as answer:
+            request = Request(url, data=urlencode(body).encode(), method="POST")
+            with urlopen(request, timeout=ANSWER_SECONDS) as answer:
                 answer.read()
 
     def follow(self, *, patiently: bool) -> None:
-        """Print each step of each episode as it happens, until no workflow runs or the first has
-        failed.
+        """Print each step of each episode as it happens, until no workflow runs.
 
-        Patiently means as long as people take to answer.
+        It ends at the first workflow that fails, too. Patiently means as long as people take to
+        answer.
 
         Raises:
             LocalCloudError: a workflow has failed, or nothing moves any more; with the cause.
@@ -185,11 +208,10 @@ class Demo:
 
         def over() -> bool | None:
             # First whether they run, then what they did: what comes last is printed, too.
-            running = any(
-                found["status"] == "RUNNING" for found in self.scene.executions().values()
-            )
+            executions = self.scene.executions().values()
+            is_running = any(execution["status"] == "RUNNING" for execution in executions)
             self.print_news()
-            return None if running else True
+            return None if is_running else True
 
         while patiently and over() is None:
             self._raise_where_one_failed()
@@ -197,7 +219,7 @@ class Demo:
         self._wait_for(over, "a workflow does not end")
 
     def print_news(self) -> None:
-        """Prints each step of each episode that was not printed before."""
+        """Print each step of each episode that was not printed before."""
         for record in self.state.records(TARGET).values():
             self._print(record)
 
@@ -208,10 +230,10 @@ class Demo:
         news = [_STEPS[step] for step in episode.steps_done]
         if episode.outcome is not None and episode.outcome is not Outcome.TOLD:
             news.append(_ended(episode))
-        known = self._printed.get(record.instance_id, ())
-        for one in news:
-            if one not in known:
-                print(f"  {episode.instance.name:<21}  {one}", flush=True)
+        printed = self._printed.get(record.instance_id, ())
+        for line in news:
+            if line not in printed:
+                print(f"  {episode.instance.name:<21}  {line}", flush=True)
         self._printed[record.instance_id] = tuple(news)
 
     def _latest_episode(self, record: InstanceRecord) -> Episode | None:
@@ -221,44 +243,67 @@ class Demo:
         return self.state.episode(episode_from_execution_name(execution["name"]))
 
     def summary(self) -> dict[str, Any]:
-        """Return what the first sweep saw, and what has happened, read from EC2, Step Functions and
-        DynamoDB."""
-        episodes = [
-            e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))
-        ]
-        approved = [
-            episode.ref.instance_id
-            for episode in episodes
-            if (approval := self.state.approval(episode.approval_id))
-            and approval.status is ApprovalStatus.APPROVED
-        ]
+        """Return what the first sweep saw, and what has happened.
+
+        It is read from EC2, Step Functions and DynamoDB.
+        """
+        episodes = self._latest_episodes()
+        approved = sorted(self._approved_ids(episodes))
         ec2 = self.scene.cloud.client("ec2")
-        described = ec2.describe_instances(InstanceIds=sorted(self.scene.members))["Reservations"]
-        states = {i["InstanceId"]: i["State"]["Name"] for r in described for i in r["Instances"]}
-        actions = [
-            {"instance_id": instance_id, "state": states[instance_id]}
-            for instance_id in sorted(approved)
-            if states[instance_id] in ("stopped", "terminated")
-        ]
+        states = self._instance_states(ec2)
+        actions = []
+        for instance_id in approved:
+            state = states[instance_id]
+            if state in ("stopped", "terminated"):
+                actions.append({"instance_id": instance_id, "state": state})
         snapshots = ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]
-        months = {episode.opened_at.strftime("%Y-%m") for episode in episodes}
-        booked, own = (
-            (one for month in months for one in self.state.entries(month)),
-            {e.ref for e in episodes},
-        )
-        saved = [entry.saved_usd_per_hour for entry in booked if entry.episode in own]
         return {
             "instances": len(self.verdicts),
             "verdicts": dict(sorted(Counter(self.verdicts.values()).items())),
-            "approved": sorted(approved),
+            "approved": approved,
             "actions": actions,
             "snapshots_completed": sum(snapshot["State"] == "completed" for snapshot in snapshots),
-            "usd_per_hour_saved": money(sum((usd for usd in saved if usd), Decimal(0)), 4),
+            "usd_per_hour_saved": money(self._saved_usd_per_hour(episodes), 4),
         }
+
+    def _latest_episodes(self) -> list[Episode]:
+        episodes = []
+        for record in self.state.records(TARGET).values():
+            episode = self._latest_episode(record)
+            if episode is not None:
+                episodes.append(episode)
+        return episodes
+
+    def _approved_ids(self, episodes: Sequence[Episode]) -> list[str]:
+        instance_ids = []
+        for episode in episodes:
+            approval = self.state.approval(episode.approval_id)
+            if approval is not None and approval.status is ApprovalStatus.APPROVED:
+                instance_ids.append(episode.ref.instance_id)
+        return instance_ids
+
+    def _instance_states(self, ec2: Any) -> dict[str, str]:
+        described = ec2.describe_instances(InstanceIds=sorted(self.scene.members))
+        states = {}
+        for reservation in described["Reservations"]:
+            for instance in reservation["Instances"]:
+                states[instance["InstanceId"]] = instance["State"]["Name"]
+        return states
+
+    def _saved_usd_per_hour(self, episodes: Sequence[Episode]) -> Decimal:
+        """Return what the ledger has for these episodes."""
+        months = {episode.opened_at.strftime("%Y-%m") for episode in episodes}
+        own = {episode.ref for episode in episodes}
+        saved = Decimal(0)
+        for month in months:
+            for entry in self.state.entries(month):
+                if entry.episode in own:
+                    saved += entry.saved_usd_per_hour or Decimal(0)
+        return saved
 
 
 def _ended(episode: Episode) -> str:
-    """The outcome, with what it saves or else why."""
+    """Return the outcome with what it saves, or else why."""
     assert episode.outcome is not None
     saved = episode.plan.saving.saved_usd_per_hour
     if episode.outcome in (Outcome.STOPPED, Outcome.TERMINATED) and saved is not None:
@@ -267,7 +312,7 @@ def _ended(episode: Episode) -> str:
 
 
 def closing(questions: int, summary: dict[str, Any]) -> str:
-    """The demo in one line: `5 asked, 3 stopped, 2 terminated, $24.22 an hour saved`."""
+    """Return the demo in one line: `5 asked, 3 stopped, 2 terminated, $24.22 an hour saved`."""
     states = Counter(action["state"] for action in summary["actions"])
     saved = money(Decimal(summary["usd_per_hour_saved"].replace(",", "")))
     done = f"{states['stopped']} stopped, {states['terminated']} terminated"
@@ -275,9 +320,12 @@ def closing(questions: int, summary: dict[str, Any]) -> str:
 
 
 def visitors_key(cloud: LocalCloud, visitor: str = VISITOR) -> dict[str, str]:
-    """An access key, as environment, of whoever sits at this machine; they may call the product's
-    API."""
-    iam, name = cloud.client("iam"), visitor.rpartition("/")[2]
+    """Return an access key, as environment, of the person at this machine.
+
+    They may call the product's API.
+    """
+    iam = cloud.client("iam")
+    name = visitor.rpartition("/")[2]
     with suppress(iam.exceptions.EntityAlreadyExistsException):
         iam.create_user(UserName=name)
     right = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
@@ -292,40 +340,67 @@ def visitors_key(cloud: LocalCloud, visitor: str = VISITOR) -> dict[str, str]:
 
 @contextmanager
 def environment_file(exports: str, file: Path | None = None) -> Iterator[str]:
-    """The path of a file that another terminal reads, as long as the demo runs."""
-    file = file or ENVIRONMENT
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(exports + "\n", encoding="utf-8")
+    """Yield the path of a file that another terminal reads, as long as the demo runs."""
+    path = file or ENVIRONMENT
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(exports + "\n", encoding="utf-8")
     try:
-        yield str(file.relative_to(ROOT))
+        yield str(path.relative_to(ROOT))
     finally:
-        file.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+class _FormParser(HTMLParser):
+    """Reads the hidden fields and the boxes of a page; of two with one name the first counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        name = attributes.get("name")
+        is_sent = tag == "input" and attributes.get("type") in ("hidden", "checkbox")
+        if is_sent and name:
+            self.fields.setdefault(name, attributes.get("value") or "")
 
 
 def _hidden_fields(page: str) -> dict[str, str]:
-    """The hidden fields of the page's first form, and the boxes of what is lost as ticked."""
-
-    class Fields(HTMLParser):
-        found: dict[str, str]
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            values = dict(attrs)
-            if (
-                tag == "input"
-                and values.get("type") in ("hidden", "checkbox")
-                and values.get("name")
-            ):
-                self.found.setdefault(str(values["name"]), values.get("value") or "")
-
-    parser = Fields()
-    parser.found = {}
+    """Return the hidden fields of the page's form, and the boxes of what is lost as ticked."""
+    parser = _FormParser()
     parser.feed(page)
-    return parser.found
+    return parser.fields
 
 
 def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     """Print the story as it happens."""
     started = time.monotonic()
+    demo = _launch(cloud, receivers)
+    say("one sweep; then a workflow for each idle instance, which decides whether to ask")
+    demo.scene.sweep()
+    questions = demo.await_questions()
+    rows = demo.rows()
+    print(table(rows))
+    _print_questions(demo, rows, questions)
+    say("EC2 warns that it takes train-a back in two minutes")
+    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
+    say("what was sent")
+    print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
+    print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
+    with environment_file(demo.scene.exports(visitors_key(cloud))) as path:
+        say("the same questions on the command line, in another terminal in this folder")
+        print(f"  . {path}; bin/governor approvals list")
+        if auto:
+            _approve_all(demo, questions)
+        else:
+            say("open a link and decide; Ctrl-C ends the demo")
+        demo.follow(patiently=not auto)
+        summary = demo.summary()
+        say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
+    print(json.dumps(summary, separators=(",", ":")), flush=True)
+
+
+def _launch(cloud: LocalCloud, receivers: Receivers) -> Demo:
     say("deploying template.yaml into the local cloud")
     scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
@@ -335,46 +410,40 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
         f"{span(METRIC_LENGTH)}"
     )
     scene.launch(fleet)
-    say("one sweep; then a workflow for each idle instance, which decides whether to ask")
-    scene.sweep()
-    questions = demo.await_questions()
-    rows = demo.rows()
-    print(table(rows))
+    return demo
+
+
+def _print_questions(demo: Demo, rows: Sequence[Row], questions: Sequence[dict[str, Any]]) -> None:
+    """Print each question with its link, in the order of the rows."""
     say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
     subjects = {question["instance_id"]: question["subject"] for question in questions}
-    for instance_id in (row.instance_id for row in rows if row.instance_id in subjects):
-        print(
-            f"  {subjects[instance_id]}\n    '{receivers.short_link(demo.await_mail(instance_id))}'"
-        )
-    say("EC2 warns that it takes train-a back in two minutes")
-    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
-    say("what was sent")
-    print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
-    print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
-    with environment_file(scene.exports(visitors_key(cloud))) as path:
-        say("the same questions on the command line, in another terminal in this folder")
-        print(f"  . {path}; bin/governor approvals list")
-        if auto:
-            say(
-                f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send"
-            )
-            for question in questions:
-                demo.approve(question)
-        else:
-            say("open a link and decide; Ctrl-C ends the demo")
-        demo.follow(patiently=not auto)
-        summary = demo.summary()
-        say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
-    print(json.dumps(summary, separators=(",", ":")), flush=True)
+    for row in rows:
+        subject = subjects.get(row.instance_id)
+        if subject is not None:
+            link = demo.scene.receivers.short_link(demo.await_mail(row.instance_id))
+            print(f"  {subject}\n    '{link}'")
+
+
+def _approve_all(demo: Demo, questions: Sequence[dict[str, Any]]) -> None:
+    say(f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send")
+    for question in questions:
+        demo.approve(question)
+
+
+def print_log(cloud: LocalCloud) -> None:
+    """Print the last lines of the engine on standard error, if it wrote any."""
+    last_lines = cloud.log()[-3000:].strip()
+    if last_lines:
+        print(f"\nlast lines of the engine:\n{last_lines}", file=sys.stderr)
 
 
 def say(text: str) -> None:
-    """A heading of the story."""
+    """Print a heading of the story."""
     print(f"\n* {text}", flush=True)
 
 
 def main() -> int:
-    """Exit status 0 when the loop has run to its end."""
+    """Run the demo. Return the exit status: 0 when the loop has run to its end."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--approve", choices=["auto"], help="answer every question by itself")
     arguments = parser.parse_args()
@@ -390,8 +459,7 @@ def main() -> int:
                 run(cloud, receivers, auto=arguments.approve == "auto")
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
                 print(f"\nthe demo failed: {error}", file=sys.stderr)
-                if log := cloud.log()[-3000:].strip():
-                    print(f"\nlast lines of the engine:\n{log}", file=sys.stderr)
+                print_log(cloud)
                 return 1
     except LocalCloudError as error:
         print(f"the demo failed: {error}", file=sys.stderr)

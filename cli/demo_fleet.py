@@ -47,8 +47,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One instance. `group` is a key of the headings; `usd` is `None` where the price is not
-    known."""
+    """One instance. `group` is a key of the headings; `usd` is `None` without a known price."""
 
     instance_id: str
     name: str
@@ -66,63 +65,80 @@ def rows_of(
     launched: Sequence[str],
     target: Target,
     policy: Policy,
-    seen: Mapping[str, Observation],
+    observations: Mapping[str, Observation],
     episodes: Mapping[str, Episode],
 ) -> list[Row]:
-    """Every launched instance, the most expensive first; `seen` and `episodes` are by its id."""
+    """Return every launched instance, the most expensive first.
+
+    `observations` and `episodes` are by instance id.
+    """
     clients = Clients()
     prices = AwsPrices(clients)
     rows = []
     for instance_id, instance in Ec2Instances(clients).describe_all(target, launched).items():
         if isinstance(instance, CloudError):
             raise instance
-        group, why = _told(instance, seen.get(instance_id), episodes.get(instance_id))
+        group, why = _group_and_reason(
+            instance, observations.get(instance_id), episodes.get(instance_id)
+        )
         usd = prices.price(instance, policy).usd_per_hour
         owner = owner_of(instance, policy.ownership).name
         rows.append(Row(instance_id, instance.name, owner, usd, group, why))
     return sorted(rows, key=lambda row: (-(row.usd or 0), row.name))
 
 
-def _told(instance: Instance, seen: Observation | None, episode: Episode | None) -> tuple[str, str]:
-    if seen is None:
+def _group_and_reason(
+    instance: Instance, observation: Observation | None, episode: Episode | None
+) -> tuple[str, str]:
+    if observation is None:
         return "not governed", "lacks the tag, so nobody is asked"
     if episode is not None:
-        replaced = episode.plan.replaced_because
-        return "asked" if episode.plan.steps else "notified", short(
-            replaced[0] if replaced else episode.reason
-        )
+        group = "asked" if episode.plan.steps else "notified"
+        reasons = episode.plan.replaced_because or (episode.reason,)
+        return group, short(reasons[0])
     manager = managed_by(instance, ())
     if manager is not None:
-        return (
-            "managed",
-            f"{manager.service} runs it ({instance.tags.get(manager.mark, manager.mark)})",
-        )
-    kind = known_kind(seen.verdict)
-    return "not judged" if kind is None else _OF_KIND.get(kind, "not judged"), short(seen.reason)
+        mark = instance.tags.get(manager.mark, manager.mark)
+        return "managed", f"{manager.service} runs it ({mark})"
+    kind = known_kind(observation.verdict)
+    group = "not judged" if kind is None else _OF_KIND.get(kind, "not judged")
+    return group, short(observation.reason)
 
 
 def short(reason: str) -> str:
-    """A reason without what stands in brackets or follows from it, with times as people write
-    them."""
+    """Shorten a reason: without brackets and consequences, and with times as people write them."""
     now = datetime.now(tz=UTC)
-    text = _SUBJECT.sub("", _WHAT_FOLLOWS.sub("", _BRACKETS.sub("", reason)))
-    text = _TIME.sub(lambda found: f"{day_and_time(parse_iso(found[0]), 'UTC', now)} UTC", text)
+
+    def readable_time(time: re.Match[str]) -> str:
+        return f"{day_and_time(parse_iso(time[0]), 'UTC', now)} UTC"
+
+    text = _BRACKETS.sub("", reason)
+    text = _WHAT_FOLLOWS.sub("", text)
+    text = _SUBJECT.sub("", text)
+    text = _TIME.sub(readable_time, text)
     return text[:1].lower() + text[1:]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The count, then each group with its rows, number and cost."""
-    groups = {name: [row for row in rows if row.group == name] for name in _GROUPS}
-    counts = ", ".join(f"{len(found)} {name}" for name, found in groups.items() if found)
-    heads = f"    {'instance':<21}  {'owner':<11}  an hour  why"
-    lines = [f"  {len(rows)} launched: {counts}", "", heads]
-    for name, found in groups.items():
-        if found:
-            cost = money(sum((row.usd for row in found if row.usd is not None), UsdPerHour(0)))
-            total = f"{plural(len(found), 'instance')}, ${cost} an hour"
-            lines += [
-                "",
-                f"  {_GROUPS[name]}{total:>{WIDTH - 2 - len(_GROUPS[name])}}",
-                *map(str, found),
-            ]
+    """Return the count, then each group with its rows, number and cost."""
+    rows_by_group: dict[str, list[Row]] = {name: [] for name in _GROUPS}
+    for row in rows:
+        rows_by_group[row.group].append(row)
+    counts = []
+    groups = []
+    for name, group_rows in rows_by_group.items():
+        if group_rows:
+            counts.append(f"{len(group_rows)} {name}")
+            groups += _group_lines(name, group_rows)
+    head = f"    {'instance':<21}  {'owner':<11}  an hour  why"
+    lines = [f"  {len(rows)} launched: {', '.join(counts)}", "", head, *groups]
     return "\n".join(lines)
+
+
+def _group_lines(name: str, rows: Sequence[Row]) -> list[str]:
+    known_costs = [row.usd for row in rows if row.usd is not None]
+    cost = money(sum(known_costs, UsdPerHour(0)))
+    total = f"{plural(len(rows), 'instance')}, ${cost} an hour"
+    heading = _GROUPS[name]
+    rest_of_line = WIDTH - 2 - len(heading)
+    return ["", f"  {heading}{total:>{rest_of_line}}", *map(str, rows)]
