@@ -1,4 +1,4 @@
-"""`governor advice`: what the last weeks of the fleet say could cost less. It never acts."""
+"""`governor advice`: print what could cost less, by the last weeks of the fleet. It never acts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -59,7 +59,7 @@ _NOTES = (
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     made = areas.add_parser("advice")
     made.add_argument("--file", help="a policy; else the one of the stack")
     made.add_argument(
@@ -91,27 +91,27 @@ def run(arguments: argparse.Namespace) -> int:
     at = now()
     if arguments.dismiss:
         return _dismiss(arguments, at)
-    clients, unread = Clients(), dict[str, None]()
+    clients = Clients()
+    unread = dict[str, None]()
+    bill = _Bill(arguments.limit_usd, arguments.yes)
+    cache = arguments.cache or default_cache()
     try:
-        with closing(
-            SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))
-        ) as store:
-            look = _Look(clients, store, at, _Bill(arguments.limit_usd, arguments.yes), unread)
-            found = over_the_fleet(arguments, look)
+        with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
+            look = _Look(clients, store, at, bill, unread)
+            advices = over_the_fleet(arguments, look)
         if arguments.commitments:
-            found += look.commitments()
-        found += _left_behind(arguments, look.targets, unread)
+            advices += look.commitments()
+        advices += _left_behind(arguments, look.targets, unread)
     except (FetchError, StoreError, ReplayError) as error:
         raise CommandError(str(error)) from None
     dismissed = _dismissed(arguments, at, unread)
-    shown = [one for one in found if arguments.all or one.advice_id not in dismissed]
-    _print(
-        sorted(shown, key=_most_expensive),
-        dismissed,
-        unread,
-        left_out=len(found) - len(shown),
-        arguments=arguments,
-    )
+    shown = [advice for advice in advices if arguments.all or advice.advice_id not in dismissed]
+    shown.sort(key=_most_expensive)
+    left_out = len(advices) - len(shown)
+    if arguments.json:
+        _print_json(shown, dismissed, unread, left_out)
+    else:
+        _print(shown, dismissed, unread, left_out)
     return 0
 
 
@@ -137,7 +137,7 @@ class _Bill:
 
 @dataclass(slots=True)
 class _Look:
-    """Looks at one account, Region by Region. `unread` gets what could not be read."""
+    """Looks at one account, Region by Region. `unread` gets a line on each failed reading."""
 
     clients: Clients
     store: SeriesStore
@@ -149,7 +149,8 @@ class _Look:
     last: tuple[Target, Policy] | None = None
 
     def __call__(self, target: Target, book: PolicyBook) -> Sequence[Advice]:
-        base, prices = book.base().policy, AwsPrices(self.clients)
+        base = book.base().policy
+        prices = AwsPrices(self.clients)
         fetch = Fetch(
             metrics=CloudWatchMetrics(self.clients),
             instances=Ec2Instances(self.clients),
@@ -159,17 +160,17 @@ class _Look:
             progress=lambda *_: None,
         )
         hours = self._hours(base)
-        found = pasts(fetch, target, hours, partial(policy_or_base, book), self.bill.agree)
-        self.seen, self.last = [*self.seen, *found], (target, base)
+        target_pasts = pasts(fetch, target, hours, partial(policy_or_base, book), self.bill.agree)
+        self.seen = [*self.seen, *target_pasts]
+        self.last = (target, base)
         self.targets.append(target)
         reader = Reader(self.clients, fetch, prices, self.unread)
-        advised = [advice for one in found for advice in of_instance(one)]
-        advised += [advice for one in reader.groups(found) for advice in of_group(one)]
-        offered = ((one, offer) for one in found if (offer := reader.offer(one)) is not None)
-        advised += [advice for one, offer in offered if (advice := spot(one, offer)) is not None]
-        advised += reader.ungoverned(target, base)
-        held = reader.reservations(target, hours, base)
-        return [*advised, *(advice for one in held if (advice := reservation(one)) is not None)]
+        return [
+            *_on_instances_and_groups(reader, target_pasts),
+            *_on_spot(reader, target_pasts),
+            *reader.ungoverned(target, base),
+            *_on_reservations(reader, target, hours, base),
+        ]
 
     def commitments(self) -> list[Advice]:
         """Return what a Savings Plan could take over, once every Region was looked at."""
@@ -182,60 +183,106 @@ class _Look:
         return last_days(self.at, 7 * policy.advice.weeks)
 
 
+def _on_instances_and_groups(reader: Reader, target_pasts: Sequence[Past]) -> Iterator[Advice]:
+    for past in target_pasts:
+        yield from of_instance(past)
+    for group in reader.groups(target_pasts):
+        yield from of_group(group)
+
+
+def _on_spot(reader: Reader, target_pasts: Sequence[Past]) -> Iterator[Advice]:
+    for past in target_pasts:
+        offer = reader.offer(past)
+        advice = None if offer is None else spot(past, offer)
+        if advice is not None:
+            yield advice
+
+
+def _on_reservations(
+    reader: Reader, target: Target, hours: Window, policy: Policy
+) -> Iterator[Advice]:
+    for reserved in reader.reservations(target, hours, policy):
+        advice = reservation(reserved)
+        if advice is not None:
+            yield advice
+
+
 def _left_behind(
     arguments: argparse.Namespace, targets: Sequence[Target], unread: dict[str, None]
 ) -> list[Advice]:
-    """Remains of instances that the governor stopped or terminated; known in the hub alone, by its
-    table."""
+    """Return advice on the remains of instances that the governor stopped or terminated.
+
+    Only the hub's table knows them.
+    """
     session = aws.session(arguments.region or ())
-    left = Leftovers(session, arguments.stack_name, [one.region for one in targets], "")
+    regions = [target.region for target in targets]
+    left = Leftovers(session, arguments.stack_name, regions, "")
+    advices: list[Advice] = []
     try:
-        return [advice for one in targets for advice in left_behind(one, left)]
+        for target in targets:
+            advices += left_behind(target, left)
     except (ClientError, BotoCoreError, GovernorError) as error:
         unread[
             f"volumes and addresses of stopped and terminated instances: {aws.reason(error)}"
         ] = None
         return []
+    return advices
 
 
-def _most_expensive(one: Advice) -> tuple[bool, Decimal, str]:
-    amount = one.usd_per_month
-    return amount is None, -(amount or Decimal(0)), one.advice_id
+def _most_expensive(advice: Advice) -> tuple[bool, Decimal, str]:
+    amount = advice.usd_per_month
+    return amount is None, -(amount or Decimal(0)), advice.advice_id
+
+
+def _print_json(
+    advices: Sequence[Advice],
+    dismissed: Mapping[str, UtcDatetime],
+    unread: Mapping[str, None],
+    left_out: int,
+) -> None:
+    documents = []
+    for advice in advices:
+        until = dismissed.get(advice.advice_id)
+        end = None if until is None else iso(until)
+        documents.append({**advice.document, "dismissed_until": end})
+    document = {"advice": documents, "left_out": left_out, "unread": list(unread)}
+    print(json.dumps(document, indent=2))
 
 
 def _print(
-    found: Sequence[Advice],
+    advices: Sequence[Advice],
     dismissed: Mapping[str, UtcDatetime],
     unread: Mapping[str, None],
-    *,
     left_out: int,
-    arguments: argparse.Namespace,
 ) -> None:
-    if arguments.json:
-        ends = {one: iso(until) for one, until in dismissed.items()}
-        advised = [{**one.document, "dismissed_until": ends.get(one.advice_id)} for one in found]
-        print(json.dumps({"advice": advised, "left_out": left_out, "unread": [*unread]}, indent=2))
-        return
-    for one in found:
-        amount = "unknown" if one.usd_per_month is None else f"{usd(one.usd_per_month)} a month"
-        measured = f"{plural(one.weeks, 'week')}, {one.percent_measured}% measured"
-        measured = measured if one.weeks else "not measured"
-        until = dismissed.get(one.advice_id)
-        ended = f"; dismissed until {until:%Y-%m-%d}" if until else ""
-        print(f"{amount:<16}  {one.advice_id}  {one.instance_type}; {measured}{ended}")
-        whose = [one.name, f"{one.account}/{one.region}", one.owner]
-        print(f"    {printable(', '.join(part for part in whose if part))}")
-        print(f"    {printable(one.text)}")
-        if one.command:
-            print(f"    {one.command}")
-    if not found:
+    for advice in advices:
+        _print_advice(advice, dismissed.get(advice.advice_id))
+    if not advices:
         print("nothing to advise")
     for line in unread:
         print(f"not known: {printable(line)}", file=sys.stderr)
     if left_out:
         print(f"{left_out} dismissed; --all prints them", file=sys.stderr)
-    if found:
+    if advices:
         print(_NOTES, file=sys.stderr)
+
+
+def _print_advice(advice: Advice, dismissed_until: UtcDatetime | None) -> None:
+    amount = "unknown"
+    if advice.usd_per_month is not None:
+        amount = f"{usd(advice.usd_per_month)} a month"
+    measured = "not measured"
+    if advice.weeks:
+        measured = f"{plural(advice.weeks, 'week')}, {advice.percent_measured}% measured"
+    until = ""
+    if dismissed_until is not None:
+        until = f"; dismissed until {dismissed_until:%Y-%m-%d}"
+    print(f"{amount:<16}  {advice.advice_id}  {advice.instance_type}; {measured}{until}")
+    whose = [advice.name, f"{advice.account}/{advice.region}", advice.owner]
+    print(f"    {printable(', '.join(filter(None, whose)))}")
+    print(f"    {printable(advice.text)}")
+    if advice.command:
+        print(f"    {advice.command}")
 
 
 def _table(arguments: argparse.Namespace, session: boto3.Session) -> DynamoTable:
@@ -248,14 +295,21 @@ def _table(arguments: argparse.Namespace, session: boto3.Session) -> DynamoTable
 def _dismissed(
     arguments: argparse.Namespace, at: UtcDatetime, unread: dict[str, None]
 ) -> Mapping[str, UtcDatetime]:
-    """Until when, by id. Where the table cannot be read, nothing is left out, and that is said."""
+    """Return until when advice is dismissed, by its id.
+
+    If the table cannot be read, nothing is left out, and `unread` says so.
+    """
     try:
         items = list(_table(arguments, aws.session(arguments.region or ())).query(_DISMISSED))
     except (CommandError, ClientError, BotoCoreError, GovernorError) as error:
         unread[f"which advice was dismissed: {error}"] = None
         return {}
-    ends = {item["sk"]: datetime.fromtimestamp(item["expires_at_epoch"], tz=UTC) for item in items}
-    return {one: until for one, until in ends.items() if until > at}
+    ends = {}
+    for item in items:
+        until = datetime.fromtimestamp(item["expires_at_epoch"], tz=UTC)
+        if until > at:
+            ends[item["sk"]] = until
+    return ends
 
 
 def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
@@ -264,22 +318,17 @@ def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
             f"{arguments.dismiss!r} is no id of advice: copy one that `governor advice` prints"
         )
     session = aws.session(arguments.region or ())
-    days = (
-        parse_policy(deployed(arguments.stack_name, session))
-        .base()
-        .policy.advice.dismissed_for_days
-    )
-    until = at + timedelta(days=days)
+    policy = parse_policy(deployed(arguments.stack_name, session)).base().policy
+    until = at + timedelta(days=policy.advice.dismissed_for_days)
     try:
-        by = session.client("sts").get_caller_identity()["Arn"]
-        document = {"by": f"aws:{by}", "at": at}
-        _table(arguments, session).write(
-            put((_DISMISSED, arguments.dismiss), document, until=until)
-        )
+        caller = session.client("sts").get_caller_identity()["Arn"]
+        document = {"by": f"aws:{caller}", "at": at}
+        dismissal = put((_DISMISSED, arguments.dismiss), document, until=until)
+        _table(arguments, session).write(dismissal)
     except (ClientError, BotoCoreError, GovernorError) as error:
         why = break_glass.reason(error, session, arguments.stack_name)
         raise CommandError(f"the advice could not be dismissed: {why}") from None
     with Output(arguments) as out:
-        said = f"{arguments.dismiss} is left out until {until:%Y-%m-%d}"
-        out.say(said, dismissed=arguments.dismiss, until=iso(until))
+        text = f"{arguments.dismiss} is left out until {until:%Y-%m-%d}"
+        out.say(text, dismissed=arguments.dismiss, until=iso(until))
     return 0

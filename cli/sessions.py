@@ -1,6 +1,6 @@
-"""`governor sessions list|end`: who is signed in to the console, and the end of a session.
+"""`governor sessions list|end`: print who is signed in to the console, or end sessions.
 
-Works on the state table itself, so what somebody may do is said in IAM: `dynamodb:Scan` to list,
+It works on the state table itself, so IAM decides what a caller may do: `dynamodb:Scan` to list,
 and `dynamodb:UpdateItem` to end. Every page reads the session at each request, so an end counts at
 once.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -31,17 +32,19 @@ _AUDIT_KEPT = timedelta(days=400)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Session:
     key: Key
-    who: SignIn
+    sign_in: SignIn
 
     @property
     def names(self) -> set[str]:
-        return {self.who.identity, self.who.by, (self.who.email or "").lower()} - {""}
+        """Return the names by which a person can be given."""
+        email = (self.sign_in.email or "").lower()
+        return {self.sign_in.identity, self.sign_in.by, email} - {""}
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The commands and their options."""
+    """Add the commands and their options."""
     commands = areas.add_parser("sessions").add_subparsers(dest="command", required=True)
     listed = commands.add_parser("list", help="the sessions that hold")
     end = commands.add_parser("end", help="end the sessions of one person, or all")
@@ -50,79 +53,108 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it"
     )
     which.add_argument("--all", action="store_true")
-    for one in (listed, end):
-        one.set_defaults(run=run)
+    for command in (listed, end):
+        command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the sessions that hold, or end those of one person, or all; 1 when there was none to
-    end."""
-    session, now = aws.session(), datetime.now(tz=UTC)
-    name = described(arguments.stack_name, session)[0].get("StateTableName", "")
-    if not name:
+    """Print the sessions that hold, or end some. Return 1 when there was none to end."""
+    session = aws.session()
+    now = datetime.now(tz=UTC)
+    table_name = described(arguments.stack_name, session)[0].get("StateTableName", "")
+    if not table_name:
         raise CommandError(f"the stack {arguments.stack_name!r} has no output StateTableName")
-    table = DynamoTable(Clients(), name)
+    table = DynamoTable(Clients(), table_name)
     try:
-        found = [one for one in _sessions(session, table, name) if one.who.ends_at > now]
+        pages = _pages(session, table_name)
+        sessions = [
+            console_session
+            for console_session in _sessions(pages, table)
+            if console_session.sign_in.ends_at > now
+        ]
         if arguments.command == "list":
-            _print(found, as_json=arguments.json)
+            _print(sessions, as_json=arguments.json)
             return 0
-        wanted = {arguments.who or "", (arguments.who or "").lower()}
-        ended = [one for one in found if arguments.all or one.names & wanted]
-        by = session.client("sts").get_caller_identity()["Arn"] if ended else ""
-        for one in ended:
-            _end(table, one, f"aws:{by}", now)
+        ended = sessions if arguments.all else _sessions_of(arguments.who or "", sessions)
+        _end_all(table, ended, session, now)
     except (ClientError, BotoCoreError, GovernorError) as error:
         why = break_glass.reason(error, session, arguments.stack_name)
-        raise CommandError(f"the sessions in {name} could not be read or ended: {why}") from None
+        raise CommandError(
+            f"the sessions in {table_name} could not be read or ended: {why}"
+        ) from None
     with Output(arguments) as out:
-        out.say("", ended=[])
-        for one in ended:
-            fact = {"who": one.who.by, "since": iso(one.who.at)}
-            out.list(
-                f"ended: {printable(one.who.by)}, signed in at {iso(one.who.at)}", "ended", fact
-            )
-        if not ended:
-            out.say(
-                "nobody is signed in"
-                if arguments.all
-                else f"{arguments.who} has no session: see list"
-            )
+        _say_ended(out, ended, arguments)
     return int(not ended)
 
 
-def _sessions(session: boto3.Session, table: Table, name: str) -> Iterator[_Found]:
-    pages = (
-        session.client("dynamodb")
-        .get_paginator("scan")
-        .paginate(
-            TableName=name,
-            FilterExpression="begins_with(pk, :sessions)",
-            ExpressionAttributeValues={":sessions": {"S": "SESSION#"}},
-            ConsistentRead=True,
-        )
+def _pages(session: boto3.Session, table_name: str) -> Iterable[Mapping[str, Any]]:
+    paginator = session.client("dynamodb").get_paginator("scan")
+    return paginator.paginate(
+        TableName=table_name,
+        FilterExpression="begins_with(pk, :sessions)",
+        ExpressionAttributeValues={":sessions": {"S": "SESSION#"}},
+        ConsistentRead=True,
     )
+
+
+def _sessions(pages: Iterable[Mapping[str, Any]], table: Table) -> Iterator[_Session]:
     for page in pages:
         for item in map(unpacked, page["Items"]):
-            for who in table.records(SignIn, [item]):
-                yield _Found((item["pk"], item["sk"]), who)
+            for sign_in in table.records(SignIn, [item]):
+                yield _Session((item["pk"], item["sk"]), sign_in)
 
 
-def _end(table: Table, one: _Found, by: str, now: UtcDatetime) -> None:
-    """Both or neither: what is ended is in the audit, which follows `ENDED#`."""
-    audit = {"what": "session ended", "by": by, "identity": one.who.identity, "since": one.who.at}
-    key = "ENDED#sessions", f"{one.key[0]}#{now.isoformat()}"
+def _sessions_of(who: str, sessions: Sequence[_Session]) -> list[_Session]:
+    wanted = {who, who.lower()}
+    return [console_session for console_session in sessions if console_session.names & wanted]
+
+
+def _end_all(
+    table: Table, sessions: Sequence[_Session], session: boto3.Session, now: UtcDatetime
+) -> None:
+    if not sessions:
+        return
+    caller = session.client("sts").get_caller_identity()["Arn"]
+    for console_session in sessions:
+        _end(table, console_session, f"aws:{caller}", now)
+
+
+def _end(table: Table, console_session: _Session, by: str, now: UtcDatetime) -> None:
+    """End a session and write that into the audit, which follows `ENDED#`: both or neither."""
+    audit = {
+        "what": "session ended",
+        "by": by,
+        "identity": console_session.sign_in.identity,
+        "since": console_session.sign_in.at,
+    }
+    audit_key = ("ENDED#sessions", f"{console_session.key[0]}#{now.isoformat()}")
     table.transact(
-        update(one.key, {"ends_at": now}, present()),
-        update(key, audit, absent(), until=now + _AUDIT_KEPT),
+        update(console_session.key, {"ends_at": now}, present()),
+        update(audit_key, audit, absent(), until=now + _AUDIT_KEPT),
     )
 
 
-def _print(found: list[_Found], *, as_json: bool) -> None:
-    rows = [
-        {"who": one.who.by, "since": iso(one.who.at), "until": iso(one.who.ends_at)}
-        for one in found
-    ]
+def _say_ended(out: Output, ended: Sequence[_Session], arguments: argparse.Namespace) -> None:
+    out.say("", ended=[])
+    for console_session in ended:
+        who = console_session.sign_in.by
+        since = iso(console_session.sign_in.at)
+        text = f"ended: {printable(who)}, signed in at {since}"
+        out.list(text, "ended", {"who": who, "since": since})
+    if ended:
+        return
+    if arguments.all:
+        out.say("nobody is signed in")
+    else:
+        out.say(f"{arguments.who} has no session: see list")
+
+
+def _print(sessions: Sequence[_Session], *, as_json: bool) -> None:
+    rows = []
+    for console_session in sessions:
+        sign_in = console_session.sign_in
+        row = {"who": sign_in.by, "since": iso(sign_in.at), "until": iso(sign_in.ends_at)}
+        rows.append(row)
     if as_json:
         print(json.dumps(rows, indent=2))
         return

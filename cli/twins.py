@@ -1,5 +1,7 @@
-"""Stacks over the same instances: in one account and Region, for the same value of the tag
-`Purpose`."""
+"""Find stacks that govern the same instances.
+
+They are in one account and Region, and for one value of the tag `Purpose`.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,20 @@ def is_ours(stack: Mapping[str, Any]) -> bool:
 
 
 def parameters_of(stack: Mapping[str, Any]) -> dict[str, str]:
-    """Its parameters by name."""
-    return {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+    """Return the parameters of a stack by name."""
+    values = {}
+    for parameter in stack.get("Parameters", ()):
+        values[parameter["ParameterKey"]] = parameter["ParameterValue"]
+    return values
 
 
 def twins(stacks: Iterable[Mapping[str, Any]], name: str, selector: str) -> list[str]:
     """Return the names of the other stacks that govern what `selector` is on."""
-    return [
-        str(one["StackName"])
-        for one in stacks
-        if one["StackName"] != name
-        and one["StackStatus"] not in EMPTY
-        and is_ours(one)
-        and parameters_of(one)["SelectorTagValue"] == selector
-    ]
+    names = []
+    for stack in stacks:
+        is_another = stack["StackName"] != name and stack["StackStatus"] not in EMPTY
+        if not is_another or not is_ours(stack):
+            continue
+        if parameters_of(stack)["SelectorTagValue"] == selector:
+            names.append(str(stack["StackName"]))
+    return names
