@@ -1,12 +1,11 @@
-"""`governor policy check|explain|schema`: what a policy document says, before it decides
-anything."""
+"""`governor policy check|explain|schema`: check and explain a policy before it decides anything."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,60 +35,54 @@ from governor.errors import GovernorError, PolicyError, PolicyProblem
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Every mistake with its line and path, every dangerous combination; 1 when there is a
-    mistake."""
+    """Print each mistake with its line and path, and each dangerous combination.
+
+    Return 1 when there is a mistake.
+    """
     path = Path(arguments.file)
     with Output(arguments) as out:
         return int(not is_usable(path, read(path), out, production=arguments.production))
 
 
 def is_usable(path: Path, text: str, out: Output, *, production: bool = False) -> bool:
-    """Say what is wrong with a document, or not wise."""
+    """Say what is wrong with a document or not wise. Return whether it can be used."""
     usable = _is_usable(path, text, out, production=production)
     out.say("", usable=usable)
     return usable
 
 
-Warn = Callable[[str, str], None]
-"""Says a warning about a setting, or about the policy under some overrides."""
+NamedPolicy = tuple[tuple[str, ...], Policy]
+"""A policy with the names of the overrides in it; no name stands for the base alone."""
 
 
 def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
-    def warn(whose: str, what: str, line: int | None = None) -> None:
-        at = f"{path}:{line}" if line else f"{path}"
-        fact = {"severity": "warning", "line": line, "path": whose, "reason": what}
-        out.list(f"{at}: warning: {printable(whose)}: {printable(what)}", "problems", fact)
-
     try:
         book = parse_policy(text)
     except PolicyError as error:
         _say_errors(path, error.problems, out)
         return False
     for problem in book.retired:
-        warn(problem.path, problem.reason, problem.line or 1)
-    met = meetings(book)
-    alone = [
-        ((), book.base().policy),
-        *(((name,), policy) for name, policy in policies_of(book)[1:]),
-    ]
-    policies = [*alone, *met.policies]
-    _warn_of_each(policies, warn)
-    if not met.all_tried:
-        warn(
+        _warn(path, out, problem.path, problem.reason, problem.line or 1)
+    combined = meetings(book)
+    policies = [*_single_policies(book), *combined.policies]
+    _warn_of_each(path, policies, out)
+    if not combined.all_tried:
+        _warn(
+            path,
+            out,
             "overrides",
             "so many can meet in one instance that not all were tried together; let "
-            "their tags, families, "
-            "accounts or Regions rule each other out",
+            "their tags, families, accounts or Regions rule each other out",
         )
-    refused = _refused(book, policies)
-    if met.problems or refused:
-        _say_errors(path, (*met.problems, *refused), out)
+    problems = [*combined.problems, *_refusals(book, policies)]
+    if problems:
+        _say_errors(path, problems, out)
         return False
     if production and not _is_fit(path, book, policies, out):
         return False
     if not production:
         for setting, why in of_two_people(book):
-            warn(setting, why)
+            _warn(path, out, setting, why)
     say_unaccepted(path, book, out)
     version = book.base().version
     mode = book.base().policy.mode.value
@@ -97,51 +90,70 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
     return True
 
 
-def _warn_of_each(policies: Sequence[tuple[tuple[str, ...], Policy]], warn: Warn) -> None:
+def _single_policies(book: PolicyBook) -> list[NamedPolicy]:
+    """Return the base, and each override by itself on top of it."""
+    policies: list[NamedPolicy] = [((), book.base().policy)]
+    for name, policy in policies_of(book)[1:]:
+        policies.append(((name,), policy))
+    return policies
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " + ".join(names) or "base"
+
+
+def _warn(path: Path, out: Output, whose: str, reason: str, line: int | None = None) -> None:
+    """Say a warning about a setting, or about the policy under some overrides."""
+    place = f"{path}:{line}" if line else f"{path}"
+    fact = {"severity": "warning", "line": line, "path": whose, "reason": reason}
+    out.list(f"{place}: warning: {printable(whose)}: {printable(reason)}", "problems", fact)
+
+
+def _warn_of_each(path: Path, policies: Sequence[NamedPolicy], out: Output) -> None:
     """Warn about each policy; a warning about fewer of its overrides is not repeated."""
     given: dict[tuple[str, ...], frozenset[str]] = {}
     for names, policy in policies:
-        known = frozenset[str]().union(
-            *(said for few, said in given.items() if set(few) <= set(names))
-        )
-        given[names] = frozenset(warnings(policy))
-        for warning in warnings(policy):
-            if warning not in known:
-                warn(" + ".join(names) or "base", warning)
+        known: set[str] = set()
+        for fewer_names, given_texts in given.items():
+            if set(fewer_names) <= set(names):
+                known |= given_texts
+        texts = warnings(policy)
+        given[names] = frozenset(texts)
+        for text in texts:
+            if text not in known:
+                _warn(path, out, _joined(names), text)
 
 
-def _refused(
-    book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]]
-) -> list[PolicyProblem]:
-    found = []
+def _refusals(book: PolicyBook, policies: Sequence[NamedPolicy]) -> list[PolicyProblem]:
+    problems = []
     for names, policy in policies:
         for setting, why in refusals(policy):
             line = book.document.line(tuple(setting.split(".")))
-            found.append(PolicyProblem(setting, f"{' + '.join(names) or 'base'}: {why}", line))
-    return found
+            problems.append(PolicyProblem(setting, f"{_joined(names)}: {why}", line))
+    return problems
 
 
-def _is_fit(
-    path: Path, book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]], out: Output
-) -> bool:
+def _is_fit(path: Path, book: PolicyBook, policies: Sequence[NamedPolicy], out: Output) -> bool:
     """Say what is not fit for production, each once, and what the document cannot show."""
+    severity = "not for production"
     printed: set[tuple[str, str]] = set()
     of_document = list(of_two_people(book))
     for names, policy in policies:
-        of_policy = list(missing(policy))
-        for setting, why in of_policy if names else [*of_policy, *of_document]:
-            if (setting, why) not in printed:
-                whose, severity = " + ".join(names) or "base", "not for production"
-                fact = {
-                    "severity": severity,
-                    "line": None,
-                    "path": setting,
-                    "reason": f"{whose}: {why}",
-                }
-                out.list(
-                    f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact
-                )
+        unfit = list(missing(policy))
+        if not names:
+            unfit += of_document
+        whose = _joined(names)
+        for setting, why in unfit:
+            if (setting, why) in printed:
+                continue
             printed.add((setting, why))
+            fact = {
+                "severity": severity,
+                "line": None,
+                "path": setting,
+                "reason": f"{whose}: {why}",
+            }
+            out.list(f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact)
     for what in UNSEEN:
         out.list(f"{path}: not in the document, look yourself: {what}", "unseen", {"what": what})
     return not printed
@@ -149,7 +161,8 @@ def _is_fit(
 
 def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> None:
     for problem in problems:
-        where, reason = problem.path or "(document)", printable(problem.reason)
+        where = problem.path or "(document)"
+        reason = printable(problem.reason)
         meant = _meant(problem.path) if problem.reason == "unknown setting" else ""
         fact = {
             "severity": "error",
@@ -161,59 +174,37 @@ def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> N
 
 
 def _meant(path: str) -> str:
-    """The question after a setting that does not exist: a near one there, or one of its name
-    elsewhere."""
+    """Return the question after a setting that does not exist; an empty text without a guess.
+
+    It names a near setting of the same section, or one of the same name elsewhere.
+    """
     *section, name = path.split(".")
-    if found := nearest(name, settings_at(section)):
-        return found
-    elsewhere = [one for one in setting_paths() if one.rpartition(".")[2] == name]
+    question = nearest(name, settings_at(section))
+    if question:
+        return question
+    elsewhere = [known for known in setting_paths() if known.rpartition(".")[2] == name]
     return f"; did you mean {elsewhere[0]}?" if elsewhere else ""
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Which overrides apply to an instance, what they set, and what differs from the defaults."""
+    """Print which overrides apply to an instance, what they set, and what is not a default."""
     session = aws.session()
-    acceptances = Acceptances()
-    if arguments.file:
-        text = read(Path(arguments.file))
-    else:
-        answer = deployed_answer(arguments.stack_name, session)
-        text = str(answer["document"])
-        acceptances = acceptances_of(answer)
-    try:
-        book = parse_policy(text).accepted_by(acceptances)
-    except PolicyError as error:
-        raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
+    book = _book(arguments, session)
     instance = _instance(arguments.instance, session)
     try:
         applied = book.applied_to(instance)
     except PolicyError as error:
         raise CommandError(f"{instance.instance_id} is never judged: {error}") from None
-    base, defaults = _flat(asdict(book.base().policy)), _flat(asdict(Policy()))
     with Output(arguments) as out:
         who = f"{printable(instance.name)} ({instance.instance_id}, {instance.instance_type})"
         out.say(f"{who} in {instance.target}", instance_id=instance.instance_id)
         overrides = ", ".join(printable(name) for name in applied.overrides)
-        facts = {"version": applied.version, "overrides": list(applied.overrides)}
         out.say(
             f"policy version {applied.version}; overrides that apply: {overrides or 'none'}",
-            **facts,
+            version=applied.version,
+            overrides=list(applied.overrides),
         )
-        for path, value in _flat(asdict(applied.policy)).items():
-            if value != base.get(path):
-                source, other = "an override", f"the document says {_written(base.get(path))}"
-            elif value != defaults.get(path):
-                source, other = "the document", f"the default is {_written(defaults.get(path))}"
-            else:
-                continue
-            fact = {
-                "path": path,
-                "value": value,
-                "set_by": source.removeprefix("an ").removeprefix("the "),
-            }
-            out.list(
-                f"  {printable(path)}: {_written(value)}   ({source}; {other})", "settings", fact
-            )
+        _say_settings(applied.policy, book.base().policy, out)
         for override in book.unaccepted():
             if override.name in applied.overrides:
                 out.say(f"  {printable(consent_line(override))}")
@@ -222,8 +213,43 @@ def explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _book(arguments: argparse.Namespace, session: boto3.Session) -> PolicyBook:
+    """Return the policy of the file, else of the stack with the acceptances that count."""
+    acceptances = Acceptances()
+    if arguments.file:
+        text = read(Path(arguments.file))
+    else:
+        answer = deployed_answer(arguments.stack_name, session)
+        text = str(answer["document"])
+        acceptances = acceptances_of(answer)
+    try:
+        return parse_policy(text).accepted_by(acceptances)
+    except PolicyError as error:
+        raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
+
+
+def _say_settings(policy: Policy, base: Policy, out: Output) -> None:
+    """Say each setting that an override or the document has set, and what it would be else."""
+    base_values = _flat(asdict(base))
+    defaults = _flat(asdict(Policy()))
+    for path, value in _flat(asdict(policy)).items():
+        base_value = base_values.get(path)
+        default = defaults.get(path)
+        if value != base_value:
+            source = "an override"
+            otherwise = f"the document says {_written(base_value)}"
+        elif value != default:
+            source = "the document"
+            otherwise = f"the default is {_written(default)}"
+        else:
+            continue
+        set_by = source.removeprefix("an ").removeprefix("the ")
+        text = f"  {printable(path)}: {_written(value)}   ({source}; {otherwise})"
+        out.list(text, "settings", {"path": path, "value": value, "set_by": set_by})
+
+
 def schema(_: argparse.Namespace) -> int:
-    """The JSON Schema of the document, for editors."""
+    """Print the JSON Schema of the document, for editors."""
     print(json.dumps(policy_schema(), indent=2))
     return 0
 
@@ -234,8 +260,9 @@ def deployed(stack: str, session: boto3.Session) -> str:
 
 
 def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
-    """Return the document that a stack uses now, and whose acceptances of it count: as its API says
-    or, where it has none in its bucket, the parameter.
+    """Return the document that a stack uses now, with the acceptances of it that count.
+
+    It is the answer of the stack's API or, where a stack has no bucket, its parameter.
 
     Raises:
         CommandError: the stack, its API or its parameter cannot be read.
@@ -245,59 +272,65 @@ def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
         if "PolicyBucketName" in outputs:
             return dict(Api(find_api(stack, session), session).call("GET", "/api/policy"))
         # A stack of the release before.
-        found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
+        answer = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
         raise CommandError(
             f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): "
-            "pass --stack-name, "
-            "or --file where the command takes one"
+            "pass --stack-name, or --file where the command takes one"
         ) from None
-    return {"document": found["Parameter"].get("Value", "")}
+    return {"document": answer["Parameter"].get("Value", "")}
 
 
 def _instance(instance_id: str, session: boto3.Session) -> Instance:
     region = session.region_name
     try:
         account = session.client("sts").get_caller_identity()["Account"]
-        found = Ec2Instances(Clients()).describe(Target(account, region), instance_id)
+        instance = Ec2Instances(Clients()).describe(Target(account, region), instance_id)
     except (ClientError, BotoCoreError, GovernorError) as error:
         raise CommandError(f"{instance_id} could not be read: {aws.reason(error)}") from None
-    if found is None:
+    if instance is None:
         raise CommandError(f"there is no instance {instance_id} in {account}/{region}")
-    return found
+    return instance
 
 
 def _written(value: object) -> str:
-    """A value as the document would hold it; no tag or name in it can be read as a command."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+    """Return a value as the document would hold it.
+
+    No tag or name in it can be read as a command.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{_written(key)}: {_written(one)}" for key, one in value.items()) + "}"
-        )
+        pairs = [f"{_written(key)}: {_written(inner)}" for key, inner in value.items()]
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_written(one) for one in value) + "]"
+        return "[" + ", ".join(map(_written, value)) + "]"
     return printable(str(value))
 
 
 def _flat(document: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """Return each setting by its dotted path."""
+    settings: dict[str, Any] = {}
     for key, value in document.items():
-        inner = f"{path}.{key}".strip(".")
+        inner_path = f"{path}.{key}".strip(".")
         if isinstance(value, dict) and value:
-            found |= _flat(value, inner)
+            settings |= _flat(value, inner_path)
         else:
-            found[inner] = value
-    return found
+            settings[inner_path] = value
+    return settings
 
 
 def read(path: Path) -> str:
-    """A file's text, or that of standard input for `-`.
+    """Return a file's text, or that of standard input for `-`.
 
     Raises:
         CommandError: it cannot be read.
     """
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        if str(path) == "-":
+            return sys.stdin.read()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} could not be read: {error}") from None

@@ -65,20 +65,24 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def put(arguments: argparse.Namespace) -> int:
     """Store a document as the newest version, if it can be used."""
-    path, session = Path(arguments.file), aws.session()
+    path = Path(arguments.file)
+    session = aws.session()
     text = read(path)
     with Output(arguments) as out:
         if not is_usable(path, text, out):
             return 1
-        if not (arguments.empty or parse_policy(text).document.settings):
+        if not arguments.empty and not parse_policy(text).document.settings:
             _check_removes_nothing(path, deployed(arguments.stack_name, session))
         store(text, arguments, session, out)
     return 0
 
 
 def _check_removes_nothing(path: Path, now: str) -> None:
-    """Raises: CommandError with the settings in force, which a document without any would
-    remove."""
+    """Check that nothing is in force that a document without settings would remove.
+
+    Raises:
+        CommandError: there is; it names the settings.
+    """
     try:
         settings = list(parse_policy(now, accepted=True).document.settings)
     except PolicyError:
@@ -94,7 +98,8 @@ def _check_removes_nothing(path: Path, now: str) -> None:
 def rollback(arguments: argparse.Namespace) -> int:
     """Store an earlier version as the newest one, if it can still be used."""
     session = aws.session()
-    text, now = _version(arguments, session), deployed(arguments.stack_name, session)
+    text = _version(arguments, session)
+    now = deployed(arguments.stack_name, session)
     with Output(arguments) as out:
         if text == now:
             out.say("That is the document in force; nothing was stored.", stored=None)
@@ -108,19 +113,23 @@ def rollback(arguments: argparse.Namespace) -> int:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Print how a document differs from the one in force. 1 when it cannot be used."""
-    path, session = Path(arguments.file), aws.session()
-    text, now = read(path), deployed(arguments.stack_name, session)
+    path = Path(arguments.file)
+    session = aws.session()
+    text = read(path)
+    now = deployed(arguments.stack_name, session)
     with Output(arguments) as out:
         return int(not is_usable_change(path, now, text, out))
 
 
 def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
-    """Say how a document differs from the one in force, what is wrong with it, and what is
-    risky."""
+    """Say how a document differs from the one in force, its mistakes, and its risky changes.
+
+    Return whether it can be used.
+    """
     lines = difflib.unified_diff(
         now.splitlines(), text.splitlines(), "in force", str(path), lineterm=""
     )
-    shown = ["".join(c if c.isprintable() else " " for c in line) for line in lines]
+    shown = [_on_one_line(line) for line in lines]
     out.say("\n".join(shown) or "no difference to the document in force", diff=shown)
     if not is_usable(path, text, out):
         return False
@@ -131,10 +140,17 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
             f"all of it is risky: the document in force is refused ({error})", risky=["all of it"]
         )
         return True
-    found = risky(before, parse_policy(text))
-    more = "; two people must stand behind it" if waits_for_two(before) else ""
-    out.say(f"risky: {', '.join(map(printable, found))}{more}" if found else "", risky=list(found))
+    risky_paths = risky(before, parse_policy(text))
+    consent = "; two people must stand behind it" if waits_for_two(before) else ""
+    line = f"risky: {', '.join(map(printable, risky_paths))}{consent}" if risky_paths else ""
+    out.say(line, risky=list(risky_paths))
     return True
+
+
+def _on_one_line(line: str) -> str:
+    """Replace each character that is not printable by a space."""
+    characters = [character if character.isprintable() else " " for character in line]
+    return "".join(characters)
 
 
 def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
@@ -150,8 +166,7 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
     if governed != stack:
         raise CommandError(
             f"the selector is Purpose={governed}, and IAM limits the stack to "
-            f"Purpose={stack}: write "
-            f"selector: {{tag_key: Purpose, tag_value: {stack}}}"
+            f"Purpose={stack}: write selector: {{tag_key: Purpose, tag_value: {stack}}}"
         )
     try:
         stored = session.client("s3").put_object(
@@ -169,8 +184,10 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
 
 
 def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
-    """Say which newer version than the one in force the next one takes the place of: it never
-    counts then."""
+    """Say which newer version than the one in force the next one replaces.
+
+    Such a version never counts then.
+    """
     outputs, _ = described(arguments.stack_name, session)
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
     try:
@@ -179,23 +196,22 @@ def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: 
         )
     except (ClientError, BotoCoreError) as error:
         raise CommandError(f"the versions could not be listed: {aws.reason(error)}") from None
-    for one in newest:
-        if one["state"] != "in force":
+    for row in newest:
+        if row["state"] != "in force":
             text = (
-                f"version {one['version']} of {one['author']} is not in force, and "
+                f"version {row['version']} of {row['author']} is not in force, and "
                 "this takes its place"
             )
-            out.list(text, "takes_the_place_of", one)
+            out.list(text, "takes_the_place_of", row)
 
 
 def get(arguments: argparse.Namespace) -> int:
     """Print the document in force, or that of a version."""
     session = aws.session()
-    text = (
-        _version(arguments, session)
-        if arguments.version
-        else deployed(arguments.stack_name, session)
-    )
+    if arguments.version:
+        text = _version(arguments, session)
+    else:
+        text = deployed(arguments.stack_name, session)
     with Output(arguments) as out:
         out.say(text.removesuffix("\n"), version=arguments.version, document=text)
     return 0
@@ -204,10 +220,10 @@ def get(arguments: argparse.Namespace) -> int:
 def _version(arguments: argparse.Namespace, session: boto3.Session) -> str:
     outputs, _ = described(arguments.stack_name, session)
     try:
-        found = session.client("s3").get_object(
+        stored = session.client("s3").get_object(
             Bucket=_bucket(outputs, arguments.stack_name), Key=KEY, VersionId=arguments.version
         )
-        return str(found["Body"].read().decode(errors="replace"))
+        return str(stored["Body"].read().decode(errors="replace"))
     except (ClientError, BotoCoreError) as error:
         why = f"version {printable(arguments.version)} could not be read: {aws.reason(error)}"
         raise CommandError(f"{why.rstrip('.')}: see `governor policy history`") from None
@@ -235,41 +251,50 @@ def history(arguments: argparse.Namespace) -> int:
 def _versions(
     s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN
 ) -> list[dict[str, str]]:
-    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=most).get("Versions", [])
+    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=most)
     rows = []
-    for one in listed:
-        found = s3.head_object(Bucket=bucket, Key=KEY, VersionId=one["VersionId"])
-        newest = "not in force" if one["IsLatest"] else ""
-        rows.append(
-            {
-                "version": one["VersionId"],
-                "at": f"{one['LastModified']:%Y-%m-%dT%H:%M:%SZ}",
-                "state": "in force" if one["VersionId"] == in_force else newest,
-                "author": printable(found["Metadata"].get("author", "")) or "not stated",
-            }
-        )
+    for version in listed.get("Versions", []):
+        version_id = version["VersionId"]
+        head = s3.head_object(Bucket=bucket, Key=KEY, VersionId=version_id)
+        state = ""
+        if version_id == in_force:
+            state = "in force"
+        elif version["IsLatest"]:
+            state = "not in force"
+        row = {
+            "version": version_id,
+            "at": f"{version['LastModified']:%Y-%m-%dT%H:%M:%SZ}",
+            "state": state,
+            "author": printable(head["Metadata"].get("author", "")) or "not stated",
+        }
+        rows.append(row)
     return rows
 
 
 def accept(arguments: argparse.Namespace) -> int:
-    """Accept a version that waits, or overrides that name you, as the person that the policy in
-    force maps the caller to."""
+    """Accept a version that waits, or overrides that name you.
+
+    The caller accepts as the person that the policy in force maps them to.
+    """
     path = f"/api/policy/{quote(arguments.version, safe='')}"
-    found = _api(arguments, aws.session()).call("POST", path, {})
+    answer = _api(arguments, aws.session()).call("POST", path, {})
     with Output(arguments) as out:
-        out.say(f"behind this version: {', '.join(map(printable, found['accepted_by']))}", **found)
-        out.say(_state_after_acceptance(found))
-        for one in found.get("unaccepted", ()):
-            missing = Unaccepted(one["override"], tuple(one["missing"]))
-            out.say(printable(consent_line(missing)))
+        people = ", ".join(map(printable, answer["accepted_by"]))
+        out.say(f"behind this version: {people}", **answer)
+        out.say(_state_after_acceptance(answer))
+        for override in answer.get("unaccepted", ()):
+            unaccepted = Unaccepted(override["override"], tuple(override["missing"]))
+            out.say(printable(consent_line(unaccepted)))
     return 0
 
 
-def _state_after_acceptance(found: dict[str, Any]) -> str:
-    if found.get("in_force"):
+def _state_after_acceptance(answer: dict[str, Any]) -> str:
+    if answer.get("in_force"):
         return "It is in force already; the next sweep counts your acceptance."
-    more = found["people_needed"] - len(found["accepted_by"])
-    return f"{more} more must accept it" if more > 0 else "It comes into force with the next sweep."
+    missing_count = answer["people_needed"] - len(answer["accepted_by"])
+    if missing_count > 0:
+        return f"{missing_count} more must accept it"
+    return "It comes into force with the next sweep."
 
 
 def _api(arguments: argparse.Namespace, session: boto3.Session) -> Api:
