@@ -1,5 +1,7 @@
-"""Settings of a policy that are allowed and dangerous: `policy check` names them, and refuses
-none."""
+"""Name settings that are allowed and dangerous, and settings that no person could carry out.
+
+`policy check` warns of the first and refuses the second.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,7 @@ _NEARLY_ALL_PERCENT = 90
 
 
 def warnings(policy: Policy) -> tuple[str, ...]:
-    """One sentence for each combination that has burnt people, with the setting that would mend
-    it."""
+    """Return a sentence for each dangerous combination, with the setting that would fix it."""
     return (
         *_of_acting(policy),
         *_of_judging(policy),
@@ -30,43 +31,58 @@ def warnings(policy: Policy) -> tuple[str, ...]:
 
 
 def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
-    """Return the settings with which a policy can never be carried out by people, each with why.
+    """Return the settings with which people can never carry out a policy, each with the reason.
 
     The sweep reads such a document all the same: its questions can be kept, and nothing else
     follows.
     """
-    approval, may_ask = policy.approval, policy.mode is not Mode.OBSERVE
-    if not may_ask or policy.plan.action is Action.NOTIFY_ONLY:
+    if policy.mode is Mode.OBSERVE or policy.plan.action is Action.NOTIFY_ONLY:
         return ()
-    by_strangers = {"stop"} & {*approval.broadcast_may, *approval.cli_may}
-    needed = approval.people_to_stop or int(not by_strangers)
-    dear = approval.two_people_above_usd_per_hour is not None
-    if _terminates(policy):
-        needed = max(needed, approval.people_to_terminate, 2 if dear else 1)
+    needed = _people_needed(policy)
     doing = "a termination" if _terminates(policy) else "a stop"
     people = "one person" if needed == 1 else f"{needed} people"
     must = f"{people} must approve {doing}, and"
-    contacts = policy.ownership.contacts
-    if (known := len(addresses(tuple(contacts.values())))) < needed:
-        why = f"{must} the contacts name {known} by address; add emails of more people"
+    known_count = len(addresses(tuple(policy.ownership.contacts.values())))
+    if known_count < needed:
+        why = f"{must} the contacts name {known_count} by address; add emails of more people"
         return (("ownership.contacts", why),)
-    return tuple(
-        (
-            setting,
-            f"{must} of those who are asked {count} {'is' if count == 1 else 'are'} known "
-            "by address; add "
-            "contacts with emails to ownership.default_contacts or escalation_contacts",
-        )
-        for setting, asked in _asked(policy.ownership)
-        if (count := len(addresses(asked))) < needed
-    )
+    refused = []
+    for setting, asked in _asked(policy.ownership):
+        count = len(addresses(asked))
+        if count < needed:
+            verb = "is" if count == 1 else "are"
+            why = (
+                f"{must} of those who are asked {count} {verb} known by address; add "
+                "contacts with emails to ownership.default_contacts or escalation_contacts"
+            )
+            refused.append((setting, why))
+    return tuple(refused)
+
+
+def _people_needed(policy: Policy) -> int:
+    """Return how many people whom the policy knows must approve its plan."""
+    approval = policy.approval
+    needed = approval.people_to_stop
+    if needed == 0 and not _may_strangers_stop(policy):
+        needed = 1
+    if _terminates(policy):
+        needed = max(needed, approval.people_to_terminate, 1)
+        if approval.two_people_above_usd_per_hour is not None:
+            needed = max(needed, 2)
+    return needed
+
+
+def _may_strangers_stop(policy: Policy) -> bool:
+    return "stop" in (*policy.approval.broadcast_may, *policy.approval.cli_may)
 
 
 def _asked(ownership: Ownership) -> Iterator[tuple[str, tuple[Contact, ...]]]:
-    """Yield who is asked in the end, by the setting that brings it about."""
+    """Yield everybody who is asked in the end, by the setting that names them."""
     named = [("ownership.default_contacts", "", "")]
-    named += [(f"ownership.project_owners.{name}", "", name) for name in ownership.project_owners]
-    named += [(f"ownership.contacts.{name}", name, "") for name in ownership.contacts]
+    for project in ownership.project_owners:
+        named.append((f"ownership.project_owners.{project}", "", project))
+    for contact in ownership.contacts:
+        named.append((f"ownership.contacts.{contact}", contact, ""))
     for setting, owner, project in named:
         yield setting, (*ownership.asked(owner, project), *ownership.escalated(owner, project))
 
@@ -76,75 +92,96 @@ def _terminates(policy: Policy) -> bool:
 
 
 def _of_acting(policy: Policy) -> Iterator[str]:
-    plan, approval = policy.plan, policy.approval
-    terminates = _terminates(policy)
-    is_auto = policy.mode is Mode.AUTO
-    if plan.local_disks_may_be_lost_unasked and (is_auto or approval.on_expiry == "act"):
+    yield from _of_acting_unasked(policy)
+    yield from _of_approvers(policy)
+    if _terminates(policy):
+        yield from _of_one_with_two_addresses(policy)
+
+
+def _of_acting_unasked(policy: Policy) -> Iterator[str]:
+    approval = policy.approval
+    acts_on_silence = approval.on_expiry == "act"
+    acts_without_a_yes = acts_on_silence or policy.mode is Mode.AUTO
+    if policy.plan.local_disks_may_be_lost_unasked and acts_without_a_yes:
         yield (
             "what lies on local NVMe is wiped without anybody's yes; leave "
             "plan.local_disks_may_be_lost_unasked off"
         )
-    if approval.on_expiry == "act" and approval.total.total_seconds() < _WORKING_DAY_SECONDS:
+    if acts_on_silence and approval.total.total_seconds() < _WORKING_DAY_SECONDS:
         yield (
             "approval.on_expiry: act leaves people less than 8 hours to answer; give "
             "them a working day"
         )
-    if (
-        approval.on_expiry == "act"
-        and policy.mode is Mode.ASK
-        and not policy.metrics.publishers_are_trusted
-    ):
+    is_ask = policy.mode is Mode.ASK
+    if acts_on_silence and is_ask and not policy.metrics.publishers_are_trusted:
         yield (
             "approval.on_expiry: act lets anybody who may publish metrics have instances "
-            "stopped in silence; "
-            "bind publishers and set metrics.publishers_are_trusted, or leave it at no-action"
+            "stopped in silence; bind publishers and set metrics.publishers_are_trusted, or "
+            "leave it at no-action"
         )
+
+
+def _of_approvers(policy: Policy) -> Iterator[str]:
+    approval = policy.approval
     for name in ("broadcast_may", "tag_owner_may", "cli_may"):
         if "terminate" in getattr(approval, name):
             yield (
                 f"terminate in approval.{name} has no effect: it takes people whom the policy knows"
             )
-    if approval.people_to_stop and {"stop"} & {*approval.broadcast_may, *approval.cli_may}:
+    if approval.people_to_stop and _may_strangers_stop(policy):
         yield (
             "stop in approval.broadcast_may or cli_may has no effect while "
-            "approval.people_to_stop is not 0; "
-            "an override for a tag may set that"
+            "approval.people_to_stop is not 0; an override for a tag may set that"
         )
-    if terminates:
-        yield from _of_one_with_two_addresses(policy)
 
 
 def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
-    """Known only where both stand for one identity; that two addresses are one human's is not to be
-    seen."""
-    found: dict[str, dict[str, None]] = {}
+    """Yield each identity that several addresses stand for.
+
+    Two addresses of one human without a common identity cannot be seen.
+    """
+    addresses_by_identity: dict[str, dict[str, None]] = {}
     for contact in policy.ownership.contacts.values():
         for identity, address in contact.identities.items():
-            found.setdefault(identity, {})[address.lower()] = None
-    for identity, several in found.items():
-        if len(several) > 1:
+            addresses_by_identity.setdefault(identity, {})[address.lower()] = None
+    for identity, own_addresses in addresses_by_identity.items():
+        if len(own_addresses) > 1:
             yield (
-                f"{identity} has the addresses {' and '.join(several)}, and so counts as "
-                "two people who "
-                "approve; list one of them in ownership.contacts"
+                f"{identity} has the addresses {' and '.join(own_addresses)}, and so counts as "
+                "two people who approve; list one of them in ownership.contacts"
             )
 
 
 def _of_judging(policy: Policy) -> Iterator[str]:
-    vetoes, breaker = policy.vetoes, policy.breaker
     if policy.idle.window_minutes < _SHORT_WINDOW_MINUTES:
         yield (
             f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break "
-            "idle, and `no-data` "
-            "where one reading of CPU or network is late; use 60"
+            "idle, and `no-data` where one reading of CPU or network is late; use 60"
         )
     if policy.ask_window.total_seconds() < _SHORT_WINDOW_MINUTES * 60:
         yield (
             f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during "
             "coffee breaks; use 180"
         )
-    limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)
-    if all(limit is None for limit in (*limits, vetoes.network_bytes_per_second)):
+    yield from _of_vetoes(policy)
+    breaker = policy.breaker
+    if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _NEARLY_ALL_PERCENT:
+        yield "the breaker hardly ever trips; a metrics outage would look like an idle fleet"
+    if policy.ledger.false_stop_within_minutes == 0:
+        yield (
+            "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
+        )
+
+
+def _of_vetoes(policy: Policy) -> Iterator[str]:
+    vetoes = policy.vetoes
+    limits = (
+        vetoes.memory_used_percent,
+        vetoes.power_percent_of_limit,
+        vetoes.cpu_percent,
+        vetoes.network_bytes_per_second,
+    )
+    if all(limit is None for limit in limits):
         yield (
             "no veto is on: utilization alone makes an instance idle; switch on "
             "vetoes.cpu_percent at least"
@@ -154,22 +191,15 @@ def _of_judging(policy: Policy) -> Iterator[str]:
             "vetoes.required is empty: an instance whose CPU and network are not "
             "measured counts as quiet"
         )
-    if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _NEARLY_ALL_PERCENT:
-        yield "the breaker hardly ever trips; a metrics outage would look like an idle fleet"
-    if policy.ledger.false_stop_within_minutes == 0:
-        yield (
-            "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
-        )
 
 
 def _of_measuring(policy: Policy) -> Iterator[str]:
-    """Yield what can never be measured as the policy wants it."""
-    metrics, approval = policy.metrics, policy.approval
+    """Yield each figure that can never be measured as the policy wants it."""
+    metrics = policy.metrics
+    ask_after_released = timedelta(minutes=policy.approval.ask_after_released_minutes)
     if policy.never_asks is not None:
         yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.never_asks}"
-    elif policy.released_window > max(
-        policy.window, timedelta(minutes=approval.ask_after_released_minutes)
-    ):
+    elif policy.released_window > max(policy.window, ask_after_released):
         yield (
             f"metrics.lag_seconds: {metrics.lag_seconds} hides the memory that is held now, so "
             "approval.ask_after_released_minutes is never used; set 120"
@@ -177,10 +207,8 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
     if metrics.period_seconds % metrics.collection_interval_seconds:
         yield (
             f"metrics.collection_interval_seconds: {metrics.collection_interval_seconds} "
-            "does not divide "
-            f"metrics.period_seconds ({metrics.period_seconds}), so GPUs in an aggregated "
-            "metric may be "
-            "miscounted, and their instances are no-data; set 60"
+            f"does not divide metrics.period_seconds ({metrics.period_seconds}), so GPUs in an "
+            "aggregated metric may be miscounted, and their instances are no-data; set 60"
         )
     for figure in policy.vetoes.required:
         if limit_of(policy, figure) is None:
@@ -191,13 +219,12 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
 
 
 def _of_exemption(policy: Policy) -> Iterator[str]:
-    """Yield that the guards in the code alone know the exemption."""
+    """Yield a warning where only the guards in the code know the exemption, and IAM does not."""
     key = policy.exemption.tag_key
     if not policy.exemption.is_key_for_iam(key):
         yield (
             f"exemption.tag_key: IAM does not deny instances with the key {key}, so only "
-            "the guards in the "
-            f"code leave them alone; choose a key of {KEY_FOR_IAM}"
+            f"the guards in the code leave them alone; choose a key of {KEY_FOR_IAM}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`governor policy`: its commands and their options."""
+"""Add the commands of `governor policy` and their options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cli import policy, policy_versions
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The commands and their options."""
+    """Add the commands and their options."""
     area = areas.add_parser("policy")
     commands = area.add_subparsers(dest="command", required=True)
     check = commands.add_parser(

@@ -1,4 +1,4 @@
-"""Missing acceptances of a policy, and too few people who can accept."""
+"""Say which acceptances of a policy are missing, and where too few people can accept."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from governor.domain.units import plural, printable
 
 
 def acceptances_of(answer: dict[str, object]) -> Acceptances:
-    """Return the acceptances that count, of the API's answer about the policy; none before a first
-    version, and from a stack of the release before."""
+    """Return the acceptances that count, from the API's answer about the policy.
+
+    There are none before a first version, and none from a stack of the release before.
+    """
     accepted = answer.get("accepted")
     if not isinstance(accepted, dict):
         return Acceptances()
@@ -23,29 +25,27 @@ def acceptances_of(answer: dict[str, object]) -> Acceptances:
 
 
 def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
-    """Say which overrides count as `ask`, until who accepts them, and who of them could not."""
-    able = known_people(book.base().policy.ownership).everybody
+    """Say which overrides count as `ask`, whose acceptance is missing, and who cannot accept."""
+    able_people = known_people(book.base().policy.ownership).everybody
     waiting = book.unaccepted()
     for override in waiting:
         fact = {"override": override.name, "missing": list(override.missing)}
         out.list(f"{path}: {printable(consent_line(override))}", "unaccepted", fact)
         for person in override.missing:
-            if person not in able:
+            if person not in able_people:
                 out.say(
                     f"{path}: nobody can accept as {printable(person)}: map an aws: "
-                    "identity to that address "
-                    "in ownership.contacts"
+                    "identity to that address in ownership.contacts"
                 )
     if waiting:
         out.say(
             f"{path}: people accept a stored version (`governor policy put`). Nobody can "
-            "accept the "
-            "parameter PolicyYaml of the stack"
+            "accept the parameter PolicyYaml of the stack"
         )
 
 
 def verdict(book: PolicyBook) -> str:
-    """Return `ok`, or what stands instead of it while acceptances are missing."""
+    """Return `ok`, or how many overrides count as `ask` while acceptances are missing."""
     waiting = len(book.unaccepted())
     if waiting == 0:
         return "ok"
@@ -55,21 +55,21 @@ def verdict(book: PolicyBook) -> str:
 
 def next_steps(waiting: tuple[Unaccepted, ...], version: str) -> str:
     """Return what people do after the version was stored; an empty text if nothing is missing."""
-    people = sorted(frozenset[str]().union(*(one.missing for one in waiting)))
-    if not people:
+    missing: set[str] = set()
+    for override in waiting:
+        missing.update(override.missing)
+    if not missing:
         return ""
+    people = ", ".join(map(printable, sorted(missing)))
     return (
-        f"Next, each of {', '.join(map(printable, people))} runs `governor policy accept "
-        f"{version}` "
+        f"Next, each of {people} runs `governor policy accept {version}` "
         "(a first version: once it is in force). A person who accepted the same terms "
-        "before is counted "
-        "already."
+        "before is counted already."
     )
 
 
 def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
-    """Yield why one writer could change a policy that terminates, by the setting, with what to
-    do."""
+    """Yield each setting by which one writer could change a policy that terminates, and a fix."""
     policy = book.base().policy
     if not any(map(may_terminate, book.variants)):
         return
@@ -77,15 +77,14 @@ def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
         yield (
             "two_people_for_policy",
             "is false, and the policy terminates: one writer alone can change who "
-            "decides and what is "
-            "terminated; remove the line",
+            "decides and what is terminated; remove the line",
         )
         return
-    able = len(known_people(policy.ownership).everybody)
-    if able < PEOPLE_NEEDED and not book.says_two_people:
+    able_count = len(known_people(policy.ownership).everybody)
+    if able_count < PEOPLE_NEEDED and not book.says_two_people:
         yield (
             "ownership.contacts",
-            f"maps {plural(able, 'person', 'people')} to aws: identities, and the policy "
-            "terminates: risky "
-            "changes wait for nobody until two people are mapped; map two people",
+            f"maps {plural(able_count, 'person', 'people')} to aws: identities, and the policy "
+            "terminates: risky changes wait for nobody until two people are mapped; map two "
+            "people",
         )

@@ -1,11 +1,11 @@
-"""Overrides that can be for the same instance, and whether they contradict each other there.
+"""Find overrides that can be for the same instance, and those that contradict each other there.
 
 The search is bounded by counted work, so that it gives the same answer on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -34,8 +34,10 @@ class Meetings:
 
 def policies_of(book: PolicyBook) -> list[tuple[str, Policy]]:
     """Return the base and each override by itself on top of it, with their names."""
-    alone = [(one.name, book.applied((index,)).policy) for index, one in enumerate(book.overrides)]
-    return [("base", book.base().policy), *alone]
+    policies = [("base", book.base().policy)]
+    for index, override in enumerate(book.overrides):
+        policies.append((override.name, book.applied((index,)).policy))
+    return policies
 
 
 def meetings(book: PolicyBook, comparisons: int = MOST_COMPARISONS) -> Meetings:
@@ -49,22 +51,31 @@ def meetings(book: PolicyBook, comparisons: int = MOST_COMPARISONS) -> Meetings:
     refused: list[frozenset[int]] = []
     combinations = search.combinations()
     for together in islice(combinations, MOST_COMBINATIONS):
-        if any(one <= set(together) for one in refused):
+        if any(fewer <= set(together) for fewer in refused):
             continue
         names = tuple(book.overrides[index].name for index in together)
         try:
             policies.append((names, book.applied(together).policy))
         except PolicyError as error:
             refused.append(frozenset(together))
-            where = f"where {', '.join(map(shown, names))} meet"
-            above, path = f"overrides.{'+'.join(names)}.", f"overrides.{together[-1]}"
-            line = book.document.line(("overrides", str(together[-1])))
-            problems += [
-                PolicyProblem(path, f"{where}: {one.path.removeprefix(above)}: {one.reason}", line)
-                for one in error.problems
-            ]
+            problems += _problems(book, together, error)
     all_tried = next(combinations, None) is None and not search.ended
     return Meetings(tuple(policies), tuple(problems), all_tried)
+
+
+def _problems(
+    book: PolicyBook, together: Sequence[int], error: PolicyError
+) -> Iterator[PolicyProblem]:
+    """Yield why these overrides contradict each other, at the last one of them."""
+    names = [book.overrides[index].name for index in together]
+    where = f"where {', '.join(map(shown, names))} meet"
+    prefix = f"overrides.{'+'.join(names)}."
+    last = str(together[-1])
+    line = book.document.line(("overrides", last))
+    for problem in error.problems:
+        setting = problem.path.removeprefix(prefix)
+        reason = f"{where}: {setting}: {problem.reason}"
+        yield PolicyProblem(f"overrides.{last}", reason, line)
 
 
 class _Search:
@@ -81,44 +92,52 @@ class _Search:
         wave: list[tuple[tuple[int, ...], OverrideMatch]] = [((), OverrideMatch())]
         seen: set[tuple[int, ...]] = set()
         while wave:
-            following: list[tuple[tuple[int, ...], OverrideMatch]] = []
+            next_wave: list[tuple[tuple[int, ...], OverrideMatch]] = []
             for members, match in wave:
-                for index, other in enumerate(self._matches):
+                for index, override_match in enumerate(self._matches):
                     if self._left <= 0:
                         self.ended = True
                         return
                     self._left -= 1
-                    both = None if index in members else joined(match, other)
+                    both = None if index in members else joined(match, override_match)
                     if both is None:
                         continue
-                    # An override for everyone whom these are for is always with them.
-                    self._left -= len(self._matches)
-                    together = tuple(
-                        i for i, one in enumerate(self._matches) if joined(both, one) == both
-                    )
+                    together = self._all_that_hold(both)
                     if together in seen:
                         continue
                     seen.add(together)
-                    following.append((together, both))
+                    next_wave.append((together, both))
                     if len(together) > 1:
                         yield together
-            wave = following
+            wave = next_wave
+
+    def _all_that_hold(self, match: OverrideMatch) -> tuple[int, ...]:
+        """Return the overrides that are for all these instances.
+
+        An override for everyone whom two others are for is always with them.
+        """
+        self._left -= len(self._matches)
+        indices = []
+        for index, override_match in enumerate(self._matches):
+            if joined(match, override_match) == match:
+                indices.append(index)
+        return tuple(indices)
 
 
-def joined(one: OverrideMatch, other: OverrideMatch) -> OverrideMatch | None:
+def joined(first: OverrideMatch, second: OverrideMatch) -> OverrideMatch | None:
     """Return the instances that both are for, or `None` if there can be none."""
-    if any(other.tags.get(key, value) != value for key, value in one.tags.items()):
+    if any(second.tags.get(key, value) != value for key, value in first.tags.items()):
         return None
-    families = _in_both(one.instance_families, other.instance_families)
-    accounts = _in_both(one.accounts, other.accounts)
-    regions = _in_both(one.regions, other.regions)
+    families = _in_both(first.instance_families, second.instance_families)
+    accounts = _in_both(first.accounts, second.accounts)
+    regions = _in_both(first.regions, second.regions)
     if families is None or accounts is None or regions is None:
         return None
-    return OverrideMatch({**one.tags, **other.tags}, families, accounts, regions)
+    return OverrideMatch({**first.tags, **second.tags}, families, accounts, regions)
 
 
-def _in_both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] | None:
+def _in_both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the names in both, or `None`. An empty condition holds for all."""
-    if not some or not others:
-        return some or others
-    return tuple(one for one in some if one in others) or None
+    if not first or not second:
+        return first or second
+    return tuple(name for name in first if name in second) or None

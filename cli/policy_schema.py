@@ -1,4 +1,4 @@
-"""The JSON Schema of the policy document, by which editors complete, explain and check it."""
+"""Make the JSON Schema of the policy document, by which editors complete, explain and check it."""
 
 from __future__ import annotations
 
@@ -60,22 +60,15 @@ def policy_schema() -> dict[str, Any]:
 
 
 def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of what an override may set: any part of the document, except the sweep's
-    own.
+    """Return the schema of what an override may set: all but the sweep's own settings.
 
     Nothing is required and no default is given: what an override leaves out is as the document
     says.
     """
-    properties = {
-        name: deepcopy(setting)
-        for name, setting in schema["properties"].items()
-        if name not in ONLY_IN_BASE
-    }
-    for name, setting in properties.items():
-        setting.pop("default", None)
-        section = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
-        if "required" in section:
-            properties[name] = {key: value for key, value in section.items() if key != "required"}
+    properties = {}
+    for name, setting in schema["properties"].items():
+        if name not in ONLY_IN_BASE:
+            properties[name] = _partial_setting(schema, setting)
     return {
         "type": "object",
         "description": "Any part of this document, except the sweep's own.",
@@ -84,36 +77,50 @@ def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _partial_setting(schema: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
+    section = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
+    if "required" in section:
+        return {key: value for key, value in section.items() if key != "required"}
+    partial = deepcopy(dict(setting))
+    partial.pop("default", None)
+    return partial
+
+
 def sections(kind: type) -> Iterator[type]:
     """Yield the dataclasses that the settings of a dataclass are made of, at any depth."""
     for hint in get_type_hints(kind).values():
-        for found in (hint, *get_args(hint)):
-            if is_dataclass(found) and isinstance(found, type):
-                yield found
-                yield from sections(found)
+        for part in (hint, *get_args(hint)):
+            if is_dataclass(part) and isinstance(part, type):
+                yield part
+                yield from sections(part)
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the docstring under each setting of a dataclass; a section without one says it
-    itself."""
-    found: dict[str, str] = {}
+    """Return the docstring of each setting of a dataclass; of a section without one, its own."""
+    docstrings: dict[str, str] = {}
     (body,) = ast.parse(dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     for setting, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(setting, ast.AnnAssign) and isinstance(after, ast.Expr):
             assert isinstance(setting.target, ast.Name)
-            found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
+            docstrings[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     hints = get_type_hints(kind)
-    about = {name: inspect.getdoc(hint) or "" for name, hint in hints.items() if is_dataclass(hint)}
-    return {
-        one.name: found.get(one.name, about.get(one.name, "").split("\n\n")[0])
-        for one in fields(kind)
-    }
+    texts = {}
+    for field in fields(kind):
+        name = field.name
+        texts[name] = docstrings[name] if name in docstrings else _first_paragraph(hints[name])
+    return texts
+
+
+def _first_paragraph(hint: Any) -> str:
+    """Return how the docstring of a section begins; an empty text for all other types."""
+    if not is_dataclass(hint):
+        return ""
+    return (inspect.getdoc(hint) or "").split("\n\n")[0]
 
 
 def settings_at(path: Sequence[str]) -> list[str]:
-    """Return the settings that may stand where this path leads, by the schema; none where nothing
-    may."""
+    """Return the settings that may stand at this path; an empty list where none may."""
     schema = policy_schema()
     node: Mapping[str, Any] = schema
     for part in path:
@@ -131,13 +138,17 @@ def settings_at(path: Sequence[str]) -> list[str]:
 
 def setting_paths() -> list[str]:
     """Return the dotted path of every setting of the document's sections, `idle.window_minutes`."""
-    return [f"{one}.{name}" for one in settings_at(()) for name in settings_at((one,))]
+    paths = []
+    for section in settings_at(()):
+        for name in settings_at((section,)):
+            paths.append(f"{section}.{name}")
+    return paths
 
 
 def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a reference, or the one of several kinds that is an object, stands for."""
-    for one in node.get("anyOf", ()):
-        if "$ref" in one or one.get("type") in ("object", "array"):
-            node = one
+    """Return the node that a reference stands for, or the object among several kinds."""
+    for kind in node.get("anyOf", ()):
+        if "$ref" in kind or kind.get("type") in ("object", "array"):
+            node = kind
     name = node.get("$ref", "").rpartition("/")[2]
     return schema["$defs"][name] if name else node
