@@ -1,7 +1,7 @@
 """`governor approvals list|show|approve|keep|exempt|hold|end-keep`: questions, and answers to them.
 
-They speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in
-IAM (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
+The commands call the stack's API, signed with the caller's AWS credentials. IAM decides who may
+call it (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -25,11 +25,12 @@ _CELL_CHARACTERS = 40
 """Longest cell of a table; a tag may have 256, and an id of ours has 32."""
 _ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
 _STEPS = "The plan: "
-"""How the line of a plan with its steps begins."""
+"""Beginning of the line of a plan that has its steps."""
+_COLUMNS = ("ID", "INSTANCE", "TYPE", "PLACE", "USD A DAY", "ACTION", "OPEN UNTIL", "NAME")
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The commands and their options."""
+    """Add the commands and their options."""
     commands = areas.add_parser("approvals").add_subparsers(dest="command", required=True)
 
     def command(
@@ -72,26 +73,37 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     if not questions:
         print("no question waits for an answer")
         return
-    rows = [("ID", "INSTANCE", "TYPE", "PLACE", "USD A DAY", "ACTION", "OPEN UNTIL", "NAME")]
-    rows += [
-        (
-            q["id"],
-            q["instance_id"],
-            q["instance_type"],
-            f"{q['account']}/{q['region']}",
-            "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
-            q["action"],
-            _open_until(q),
-            printable(q["instance_name"]),
-        )
-        for q in questions
-    ]
-    cells = [[clip(cell, _CELL_CHARACTERS) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for question in questions:
+        rows.append(_row(question))
+    _print_table(rows)
+
+
+def _row(question: Mapping[str, Any]) -> Sequence[str]:
+    usd_per_day = question["usd_per_day"]
+    return (
+        question["id"],
+        question["instance_id"],
+        question["instance_type"],
+        f"{question['account']}/{question['region']}",
+        "unknown" if usd_per_day is None else f"{Decimal(usd_per_day):,.2f}",
+        question["action"],
+        _open_until(question),
+        printable(question["instance_name"]),
+    )
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print the rows with each column as wide as its longest cell."""
+    clipped_rows = []
+    widths = [0] * len(_COLUMNS)
+    for row in rows:
+        cells = [clip(cell, _CELL_CHARACTERS) for cell in row]
+        clipped_rows.append(cells)
+        widths = [max(len(cell), width) for cell, width in zip(cells, widths, strict=True)]
+    for cells in clipped_rows:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        print("  ".join(padded).rstrip())
 
 
 def _open_until(question: Mapping[str, Any]) -> str:
@@ -108,43 +120,56 @@ def _show(api: Api, arguments: argparse.Namespace) -> None:
 
 def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -> None:
     try:
-        found = api.call("POST", _path(arguments.id), document)
+        question = api.call("POST", _path(arguments.id), document)
     except CommandError as error:
-        raise CommandError(f"{error}{_who_was_first(api, arguments.id)}") from None
-    _print_question(found, as_json=arguments.json)
-    if not arguments.json and (text := _next(found, str(document["answer"]))):
-        print(f"  next: {text}")
+        raise CommandError(f"{error}{_earlier_decision(api, arguments.id)}") from None
+    _print_question(question, as_json=arguments.json)
+    if arguments.json:
+        return
+    next_step = _next_step(question, str(document["answer"]))
+    if next_step:
+        print(f"  next: {next_step}")
 
 
-def _who_was_first(api: Api, approval_id: str) -> str:
-    """Return who decided a question whose answer is refused, and when; nothing where it is open, or
-    not known."""
+def _earlier_decision(api: Api, approval_id: str) -> str:
+    """Return who decided a question whose answer is refused, and when.
+
+    Return an empty text if it is open or cannot be read.
+    """
     try:
-        found = api.call("GET", _path(approval_id))
+        question = api.call("GET", _path(approval_id))
     except CommandError:
         return ""
-    return f". {_decided(found)}" if found.get("decision") else ""
+    return f". {_decided(question)}" if question.get("decision") else ""
 
 
-def _next(found: Mapping[str, Any], answer: str) -> str:
-    """Return what happens after this answer."""
-    if answer != "approve" or found["outcome"] or found["void_reason"] or found.get("held"):
+def _next_step(question: Mapping[str, Any], answer: str) -> str:
+    """Return what happens after a yes; an empty text if nothing does."""
+    is_over = question["outcome"] or question["void_reason"] or question.get("held")
+    if answer != "approve" or is_over:
         return ""
-    if found.get("needs_another"):
-        last, silence = until(found["expires_at"]), _silence(found)
-        return f"a second person must approve, too; without that {silence}. It ends {last}"
-    if not found.get("can_hold", True):
+    if question.get("needs_another"):
+        silence = _silence(question)
+        end = until(question["expires_at"])
+        return f"a second person must approve, too; without that {silence}. It ends {end}"
+    if not question.get("can_hold", True):
         return (
-            f"EC2 was already asked to; see what came of it: governor approvals show {found['id']}"
+            "EC2 was already asked to; see what came of it: governor approvals show "
+            f"{question['id']}"
         )
-    steps = next((line for line in found["plan"] if line.startswith(_STEPS)), _STEPS).removeprefix(
-        _STEPS
-    )
     return (
         "the instance is checked again, and nothing happens if its GPUs are at work. Else: "
-        f"{printable(steps)}\n  until EC2 is called, this holds it: governor approvals "
-        f"hold {found['id']}"
+        f"{printable(_steps(question))}\n  until EC2 is called, this holds it: governor approvals "
+        f"hold {question['id']}"
     )
+
+
+def _steps(question: Mapping[str, Any]) -> str:
+    """Return the steps of the plan; an empty text if no line has them."""
+    for line in question["plan"]:
+        if line.startswith(_STEPS):
+            return str(line).removeprefix(_STEPS)
+    return ""
 
 
 def _approve(api: Api, arguments: argparse.Namespace) -> None:
@@ -177,74 +202,82 @@ def _path(approval_id: str) -> str:
     return f"/api/approvals/{quote(approval_id, safe='')}"
 
 
-def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
+def _print_question(question: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(question, indent=2))
         return
-    print(f"{printable(found['instance_name'])} ({found['instance_id']}, {found['instance_type']})")
-    print(f"  {found['account']}/{found['region']}, owner {printable(found['owner'])}")
-    print(f"  {found['reason']}")
-    for line in (*found["cost"], *found["plan"]):
+    name = printable(question["instance_name"])
+    print(f"{name} ({question['instance_id']}, {question['instance_type']})")
+    owner = printable(question["owner"])
+    print(f"  {question['account']}/{question['region']}, owner {owner}")
+    print(f"  {question['reason']}")
+    for line in (*question["cost"], *question["plan"]):
         print(f"  {printable(line)}")
-    if found["decision"]:
-        print(f"  {_decided(found)}")
-    elif found["first_yes_by"]:
-        print(
-            f"  Approved by {printable(people(found['first_yes_by']))}; a second person "
-            "must approve, too"
-        )
-    if found.get("held"):
-        print(f"  {printable(found['held'])}; nothing more is done")
-    if found["void_reason"]:
-        print(f"  {found['status'].lower()}: {printable(found['void_reason'])}")
-    print(_state_line(found))
+    if question["decision"]:
+        print(f"  {_decided(question)}")
+    elif question["first_yes_by"]:
+        first = printable(people(question["first_yes_by"]))
+        print(f"  Approved by {first}; a second person must approve, too")
+    if question.get("held"):
+        print(f"  {printable(question['held'])}; nothing more is done")
+    if question["void_reason"]:
+        print(f"  {question['status'].lower()}: {printable(question['void_reason'])}")
+    print(_state_line(question))
 
 
-def _state_line(found: Mapping[str, Any]) -> str:
+def _state_line(question: Mapping[str, Any]) -> str:
     """Return how it ended, or what can still be done and until when."""
-    if found["outcome"]:
-        return f"  {found['outcome']}: {printable(found['outcome_reason'] or '')}"
-    if found.get("can_hold"):
-        return f"  can be held, kept or exempted until EC2 is called; id {found['id']}"
-    if found.get("can_hold_late"):
+    question_id = question["id"]
+    if question["outcome"]:
+        return f"  {question['outcome']}: {printable(question['outcome_reason'] or '')}"
+    if question.get("can_hold"):
+        return f"  can be held, kept or exempted until EC2 is called; id {question_id}"
+    if question.get("can_hold_late"):
         return (
-            f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {found['id']}"
+            f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {question_id}"
         )
-    if found["can_decide"]:
-        silence = f"if nobody answers, {_silence(found)}"
-        return f"  open: it ends {until(found['expires_at'])}; {silence}; id {found['id']}"
-    return f"  nothing more can be decided; id {found['id']}"
+    if question["can_decide"]:
+        silence = f"if nobody answers, {_silence(question)}"
+        return f"  open: it ends {until(question['expires_at'])}; {silence}; id {question_id}"
+    return f"  nothing more can be decided; id {question_id}"
 
 
-def _silence(found: Mapping[str, Any]) -> str:
-    """Return what follows without an answer. A stack of the release before does not say."""
-    acts = found.get("acts_on_silence")
+def _silence(question: Mapping[str, Any]) -> str:
+    """Return what happens without an answer. A stack of the release before does not tell."""
+    acts = question.get("acts_on_silence")
     if acts is None:
         return "the policy says what happens (approval.on_expiry)"
     return "the plan is carried out" if acts else "nothing happens"
 
 
-def _decided(found: Mapping[str, Any]) -> str:
-    """`Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`. A
-    stack of the release before does not say when."""
-    at = f", {since(found['decided_at'])}" if found.get("decided_at") else ""
-    kept = f"; the keep ends {until(found['kept_until'])}" if found.get("kept_until") else ""
-    return f"{_ANSWERED[found['decision']]} by {printable(people(found['decided_by']))}{at}{kept}"
+def _decided(question: Mapping[str, Any]) -> str:
+    """Return `Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`.
+
+    A stack of the release before has no time of the decision.
+    """
+    decided = f"{_ANSWERED[question['decision']]} by {printable(people(question['decided_by']))}"
+    if question.get("decided_at"):
+        decided += f", {since(question['decided_at'])}"
+    if question.get("kept_until"):
+        decided += f"; the keep ends {until(question['kept_until'])}"
+    return decided
 
 
 def _until(text: str) -> str:
-    """`4h`, `7d` or a time, as UTC.
+    """Read `4h`, `7d` or a time. Return it in UTC.
 
     Raises:
         argparse.ArgumentTypeError: none of these.
     """
-    now = datetime.now(tz=UTC)
     try:
-        if text[-1:] in ("h", "d"):
-            span = timedelta(hours=float(text[:-1]) * (24 if text[-1] == "d" else 1))
-            return (now + span).strftime("%Y-%m-%dT%H:%M:%SZ")
-        moment = datetime.fromisoformat(text)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if text[-1:] == "h":
+            moment = datetime.now(tz=UTC) + timedelta(hours=float(text[:-1]))
+        elif text[-1:] == "d":
+            moment = datetime.now(tz=UTC) + timedelta(days=float(text[:-1]))
+        else:
+            moment = datetime.fromisoformat(text)
+            if not moment.tzinfo:
+                moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is neither like 4h or 7d nor a time") from None
