@@ -1,4 +1,4 @@
-"""The stack's API, with calls signed by the caller's AWS credentials; and the stack's outputs."""
+"""Call the stack's API, signed with the caller's AWS credentials, and read the stack's outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cli.progress import Progress
 from governor.domain.units import printable
 
 _SECONDS = 60
-"""API Gateway gives up after 30 by itself and says so; only the way there takes longer."""
+"""API Gateway itself gives up after 30 s and says so; only a slow network takes longer."""
 _UNSURE = "What you asked for may have been done all the same: look before you ask again."
 
 
@@ -37,11 +37,37 @@ class Api:
     def call(
         self, method: str, path: str, document: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The answer's document.
+        """Return the answer's document.
 
         Raises:
             CommandError: it was refused, or could not be reached.
         """
+        request = self._signed(method, path, document)
+        try:
+            with (
+                Progress("waiting for the stack's API"),
+                urlopen(request, timeout=_SECONDS) as response,
+            ):
+                answer: dict[str, Any] = json.loads(response.read())
+                return answer
+        except HTTPError as error:
+            with error:
+                text = _refusal(error)
+            if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise CommandError(text) from None
+        except URLError as error:
+            # It was not sent.
+            raise CommandError(f"{self._url} could not be reached: {error.reason}") from None
+        except TimeoutError:
+            text = f"{self._url} gave no answer within {_SECONDS} s"
+        except (OSError, HTTPException) as error:
+            text = f"{self._url} broke off its answer: {error or type(error).__name__}"
+        except ValueError:
+            text = f"{self._url} did not answer in JSON (is it the ApiUrl of the stack?)"
+        advice = "Try again." if method == "GET" else _UNSURE
+        raise CommandError(f"{text}. {advice}")
+
+    def _signed(self, method: str, path: str, document: dict[str, Any] | None) -> Request:
         body = b"" if document is None else json.dumps(document).encode()
         signed = AWSRequest(
             method, f"{self._url}{path}", data=body, headers={"Content-Type": "application/json"}
@@ -49,52 +75,23 @@ class Api:
         credentials = self._session.get_credentials()
         if credentials is None:
             raise CommandError("there are no AWS credentials: sign in, or set AWS_PROFILE")
-        SigV4Auth(
-            credentials.get_frozen_credentials(), "execute-api", self._session.region_name
-        ).add_auth(signed)
-        request = Request(
+        frozen = credentials.get_frozen_credentials()
+        SigV4Auth(frozen, "execute-api", self._session.region_name).add_auth(signed)
+        return Request(
             str(signed.url), data=body or None, method=method, headers=dict(signed.headers.items())
-        )
-        try:
-            with (
-                Progress("waiting for the stack's API"),
-                urlopen(request, timeout=_SECONDS) as answer,
-            ):
-                found: dict[str, Any] = json.loads(answer.read())
-                return found
-        except HTTPError as error:
-            with error:
-                text = _refusal(error)
-                is_unsure = error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
-        except URLError as error:
-            # It was not sent.
-            text, is_unsure = f"{self._url} could not be reached: {error.reason}", False
-        except TimeoutError:
-            text, is_unsure = f"{self._url} gave no answer within {_SECONDS} s", True
-        except (OSError, HTTPException) as error:
-            text, is_unsure = (
-                f"{self._url} broke off its answer: {error or type(error).__name__}",
-                True,
-            )
-        except ValueError:
-            text, is_unsure = (
-                f"{self._url} did not answer in JSON (is it the ApiUrl of the stack?)",
-                True,
-            )
-        raise CommandError(
-            f"{text}. {_UNSURE if method != 'GET' else 'Try again.'}" if is_unsure else text
         )
 
 
 def _refusal(error: HTTPError) -> str:
-    """Return what the API said; what only API Gateway or a proxy can have said is put into
-    words."""
+    """Return why the API refused, in words where only API Gateway or a proxy can have answered."""
+    document: Mapping[str, Any] = {}
+    text = None
     try:
-        said = json.loads(error.read())
-        text = said.get("error") or said.get("message")
+        document = json.loads(error.read())
+        text = document.get("error") or document.get("message")
     except (ValueError, AttributeError):
-        said, text = {}, None
-    if "error" in said:
+        document = {}
+    if "error" in document:
         return printable(str(text))
     if text and "security token" in str(text):
         return f"{printable(str(text)).rstrip('.')}: {aws.SIGN_IN}"
@@ -105,11 +102,12 @@ def _refusal(error: HTTPError) -> str:
     if error.code == HTTPStatus.NOT_FOUND:
         old = "is its stack older than this command, or GOVERNOR_API_URL of a stack that is gone?"
         return f"the API at {printable(error.url or '')} knows no such call (404): {old}"
-    return f"the API answered {error.code} ({printable(str(text)) if text else 'without a reason'})"
+    reason = printable(str(text)) if text else "without a reason"
+    return f"the API answered {error.code} ({reason})"
 
 
 def api_of(arguments: argparse.Namespace) -> Api:
-    """The API of the stack that the command line names.
+    """Return the API of the stack that the command line names.
 
     Raises:
         CommandError: it cannot be found; it says what to set.
@@ -123,7 +121,7 @@ _OUTPUTS = {"StateTableName", "ApiUrl", "PolicyParameterName"}
 
 
 def find_api(stack: str, session: boto3.Session) -> str:
-    """The API's address, from `GOVERNOR_API_URL` or the stack's outputs.
+    """Return the API's address, from `GOVERNOR_API_URL` or the stack's outputs.
 
     Raises:
         CommandError: no such stack, or it may not be read.
@@ -140,22 +138,26 @@ def find_api(stack: str, session: boto3.Session) -> str:
 
 
 def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The outputs and the parameters of a stack.
+    """Return the outputs and the parameters of a stack.
 
     Raises:
         CommandError: no such stack, one that is not deployed or not ours, or it may not be read.
     """
     try:
-        found = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        answer = session.client("cloudformation").describe_stacks(StackName=stack)
+        description = answer["Stacks"][0]
     except (ClientError, BotoCoreError) as error:
         if "does not exist" in str(error):
             raise CommandError(missing(stack, session)) from None
         raise CommandError(f"the stack {stack!r} could not be read: {aws.reason(error)}") from None
-    check_deployed(found)
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
-    return outputs, {
-        one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())
-    }
+    check_deployed(description)
+    outputs = {}
+    for output in description.get("Outputs", ()):
+        outputs[output["OutputKey"]] = output["OutputValue"]
+    parameters = {}
+    for parameter in description.get("Parameters", ()):
+        parameters[parameter["ParameterKey"]] = parameter["ParameterValue"]
+    return outputs, parameters
 
 
 def check_deployed(found: Mapping[str, Any]) -> None:
@@ -165,9 +167,10 @@ def check_deployed(found: Mapping[str, Any]) -> None:
         CommandError: it was never created whole, or it is no stack of GPU Governor; with what to
             do.
     """
-    if any(one["OutputKey"] in _OUTPUTS for one in found.get("Outputs", ())):
+    if any(output["OutputKey"] in _OUTPUTS for output in found.get("Outputs", ())):
         return
-    stack, status = found["StackName"], found["StackStatus"]
+    stack = found["StackName"]
+    status = found["StackStatus"]
     if status == "REVIEW_IN_PROGRESS":
         why = f"is not deployed: nobody has accepted its change set: run make deploy STACK={stack}"
     elif status == "CREATE_IN_PROGRESS":
@@ -191,7 +194,6 @@ def missing(stack: str, session: boto3.Session) -> str:
     """Return what to set where a stack is not found."""
     return (
         f"there is no stack {stack!r} in {session.region_name} with these credentials: "
-        "pass --stack-name, "
-        "--region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it first "
-        "(docs/deploy.md)"
+        "pass --stack-name, --region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it "
+        "first (docs/deploy.md)"
     )
