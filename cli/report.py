@@ -1,5 +1,7 @@
-"""`governor report`: costs and savings of a month, as the mail and the console say them. Reads
-only."""
+"""`governor report`: print costs and savings of a month, as the mail and the console show them.
+
+It only reads.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _WIDTHS = (24, 16, 16, 16, 17, 12)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
+    """Add the command."""
     command = areas.add_parser("report")
     command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
     command.add_argument(
@@ -66,14 +68,15 @@ def _run(arguments: argparse.Namespace) -> None:
         try:
             state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
             books = Books(state, timedelta(days=policy.ledger.saving_counts_days))
-            found = books.report(start, min(now, month_end(start)), now, reader)
+            report = books.report(start, min(now, month_end(start)), now, reader)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None
         own = None
         if arguments.own_cost:
             progress.show("reading what GPU Governor itself has used")
-            own = own_cost.read(stack, found.start, found.end, found.costs.total)
-    print(shown(found, chosen, alert_of(found, stack.hub, reader, now), own), end="")
+            own = own_cost.read(stack, report.start, report.end, report.costs.total)
+    alert = alert_of(report, stack.hub, reader, now)
+    print(shown(report, chosen, alert, own), end="")
 
 
 def _month(text: str, now: UtcDatetime) -> UtcDatetime:
@@ -95,60 +98,60 @@ def _policy(name: str, stack: Stack) -> Any:
         ) from None
 
 
-def alert_of(found: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
-    """The message that a reader of this report would get."""
+def alert_of(report: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
+    """Return the message that a reader of this report would get."""
     whose = Owner(reader.owner or reader.account or UNASSIGNED, reader.project or UNASSIGNED)
     return report_alert(
-        found, f"month-{month_of(found.start)}", hub, now, whose, is_everything=not any(reader)
+        report, f"month-{month_of(report.start)}", hub, now, whose, is_everything=not any(reader)
     )
 
 
-def shown(found: Report, chosen: str, alert: Alert, own: own_cost.Measured | None = None) -> str:
-    """The report in a format: `table`, `html`, `csv` or `json`; the first and the last with the own
-    cost."""
+def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | None = None) -> str:
+    """Return the report as `table`, `html`, `csv` or `json`.
+
+    The own cost of GPU Governor is only in the first and the last.
+    """
     match chosen:
         case "csv":
-            return csv_text(COLUMNS, found.rows)
+            return csv_text(COLUMNS, report.rows)
         case "json":
-            document = {"month": month_of(found.start), **found.document}
+            document = {"month": month_of(report.start), **report.document}
             if own is not None:
                 document["own_cost"] = own.document
             return f"{json.dumps(document, indent=2, default=plain)}\n"
         case "html":
-            png = days_png(saved_by_day(alert), found.start.date())
+            png = days_png(saved_by_day(alert), report.start.date())
             picture = f"data:image/png;base64,{b64encode(png).decode()}"
             _, page = fitting(message_of(alert, None, link=None, picture_png=png))
             return page.replace(f"cid:{CID}", picture)
         case _:
-            return _table(found, alert) + "".join(
-                f"{line}\n" for line in (["", *own.lines] if own else ())
-            )
+            lines = _table(report, alert)
+            if own is not None:
+                lines += ["", *own.lines]
+            return "".join(f"{line}\n" for line in lines)
 
 
-def _table(found: Report, alert: Alert) -> str:
-    lines = [*map(printable, (alert.subject, *alert.lines))]
-    if found.lines:
-        lines += [
-            "",
-            _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD"),
-        ]
-    for line in found.lines:
-        entry, net = line.entry, line.net_usd
-        what = f"{line.what}, undone" if entry.false_stop else line.what
+def _table(report: Report, alert: Alert) -> list[str]:
+    lines = [printable(line) for line in (alert.subject, *alert.lines)]
+    if report.lines:
+        head = _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD")
+        lines += ["", head]
+    for line in report.lines:
+        entry = line.entry
         name = entry.resource_name or entry.episode.instance_id
-        amount = "unknown" if net is None else money(net)
-        lines.append(
-            _row(
-                name, what, entry.owner, entry.project, f"{entry.booked_at:%Y-%m-%d %H:%M}", amount
-            )
-        )
-    return "\n".join([*lines, ""])
+        ending = f"{line.what}, undone" if entry.false_stop else line.what
+        booked_at = f"{entry.booked_at:%Y-%m-%d %H:%M}"
+        amount = "unknown" if line.net_usd is None else money(line.net_usd)
+        lines.append(_row(name, ending, entry.owner, entry.project, booked_at, amount))
+    return lines
 
 
 def _row(*cells: str) -> str:
-    *texts, amount = (
-        cell if len(cell) <= width else f"{cell[: width - 1]}…"
-        for cell, width in zip(map(printable, cells), _WIDTHS, strict=True)
-    )
-    shown = " ".join(f"{text:<{width}}" for text, width in zip(texts, _WIDTHS, strict=False))
-    return f"{shown} {amount:>{_WIDTHS[-1]}}"
+    """Return the cells in their columns; the last one, an amount, at the right."""
+    texts = []
+    for cell, width in zip(cells, _WIDTHS, strict=True):
+        text = printable(cell)
+        texts.append(text if len(text) <= width else f"{text[: width - 1]}…")
+    *texts, amount = texts
+    columns = [f"{text:<{width}}" for text, width in zip(texts, _WIDTHS, strict=False)]
+    return " ".join([*columns, f"{amount:>{_WIDTHS[-1]}}"])
