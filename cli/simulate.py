@@ -1,5 +1,7 @@
-"""`governor simulate`: what policies would have done in the past days, before one of them goes
-live."""
+"""`governor simulate`: what policies would have done in the past days, before one goes live.
+
+It reads metrics, replays them and reports; it changes nothing in AWS.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.evidence import Window
 from governor.domain.instance import Target
+from governor.domain.policy.policy import Policy
 from governor.domain.units import money, printable
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
 from simulation import advice, report
-from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days
+from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, Survey, last_days
 from simulation.outcome import Replay
 from simulation.page import page
 from simulation.progress import show
@@ -41,26 +45,30 @@ from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
 from simulation.tradeoff import other_waits
-from simulation.wish import wish_of
+from simulation.wish import Wish, wish_of
 
 _DAYS = 14
 _DAYS_TO_CHOOSE_BY = 56
 _WRONG_AT_MOST = 0.05
 _INTERRUPTED = 130
-"""As shells say it: 128 and the signal's number."""
+"""The exit status that shells use: 128 and the signal's number."""
 _ACCOUNT_NOTE = (
     "Instances that run now, as EC2 describes them now; what was terminated "
     "or is stopped today is not in it."
 )
 _TRACE_NOTES = (
     "Traces hold GPU utilization, and some GPU memory. Required CPU and network readings "
-    "are waived, and "
-    "USD are unknown unless prices.usd_per_hour names the type (trace-8-gpu for 8 GPUs).",
+    "are waived, and USD are unknown unless prices.usd_per_hour names the type "
+    "(trace-8-gpu for 8 GPUs).",
 )
 
 
+NamedBook = tuple[str, PolicyBook]
+"""A policy with the name by which the output calls it."""
+
+
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     made = areas.add_parser("simulate")
     made.add_argument(
         "--policy",
@@ -118,33 +126,13 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Reads, replays and reports; 0 when that could be done, whatever came of it."""
+    """Read, replay and report. Return 0 when that could be done, whatever came of it."""
     if arguments.traces and (arguments.days or arguments.region):
         raise CommandError("--traces are replayed whole: leave out --days and --region")
     _check_recommend(arguments)
     books = _books(arguments)
     try:
-        policies: Sequence[Policies] = [book for _, book in books]
-        if arguments.traces:
-            recordings, notes = _from_traces(arguments.traces, books)
-            policies = [UtilizationOnly(one) for one in policies]
-        else:
-            clients = Clients()
-            with closing(
-                SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))
-            ) as store:
-                recordings, notes = _from_account(arguments, books, clients, store)
-        if arguments.recommend:
-            text = _recommended(arguments, policies[0], recordings, notes)
-        else:
-            replays, delay = list[Replay](), arguments.approval_delay_minutes
-            with Progress("replaying") as progress:
-                for (name, _), one in zip(books, policies, strict=True):
-                    progress.show(
-                        f"replaying {printable(name)} ({len(replays) + 1} of {len(books)})"
-                    )
-                    replays.append(replay(name, one, recordings, approval_delay=delay))
-            text = _shown(arguments, policies, recordings, replays, notes)
+        text = _report(arguments, books)
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
@@ -167,6 +155,34 @@ def _check_recommend(arguments: argparse.Namespace) -> None:
         raise CommandError("--recommend prints a table or JSON: leave out --format html")
 
 
+def _report(arguments: argparse.Namespace, books: Sequence[NamedBook]) -> str:
+    policies: list[Policies] = [book for _, book in books]
+    if arguments.traces:
+        recordings, notes = _from_traces(arguments.traces, books)
+        policies = [UtilizationOnly(policy) for policy in policies]
+    else:
+        recordings, notes = _from_account(arguments, books)
+    if arguments.recommend:
+        return _recommended(arguments, policies[0], recordings, notes)
+    names = [name for name, _ in books]
+    replays = _replays(names, policies, recordings, arguments.approval_delay_minutes)
+    return _shown(arguments, policies, recordings, replays, notes)
+
+
+def _replays(
+    names: Sequence[str],
+    policies: Sequence[Policies],
+    recordings: Sequence[Recording],
+    approval_delay: timedelta,
+) -> list[Replay]:
+    replays: list[Replay] = []
+    with Progress("replaying") as progress:
+        for name, policy in zip(names, policies, strict=True):
+            progress.show(f"replaying {printable(name)} ({len(replays) + 1} of {len(names)})")
+            replays.append(replay(name, policy, recordings, approval_delay=approval_delay))
+    return replays
+
+
 def _recommended(
     arguments: argparse.Namespace,
     policies: Policies,
@@ -174,18 +190,20 @@ def _recommended(
     notes: Sequence[str],
 ) -> str:
     groups = grouping(arguments.by or "project", policies.base().policy.ownership)
-    limit = arguments.wrong_at_most
-    found = recommend(
+    wrong_at_most = arguments.wrong_at_most
+    if wrong_at_most is None:
+        wrong_at_most = _WRONG_AT_MOST
+    recommendation = recommend(
         policies,
         recordings,
         groups,
-        wrong_at_most=_WRONG_AT_MOST if limit is None else limit,
+        wrong_at_most=wrong_at_most,
         approval_delay=arguments.approval_delay_minutes,
         progress=partial(show, unit="waits"),
     )
     if arguments.json or arguments.format == "json":
-        return advice.as_json(found, groups, notes)
-    return "\n".join([advice.text(found, groups), "", *notes])
+        return advice.as_json(recommendation, groups, notes)
+    return "\n".join([advice.text(recommendation, groups), "", *notes])
 
 
 def _shown(
@@ -198,48 +216,48 @@ def _shown(
     if arguments.json or arguments.format == "json":
         return report.document(replays, notes)
     if arguments.format == "html":
-        others: list[Replay] = []
+        with_other_waits: list[Replay] = []
         if len(policies) == 1:
-            delay = arguments.approval_delay_minutes
-            progress = partial(show, unit="waits")
-            others = other_waits(policies[0], recordings, approval_delay=delay, progress=progress)
-        return page(replays, notes, datetime.now(tz=UTC), others)
-    summaries = [report.summarise(one) for one in replays]
-    lead = [report.sentence(one) for one in report.by_saving(summaries)]
-    return "\n".join([*lead, "", report.table(summaries), "", *notes])
-
-
-def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
-    """The policies by name. None given: the stack's; with traces, which need no stack, the
-    defaults."""
-    if not arguments.policy:
-        if arguments.traces:
-            return [("defaults", parse_policy(""))]
-        return [
-            (
-                "deployed",
-                _parsed(
-                    "deployed",
-                    policy_commands.deployed(
-                        arguments.stack_name, aws.session(arguments.region or ())
-                    ),
-                ),
+            with_other_waits = other_waits(
+                policies[0],
+                recordings,
+                approval_delay=arguments.approval_delay_minutes,
+                progress=partial(show, unit="waits"),
             )
-        ]
-    for path in arguments.policy:
-        if sum(path.resolve() == other.resolve() for other in arguments.policy) > 1:
+        return page(replays, notes, datetime.now(tz=UTC), with_other_waits)
+    summaries = [report.summarise(replayed) for replayed in replays]
+    sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
+    return "\n".join([*sentences, "", report.table(summaries), "", *notes])
+
+
+def _books(arguments: argparse.Namespace) -> list[NamedBook]:
+    """Return the policies by name.
+
+    If none is given, it is the stack's; with traces, which need no stack, the defaults.
+    """
+    paths: list[Path] = arguments.policy or []
+    if not paths and arguments.traces:
+        return [("defaults", parse_policy(""))]
+    if not paths:
+        session = aws.session(arguments.region or ())
+        text = policy_commands.deployed(arguments.stack_name, session)
+        return [("deployed", _parsed("deployed", text))]
+    resolved_paths = [path.resolve() for path in paths]
+    for path, resolved_path in zip(paths, resolved_paths, strict=True):
+        if resolved_paths.count(resolved_path) > 1:
             raise CommandError(f"{path} is given more than once: there is nothing to compare")
-    names = _names(arguments.policy)
-    return [
-        (name, _parsed(str(path), policy_commands.read(path)))
-        for name, path in zip(names, arguments.policy, strict=True)
-    ]
+    books = []
+    for name, path in zip(_names(paths), paths, strict=True):
+        books.append((name, _parsed(str(path), policy_commands.read(path))))
+    return books
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Stems where they tell the files apart, else paths."""
+    """Return the stems where they differ from each other, else the paths."""
     stems = [path.stem for path in paths]
-    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+    if len(set(stems)) == len(stems):
+        return stems
+    return [str(path) for path in paths]
 
 
 def _parsed(name: str, text: str) -> PolicyBook:
@@ -249,11 +267,16 @@ def _parsed(name: str, text: str) -> PolicyBook:
         raise CommandError(f"{name} is refused: {error}; run `governor policy check`") from None
 
 
-def _from_traces(
-    path: Path, books: Sequence[tuple[str, PolicyBook]]
-) -> tuple[list[Recording], Sequence[str]]:
-    # Named alike by all policies, or refused.
-    wish = wish_of([policy for _, book in books for _, policy in policies_of(book)])
+def _wish(books: Sequence[NamedBook]) -> Wish:
+    """Return what all the policies need. They must name it alike, or it is refused."""
+    policies: list[Policy] = []
+    for _, book in books:
+        policies += [policy for _, policy in policies_of(book)]
+    return wish_of(policies)
+
+
+def _from_traces(path: Path, books: Sequence[NamedBook]) -> tuple[list[Recording], Sequence[str]]:
+    wish = _wish(books)
     left_out: list[str] = []
     try:
         with Progress(f"reading {path}"):
@@ -265,62 +288,87 @@ def _from_traces(
 
 
 def _from_account(
-    arguments: argparse.Namespace,
-    books: Sequence[tuple[str, PolicyBook]],
-    clients: Clients,
-    store: SeriesStore,
+    arguments: argparse.Namespace, books: Sequence[NamedBook]
 ) -> tuple[list[Recording], Sequence[str]]:
-    """Counts what reading costs, says so, and reads.
+    """Count what reading costs, say so, and read.
 
     Raises:
         CommandError: it may cost more than was allowed, or there is nothing to read.
     """
-    fetch = Fetch(
-        metrics=CloudWatchMetrics(clients),
-        instances=Ec2Instances(clients),
-        prices=AwsPrices(clients),
-        store=store,
-        wish=wish_of([policy for _, book in books for _, policy in policies_of(book)]),
-        progress=show,
-    )
-    days = arguments.days or (_DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS)
-    hours = last_days(datetime.now(tz=UTC), days)
-    targets = _targets(arguments.region)
-    with Progress("listing instances and their metrics"):
-        surveys = [fetch.survey(target, hours) for target in targets]
-    count = sum(len(survey.subjects) for survey in surveys)
+    clients = Clients()
+    cache = arguments.cache or default_cache()
+    with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
+        fetch = Fetch(
+            metrics=CloudWatchMetrics(clients),
+            instances=Ec2Instances(clients),
+            prices=AwsPrices(clients),
+            store=store,
+            wish=_wish(books),
+            progress=show,
+        )
+        default_days = _DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS
+        days = arguments.days or default_days
+        hours = last_days(datetime.now(tz=UTC), days)
+        targets = _targets(arguments.region)
+        with Progress("listing instances and their metrics"):
+            surveys = [fetch.survey(target, hours) for target in targets]
+        _check_surveys(surveys, fetch, days, arguments)
+        recordings: list[Recording] = []
+        for survey in surveys:
+            recordings += fetch.fetch(survey)
+    return recordings, _account_notes(hours, surveys, recordings)
+
+
+def _check_surveys(
+    surveys: Sequence[Survey], fetch: Fetch, days: int, arguments: argparse.Namespace
+) -> None:
+    """Say what reading costs.
+
+    Raises:
+        CommandError: it may cost more than was allowed, or there is nothing to read.
+    """
+    count = _subject_count(surveys)
     if not count:
         raise CommandError(
             f"no running instance carries the tag {fetch.wish.selector}: give --region, "
             "or sign in elsewhere"
         )
-    most = sum((survey.most_usd for survey in surveys), Decimal(0))
-    metrics = sum(survey.most_metrics for survey in surveys)
+    most_usd = sum((survey.most_usd for survey in surveys), Decimal(0))
+    most_metrics = sum(survey.most_metrics for survey in surveys)
     print(
-        f"instances: {count}, days: {days}; at most {metrics:,} metrics are requested, "
-        f"{money(most, 4)} USD by list price",
+        f"instances: {count}, days: {days}; at most {most_metrics:,} metrics are requested, "
+        f"{money(most_usd, 4)} USD by list price",
         file=sys.stderr,
     )
-    if most > arguments.limit_usd and not arguments.yes:
+    if most_usd > arguments.limit_usd and not arguments.yes:
         raise CommandError(
             f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or "
             "give fewer --days"
         )
-    recordings = [recording for survey in surveys for recording in fetch.fetch(survey)]
+
+
+def _account_notes(
+    hours: Window, surveys: Sequence[Survey], recordings: Sequence[Recording]
+) -> list[str]:
+    """Return what a reader must know about the period and the silent instances."""
     period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
     notes = [f"{period}. {_ACCOUNT_NOTE}"]
-    silent = sum(recording.is_silent for recording in recordings)
-    if silent:
+    silent_count = sum(recording.is_silent for recording in recordings)
+    if silent_count:
         notes.append(
-            f"No readings of GPUs for {silent} of {count} instances in this period: "
-            "nothing is known of "
-            "them, and nothing would have been asked. `governor doctor` says whether "
-            "agents publish now."
+            f"No readings of GPUs for {silent_count} of {_subject_count(surveys)} instances in "
+            "this period: nothing is known of them, and nothing would have been asked. "
+            "`governor doctor` says whether agents publish now."
         )
-    return recordings, notes
+    return notes
+
+
+def _subject_count(surveys: Sequence[Survey]) -> int:
+    return sum(len(survey.subjects) for survey in surveys)
 
 
 def endpoint_of(clients: Clients, target: Target) -> str:
+    """Return the address of CloudWatch, which keeps cached readings of several apart."""
     return str(clients.client("cloudwatch", target).meta.endpoint_url)
 
 
@@ -345,12 +393,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "gpu-governor" / "series.sqlite"
+    """Return the file in which readings are kept."""
+    configured = os.environ.get("XDG_CACHE_HOME")
+    base = Path(configured) if configured else Path.home() / ".cache"
+    return base / "gpu-governor" / "series.sqlite"
 
 
 def _days(text: str) -> int:
-    """Days, 1 to 63.
+    """Read a number of days, 1 to 63.
 
     Raises:
         argparse.ArgumentTypeError: not such a number.
@@ -364,7 +414,7 @@ def _days(text: str) -> int:
 
 
 def usd_from(text: str) -> Decimal:
-    """An amount of 0 or more.
+    """Read an amount of 0 or more.
 
     Raises:
         argparse.ArgumentTypeError: not an amount.
@@ -379,7 +429,7 @@ def usd_from(text: str) -> Decimal:
 
 
 def _percent(text: str) -> float:
-    """A share of questions, given in percent.
+    """Read a share of questions, given in percent.
 
     Raises:
         argparse.ArgumentTypeError: not between 0 and 100.
@@ -394,7 +444,7 @@ def _percent(text: str) -> float:
 
 
 def _minutes(text: str) -> timedelta:
-    """Minutes, 0 to 43,200.
+    """Read minutes, 0 to 43,200.
 
     Raises:
         argparse.ArgumentTypeError: not such a number.
