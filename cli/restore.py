@@ -1,7 +1,7 @@
-"""`governor restore`: puts back into the state table what a copy of it holds and the table lacks.
+"""`governor restore`: put missing records of a backup back into the state table.
 
-An old state must do no harm: everything is frozen before the first item is put back, nothing that
-is there is overwritten, and what would act, or let somebody in, by itself is left out.
+An old state must do no harm. Everything is frozen before the first item is put back, nothing that
+is there is overwritten, and items that would act, or let somebody in, by themselves are left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -44,7 +44,7 @@ _Key = tuple[str, str]
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
+    """Add the command."""
     made = areas.add_parser("restore")
     made.add_argument(
         "--from",
@@ -63,7 +63,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Put back what is lacking."""
+    """Put the missing items back."""
     stack = Stack(arguments.stack_name, aws.session())
     check(stack)
     try:
@@ -76,24 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
     dynamodb: Any = stack.session.client("dynamodb")
-    source, table = arguments.source, stack.outputs["StateTableName"]
-    at = _check(dynamodb, source, table)
-    with Progress("comparing the tables"):
-        there = {_key(item) for item in _items(dynamodb, table, keys_only=True)}
-        lacking: list[Item] = []
-        left_out: Counter[str] = Counter()
-        for item in _items(dynamodb, source):
-            if _key(item) in there or _key(item) == _HUB or _is_expired(item, stack):
-                continue
-            if why := _why_left_out(*_key(item)):
-                left_out[why] += 1
-            else:
-                lacking.append(item)
+    source = arguments.source
+    table = stack.outputs["StateTableName"]
+    source_as_of = _check(dynamodb, source, table)
+    lacking, left_out = _compare(dynamodb, stack, source)
     kinds = Counter(pk.partition("#")[0] for pk, _ in map(_key, lacking))
-    of_them = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    since = f", as it was at {at}" if at else ""
-    text = f"{table} lacks {plural(len(lacking), 'item')} of {source}{since}: {of_them or 'none'}"
-    out.say(text, lacking=dict(kinds), source_as_of=at)
+    numbers = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    since = f", as it was at {source_as_of}" if source_as_of else ""
+    out.say(
+        f"{table} lacks {plural(len(lacking), 'item')} of {source}{since}: {numbers or 'none'}",
+        lacking=dict(kinds),
+        source_as_of=source_as_of,
+    )
     for why, number in left_out.items():
         out.list(f"left out: {number}, {why}", "left_out", {"why": why, "items": number})
     if arguments.dry_run or not lacking:
@@ -101,61 +95,92 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
         return
     _confirm(stack.name, arguments.confirm)
     _freeze(stack, source)
-    with Progress("putting items back") as progress:
-        written = 0
-        for item in lacking:
-            progress.show(f"putting items back: {written} of {len(lacking)}")
-            written += _put(dynamodb, table, item)
+    written = _put_all(dynamodb, table, lacking)
     out.say(
         f"Put {plural(written, 'item')} back. Everything is frozen: nothing is asked, "
-        "stopped or terminated "
-        "for two days, or until an admin ends the freeze in the console.\n"
-        f"The copy lacks what people answered after {at or 'its time'}. Before you end "
-        "the freeze, look in "
-        "the audit for keeps and exemptions (docs/lifecycle.md)",
+        "stopped or terminated for two days, or until an admin ends the freeze in the console.\n"
+        f"The copy lacks what people answered after {source_as_of or 'its time'}. Before you end "
+        "the freeze, look in the audit for keeps and exemptions (docs/lifecycle.md)",
         written=written,
         frozen=True,
     )
 
 
+def _compare(dynamodb: Any, stack: Stack, source: str) -> tuple[list[Item], Counter[str]]:
+    """Return the items to put back, and how many are left out for each reason."""
+    with Progress("comparing the tables"):
+        table = stack.outputs["StateTableName"]
+        present_keys = {_key(item) for item in _items(dynamodb, table, keys_only=True)}
+        lacking: list[Item] = []
+        left_out: Counter[str] = Counter()
+        for item in _items(dynamodb, source):
+            key = _key(item)
+            if key in present_keys or key == _HUB or _is_expired(item, stack):
+                continue
+            why = _why_left_out(*key)
+            if why is None:
+                lacking.append(item)
+            else:
+                left_out[why] += 1
+    return lacking, left_out
+
+
+def _put_all(dynamodb: Any, table: str, lacking: Sequence[Item]) -> int:
+    """Put the items back that are lacking still. Return how many were."""
+    written = 0
+    with Progress("putting items back") as progress:
+        for item in lacking:
+            progress.show(f"putting items back: {written} of {len(lacking)}")
+            written += _put(dynamodb, table, item)
+    return written
+
+
 def _check(dynamodb: Any, source: str, table: str) -> str | None:
-    """Return the time that the copy shows, where DynamoDB says so. Raises: CommandError."""
+    """Check that the source is a copy of a state table that can be read.
+
+    Return the time that the copy shows; `None` where DynamoDB does not tell.
+
+    Raises:
+        CommandError: it is none, or not yet.
+    """
     if source == table:
         raise CommandError(
             f"{table} is the state table itself: restore it to a table of another name first"
         )
     try:
-        found = dynamodb.describe_table(TableName=source)["Table"]
+        described = dynamodb.describe_table(TableName=source)["Table"]
     except dynamodb.exceptions.ResourceNotFoundException:
         raise CommandError(
             f"there is no table {printable(source)} in this account and Region"
         ) from None
-    keys = [(one["AttributeName"], one["KeyType"]) for one in found["KeySchema"]]
+    keys = [(key["AttributeName"], key["KeyType"]) for key in described["KeySchema"]]
     if keys != [("pk", "HASH"), ("sk", "RANGE")]:
         raise CommandError(f"{printable(source)} is no state table: its keys are not pk and sk")
-    if found["TableStatus"] != "ACTIVE":
-        raise CommandError(
-            f"{printable(source)} is {found['TableStatus']}: wait until it is ACTIVE"
-        )
-    key = dict(zip(("pk", "sk"), ({"S": part} for part in SCHEMA_KEY), strict=True))
-    schema = (
-        dynamodb.get_item(TableName=source, Key=key).get("Item", {}).get("number", {"N": "1"})["N"]
-    )
-    if int(schema) > SCHEMA:
+    status = described["TableStatus"]
+    if status != "ACTIVE":
+        raise CommandError(f"{printable(source)} is {status}: wait until it is ACTIVE")
+    schema = _schema(dynamodb, source)
+    if schema > SCHEMA:
         raise CommandError(
             f"{printable(source)} has items of schema {schema}, and this release reads up "
-            f"to {SCHEMA}: "
-            "restore it with the release that wrote it"
+            f"to {SCHEMA}: restore it with the release that wrote it"
         )
-    at = found.get("RestoreSummary", {}).get("RestoreDateTime")
-    return iso(at) if at else None
+    restored_to = described.get("RestoreSummary", {}).get("RestoreDateTime")
+    return iso(restored_to) if restored_to else None
+
+
+def _schema(dynamodb: Any, table: str) -> int:
+    """Return the schema of a table's items; 1 where the table does not tell."""
+    pk, sk = SCHEMA_KEY
+    answer = dynamodb.get_item(TableName=table, Key={"pk": {"S": pk}, "sk": {"S": sk}})
+    number = answer.get("Item", {}).get("number", {"N": "1"})
+    return int(number["N"])
 
 
 def _items(dynamodb: Any, table: str, *, keys_only: bool = False) -> Iterator[Item]:
-    asked = {"ProjectionExpression": "pk, sk"} if keys_only else {}
-    for page in dynamodb.get_paginator("scan").paginate(
-        TableName=table, ConsistentRead=True, **asked
-    ):
+    projection = {"ProjectionExpression": "pk, sk"} if keys_only else {}
+    scan = dynamodb.get_paginator("scan")
+    for page in scan.paginate(TableName=table, ConsistentRead=True, **projection):
         yield from page["Items"]
 
 
@@ -169,10 +194,11 @@ def _is_expired(item: Item, stack: Stack) -> bool:
 
 
 def _why_left_out(pk: str, sk: str) -> str | None:
-    return next(
-        (why for begin, why in _LEFT_OUT.items() if pk.startswith(begin) or sk.startswith(begin)),
-        None,
-    )
+    """Return the reason to leave an item out; `None` if it is to be put back."""
+    for beginning, why in _LEFT_OUT.items():
+        if pk.startswith(beginning) or sk.startswith(beginning):
+            return why
+    return None
 
 
 def _confirm(name: str, given: str | None) -> None:
@@ -191,14 +217,14 @@ def _freeze(stack: Stack, source: str) -> None:
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
     before = StateTable(table).hub().freeze
     why = f"the state table was restored from {source}"
-    why += f"; before that: {before.why}" if before else ""
-    table.write(
-        update(_HUB, {"freeze": BreakerState(stack.now, why), "first": f"{stack.now:%Y%m%d%H}"})
-    )
+    if before:
+        why += f"; before that: {before.why}"
+    freeze = {"freeze": BreakerState(stack.now, why), "first": f"{stack.now:%Y%m%d%H}"}
+    table.write(update(_HUB, freeze))
 
 
 def _put(dynamodb: Any, table: str, item: Item) -> bool:
-    """True where it was lacking still."""
+    """Put an item back. Return False if the table has one of its key by now."""
     try:
         dynamodb.put_item(
             TableName=table, Item=item, ConditionExpression="attribute_not_exists(pk)"
