@@ -27,13 +27,14 @@ _BEAT_SECONDS = 2.0
 
 
 class Account:
-    """The account, with what somebody has deployed into it so far."""
+    """The account, with the stack that somebody has deployed into it so far."""
 
     def __init__(self, cloud: LocalCloud, launched: datetime) -> None:
         self.scene = Scene(cloud, {}, "", Receivers())
         why = "nobody has used it since it was launched"
-        fleet = [
-            Member(
+        fleet = []
+        for name, instance_id in INSTANCES.items():
+            member = Member(
                 name,
                 "g5.xlarge",
                 A10G,
@@ -44,40 +45,43 @@ class Account:
                 selected=False,
                 instance_id=instance_id,
             )
-            for name, instance_id in INSTANCES.items()
-        ]
+            fleet.append(member)
         self.scene.launch(fleet, launched)
         self._pulse = Pulse(self.scene, launched)
         self._key = visitors_key(cloud, READER)
 
     def exports(self) -> str:
-        """The shell commands by which another terminal reaches the account as the reader."""
+        """Return the shell commands by which another terminal reaches the account as the reader."""
         return self.scene.exports(self._key)
 
     def beat(self, at: datetime) -> bool:
-        """Publish what is due, and sweep a stack that is deployed; True when it was not there
-        before."""
-        before, self.scene.outputs = self.scene.outputs, self.deployed()
+        """Publish what is due, and sweep a stack that is deployed.
+
+        Return whether the stack is new: it was not there at the last beat.
+        """
+        outputs_before = self.scene.outputs
+        self.scene.outputs = self.deployed()
         if self.scene.outputs:
             self._pulse.beat(at)
         else:
             self._pulse.publish(at)
-        return bool(self.scene.outputs) and not before
+        return bool(self.scene.outputs) and not outputs_before
 
     def deployed(self) -> dict[str, str]:
-        """The outputs of the stack; none before it is created, and once it is being deleted."""
+        """Return the outputs of the stack.
+
+        There are none before it is created, and once it is being deleted.
+        """
         for stack in self.scene.cloud.client("cloudformation").describe_stacks()["Stacks"]:
             status = stack["StackStatus"]
-            if stack["StackName"] == STACK and (
-                status == "CREATE_COMPLETE" or status.startswith("UPDATE_")
-            ):
-                return {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
+            is_deployed = status == "CREATE_COMPLETE" or status.startswith("UPDATE_")
+            if stack["StackName"] == STACK and is_deployed:
+                return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
         return {}
 
 
 def go_on(account: Account, path: str) -> None:
-    """Beat for as long as anybody wants; the file at `path` gets the API's address once there is
-    one."""
+    """Beat until Ctrl-C. The file at `path` gets the API's address once there is one."""
     while True:
         try:
             if account.beat(now()):
@@ -90,7 +94,7 @@ def go_on(account: Account, path: str) -> None:
 
 
 def main() -> int:
-    """Exit status 0 when it was ended by Ctrl-C."""
+    """Run it. Return 0 when it was ended by Ctrl-C."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with LocalCloud() as cloud:

@@ -1,5 +1,7 @@
-"""`governor mode`: prints the mode of the policy in force, or stores the policy with another
-one."""
+"""`governor mode`: print the mode of the policy in force, or store the policy with another one.
+
+It changes the mode and nothing else of the document.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import boto3
 import yaml
 
 from cli import aws
@@ -30,7 +33,7 @@ _BY_HAND = (
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     made = areas.add_parser("mode")
-    made.add_argument("mode", nargs="?", choices=[one.value for one in Mode], help="the new mode")
+    made.add_argument("mode", nargs="?", choices=[mode.value for mode in Mode], help="the new mode")
     made.add_argument(
         "--dry-run", action="store_true", help="show the change and check it; store nothing"
     )
@@ -38,46 +41,58 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Change the mode and nothing else: comments and all other text stay. 1 when the result is
-    refused."""
+    """Print or change the mode. Return 1 when the changed policy is refused."""
     session = aws.session()
     text = deployed(arguments.stack_name, session)
-    try:
-        book = parse_policy(text)
-    except PolicyError as error:
-        # What a release before this one took may be refused now; `observe` is a way out of that.
-        if arguments.mode is None:
-            raise CommandError(f"the policy in force is refused: {error}") from None
-        book = None
+    book = _book_in_force(text, arguments.mode)
     before = book.base().policy.mode.value if book else None
     with Output(arguments) as out:
         if arguments.mode in (None, before):
-            said = (
-                f"The mode is {before} already; nothing was stored."
-                if arguments.mode
-                else str(before)
-            )
-            out.say(said, mode=before)
+            line = str(before)
+            if arguments.mode:
+                line = f"The mode is {before} already; nothing was stored."
+            out.say(line, mode=before)
             _say_overrides(book, before, out)
             return 0
-        changed = with_mode(text, arguments.mode)
-        if not is_usable_change(Path("policy.yaml"), text, changed, out):
-            return 1
-        _say_overrides(parse_policy(changed), arguments.mode, out)
-        if arguments.dry_run:
-            out.say("nothing was stored", stored=None)
-            return 0
-        note_what_waits(arguments, session, out)
-        if arguments.mode != Mode.OBSERVE:
-            _say_unreached(Stack(arguments.stack_name, session), out)
-        store(changed, arguments, session, out)
+        return _change(text, arguments, session, out)
+
+
+def _book_in_force(text: str, new_mode: str | None) -> PolicyBook | None:
+    """Return the policy in force; `None` if it is refused and a new mode is given.
+
+    A release before this one may have taken a policy that is refused now; the mode `observe` is a
+    way out of that.
+    """
+    try:
+        return parse_policy(text)
+    except PolicyError as error:
+        if new_mode is None:
+            raise CommandError(f"the policy in force is refused: {error}") from None
+        return None
+
+
+def _change(text: str, arguments: argparse.Namespace, session: boto3.Session, out: Output) -> int:
+    """Store the policy with the new mode. Return 1 when it is refused."""
+    changed = with_mode(text, arguments.mode)
+    if not is_usable_change(Path("policy.yaml"), text, changed, out):
+        return 1
+    _say_overrides(parse_policy(changed), arguments.mode, out)
+    if arguments.dry_run:
+        out.say("nothing was stored", stored=None)
+        return 0
+    note_what_waits(arguments, session, out)
+    if arguments.mode != Mode.OBSERVE:
+        _say_unreached(Stack(arguments.stack_name, session), out)
+    store(changed, arguments, session, out)
     return 0
 
 
 def _say_unreached(stack: Stack, out: Output) -> None:
+    """Warn of subscribers who get no mail."""
     line = read(stack, ("subscribers",))["subscribers"]
-    if line.document and (names := line.document.get("unreached")):
-        out.say(f"warning: questions will fail, subscribers: {line.text}", unreached=names)
+    unreached = line.document.get("unreached") if line.document else None
+    if unreached:
+        out.say(f"warning: questions will fail, subscribers: {line.text}", unreached=unreached)
 
 
 def with_mode(text: str, mode: str) -> str:
@@ -109,26 +124,28 @@ def _replaced(text: str, mode: str) -> str:
 
 def _loaded(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise CommandError(f"the policy is no YAML ({error}): {_BY_HAND}") from None
-    if found is not None and not isinstance(found, dict):
+    if document is not None and not isinstance(document, dict):
         raise CommandError(f"the policy is no mapping: {_BY_HAND}")
-    return found or {}
+    return document or {}
 
 
 def _say_overrides(book: PolicyBook | None, mode: str | None, out: Output) -> None:
-    """Name the overrides that go their own way: the mode of the document does not change them."""
-    for one in book.overrides if book else ():
-        own = one.set.get("mode")
-        if own is not None and own != mode:
-            said = (
-                f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
-            )
-            if needs_consent(one):
-                said += ", or in ask until everybody in approved_by has accepted it"
-            out.list(said, "overrides", {"override": one.name, "mode": own})
-    if book and book.base().policy.budget.act == "ask" and mode != Mode.OBSERVE:
+    """Name the overrides with another mode: the mode of the document does not change them."""
+    if book is None:
+        return
+    for override in book.overrides:
+        own_mode = override.set.get("mode")
+        if own_mode is None or own_mode == mode:
+            continue
+        name = printable(override.name)
+        text = f"override {name}: its instances are in mode {printable(str(own_mode))}"
+        if needs_consent(override):
+            text += ", or in ask until everybody in approved_by has accepted it"
+        out.list(text, "overrides", {"override": override.name, "mode": own_mode})
+    if book.base().policy.budget.act == "ask" and mode != Mode.OBSERVE:
         out.say(
             "budget.act is ask: overrides with mode: observe do not keep a project over "
             "budget from questions"

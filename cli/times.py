@@ -1,4 +1,4 @@
-"""Times as people in a terminal read them: how far off, and by the clock of this machine's zone."""
+"""Write times as people in a terminal read them: how far off, and in this machine's zone."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from governor.domain.units import left, parse_iso, span
 
 _DAYS_BY_NAME = timedelta(days=6)
 _JUST_SET = timedelta(minutes=1)
-"""So that 7 days, set a moment ago, read as 7 days."""
+"""Added, so that 7 days that were set a moment ago read as 7 days."""
 
 
 def now() -> datetime:
-    """This moment. One function, so that tests can say what time it is."""
+    """Return the time. Tests replace this function."""
     return datetime.now(tz=UTC)
 
 
 def ago(moment: datetime, at: datetime) -> str:
-    """`4 min ago (Mon 09:10 CET)`."""
+    """Return `4 min ago (Mon 09:10 CET)`."""
     return f"{span(at - moment)} ago ({_clock(moment, at)})"
 
 
 def until(text: str) -> str:
-    """`in 23 h (Tue 09:00 CET)`, of a time of the API; `ago` where it is over."""
-    moment, at = parse_iso(text), now()
-    return (
-        f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})"
-        if moment > at
-        else ago(moment, at)
-    )
+    """Return `in 23 h (Tue 09:00 CET)`, of a time of the API; as `ago` does if it has passed."""
+    moment = parse_iso(text)
+    at = now()
+    if moment <= at:
+        return ago(moment, at)
+    return f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})"
 
 
 def since(text: str) -> str:
-    """`ago`, of a time of the API."""
+    """Return the same as `ago`, of a time of the API."""
     return ago(parse_iso(text), now())
 
 
 def _clock(moment: datetime, at: datetime) -> str:
-    far = abs(moment - at) > _DAYS_BY_NAME
-    return f"{moment.astimezone():{'%Y-%m-%d' if far else '%a'} %H:%M %Z}"
+    is_far = abs(moment - at) > _DAYS_BY_NAME
+    day_format = "%Y-%m-%d" if is_far else "%a"
+    return moment.astimezone().strftime(f"{day_format} %H:%M %Z")

@@ -19,7 +19,16 @@ from pathlib import Path
 import boto3
 
 from cli.api import Api
-from cli.demo import OWNER, TARGET, VISITORS_POLICY, Demo, environment_file, say, visitors_key
+from cli.demo import (
+    OWNER,
+    TARGET,
+    VISITORS_POLICY,
+    Demo,
+    environment_file,
+    print_log,
+    say,
+    visitors_key,
+)
 from cli.errors import CommandError
 from governor.errors import GovernorError
 from governor.stores import StateTable
@@ -42,19 +51,26 @@ _NOTICE_SECONDS = 120.0
 
 
 def now() -> datetime:
-    """The time, which this module alone asks for."""
+    """Return the time. Only this module asks for it."""
     return datetime.now(tz=UTC)
 
 
 def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse, Story]:
-    """The fleet with its history, swept and asked about, and the front before it."""
+    """Launch the fleet with its history, sweep it and have people asked; the front shows it."""
     say("deploying template.yaml into the local cloud")
-    more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1", "DeletionProtection": "true"}
-    scene = deploy_scene(cloud, receivers, mode="ask", policy=VISITORS_POLICY, more=more)
-    demo, fleet, launched = Demo(scene), demo_fleet(), now()
+    parameters = {
+        "ApprovalBaseUrl": front.url,
+        "SweepRateMinutes": "1",
+        "DeletionProtection": "true",
+    }
+    scene = deploy_scene(cloud, receivers, mode="ask", policy=VISITORS_POLICY, more=parameters)
+    demo = Demo(scene)
+    fleet = demo_fleet()
+    launched = now()
     ids = scene.launch(fleet, launched)
-    stops = write_past(demo.table, TARGET, {ids[one.name]: one for one in fleet}, launched, OWNER)
-    scene.simulation.put_metrics(past_metrics({ids[one.name]: one for one in fleet}, launched))
+    members = {ids[member.name]: member for member in fleet}
+    stops = write_past(demo.table, TARGET, members, launched, OWNER)
+    scene.simulation.put_metrics(past_metrics(members, launched))
     say(
         f"launched {len(fleet)} instances with six weeks of history: what they cost, and "
         f"{stops} stops"
@@ -64,14 +80,13 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     questions = demo.await_questions()
     say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")
     pulse = Pulse(scene, launched)
-    pulse.beat(
-        now()
-    )  # The console shows what a sweep has seen: the questions of one are in the next.
+    # The console shows what a sweep has seen: the questions of one are in the next.
+    pulse.beat(now())
     return demo, pulse, show(scene, demo.state, front)
 
 
 def show(scene: Scene, state: StateTable, front: Front) -> Story:
-    """Let the front show this stack from now on, and whoever comes into its console."""
+    """Let the front show this stack from now on, and let its visitors into the console."""
     names = {instance_id: member.name for instance_id, member in scene.members.items()}
     story = Story(state, TARGET, names, now)
     api = scene.cloud.reachable_url(scene.outputs["ApiUrl"])
@@ -80,7 +95,7 @@ def show(scene: Scene, state: StateTable, front: Front) -> Story:
 
 
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
-    """Return what gives codes as `governor open` does, to the person at this machine."""
+    """Return a function that makes codes as `governor open` does, for the person here."""
     key = visitors_key(scene.cloud)
     session = boto3.Session(
         key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"], region_name=REGION
@@ -89,16 +104,16 @@ def _codes(scene: Scene, api: str) -> Callable[[], str]:
 
     def code() -> str:
         try:
-            return str(person.call("POST", "/api/console", {})["url"]).partition("#")[2]
+            answer = person.call("POST", "/api/console", {})
         except CommandError as error:
             raise RuntimeError(str(error)) from None
+        return str(answer["url"]).partition("#")[2]
 
     return code
 
 
 def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
-    """The fleet goes on, and what becomes of it is printed; as long as anybody wants to see
-    more."""
+    """Keep the fleet going and print what happens, as long as the caller asks for more."""
     while True:
         try:
             pulse.beat(now())
@@ -110,21 +125,35 @@ def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
 
 
 def copy(demo: Demo, pulse: Pulse, story: Story, front: Front, folder: Path) -> None:
-    """Answer the most expensive question with yes, as its mail asks, and copy the site when that is
-    done."""
+    """Answer yes to the most expensive question, as its mail asks, and copy the site after that."""
     questions = demo.await_questions()
-    demo.approve(max(questions, key=lambda one: Decimal(one["facts"]["usd_per_hour"])))
+    most_expensive = max(questions, key=lambda question: Decimal(question["facts"]["usd_per_hour"]))
+    demo.approve(most_expensive)
     for _ in go_on(demo, pulse):
         if story.is_told:
             break
-    demo.scene.sweep()  # A copy of one moment: what was stopped is idle no more.
+    # A copy shows one moment, in which the stopped instance is no longer idle.
+    demo.scene.sweep()
     for page in (LOOKED, SAVED):
         story.visit(page)
     say(f"{export(front, folder)} pages are in {folder}: begin with index.html")
 
 
+def _run(cloud: LocalCloud, receivers: Receivers, front: Front, folder: Path | None) -> None:
+    """Copy the site into the folder; without one, go on until Ctrl-C."""
+    demo, pulse, story = begin(cloud, receivers, front)
+    if folder is not None:
+        copy(demo, pulse, story, front, folder)
+        return
+    with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
+        say(f"open {front.url}/ in a browser; Ctrl-C ends it")
+        print(f"  on the command line, in another terminal: . {path}; bin/governor approvals list")
+        for _ in go_on(demo, pulse):
+            pass
+
+
 def main() -> int:
-    """Exit status 0 when it was ended by Ctrl-C, or the copy is made."""
+    """Run it. Return 0 when it was ended by Ctrl-C, or the copy is made."""
     parser = argparse.ArgumentParser(prog="make up", description=__doc__)
     parser.add_argument(
         "--copy", type=Path, metavar="FOLDER", help="copy the site to files, and end"
@@ -140,22 +169,10 @@ def main() -> int:
         ):
             os.environ.update(cloud.environment())
             try:
-                demo, pulse, story = begin(cloud, receivers, front)
-                if folder is not None:
-                    copy(demo, pulse, story, front, folder)
-                    return 0
-                with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
-                    say(f"open {front.url}/ in a browser; Ctrl-C ends it")
-                    print(
-                        f"  on the command line, in another terminal: . {path}; "
-                        "bin/governor approvals list"
-                    )
-                    for _ in go_on(demo, pulse):
-                        pass
+                _run(cloud, receivers, front, folder)
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
                 print(f"\nit failed: {error}", file=sys.stderr)
-                if log := cloud.log()[-3000:].strip():
-                    print(f"\nlast lines of the engine:\n{log}", file=sys.stderr)
+                print_log(cloud)
                 return 1
     except LocalCloudError as error:
         print(f"it failed: {error}", file=sys.stderr)
