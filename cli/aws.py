@@ -1,4 +1,4 @@
-"""The caller's AWS session, and what to set where it lacks something."""
+"""Open the caller's AWS session, and say what to set where it lacks something."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ _WORDS = {
 
 
 def session(regions: Sequence[str] = ()) -> boto3.Session:
-    """The session of the command line. `regions`: the first counts where nothing else names a
-    Region.
+    """Return the session of the command line.
+
+    The first of `regions` counts where nothing else names a Region.
 
     Raises:
         CommandError: no such profile, no credentials or no Region; it says what to set.
     """
     try:
-        found = boto3.Session()
-        if found.region_name is None and regions:
-            found = boto3.Session(region_name=regions[0])
-        has_credentials = found.get_credentials() is not None
+        opened = boto3.Session()
+        if opened.region_name is None and regions:
+            opened = boto3.Session(region_name=regions[0])
+        has_credentials = opened.get_credentials() is not None
     except (BotoCoreError, ClientError) as error:
         raise CommandError(f"{reason(error)}: pass --profile, or set AWS_PROFILE") from None
     if not has_credentials:
         raise CommandError("no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile")
-    if found.region_name is None:
+    if opened.region_name is None:
         raise CommandError("no Region: set AWS_REGION or pass --region")
-    return found
+    return opened
 
 
 def reason(error: Exception) -> str:
-    """Why a call of AWS failed, with what to set where that mends it."""
-    code = (
-        error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
-    )
+    """Return why a call of AWS failed, with what to set where that fixes it."""
     if isinstance(error, EndpointConnectionError):
         return (
             f"{str(error).rstrip('.')}: no network, or no such Region: set AWS_REGION "
             "or pass --region"
         )
+    code = type(error).__name__
+    if isinstance(error, ClientError):
+        code = error.response["Error"]["Code"]
     return _WORDS.get(code, str(error))

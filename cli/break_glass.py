@@ -14,13 +14,15 @@ from cli.errors import CommandError
 
 PARAMETER = "BreakGlassRoleArn"
 _BY_THE_TABLE = "explicit deny in a resource-based policy"
-"""The words of AWS where the table's own policy denies."""
+"""AWS's words when the table's own policy denies."""
 _ONLY = "only roles of the stack may write into the state table"
 
 
 def reason(error: Exception, session: boto3.Session, stack: str) -> str:
-    """Return why a write into the state table failed, with what to do where the table's policy
-    denied it."""
+    """Return why a write into the state table failed.
+
+    It says what to do where the table's policy denied the write.
+    """
     if _BY_THE_TABLE not in str(error):
         return aws.reason(error)
     try:

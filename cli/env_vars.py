@@ -1,8 +1,7 @@
-"""`governor env-vars`: what `sam local invoke --env-vars` needs to run functions against a deployed
-stack.
+"""`governor env-vars`: print the file for `sam local invoke --env-vars` against a deployed stack.
 
-SAM resolves no reference to a resource that is deployed: without this file a function would look
-for a table named StateTable. Reads the stack alone: `cloudformation:DescribeStacks`,
+SAM resolves no reference to a deployed resource: without this file a function would look for a
+table named StateTable. It reads only the stack: `cloudformation:DescribeStacks`,
 `cloudformation:ListStackResources` and `lambda:GetFunctionConfiguration`.
 """
 
@@ -21,44 +20,39 @@ from cli.errors import CommandError
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command."""
+    """Add the command."""
     areas.add_parser("env-vars").set_defaults(run=_run)
 
 
 def _run(given: argparse.Namespace) -> None:
-    found = env_vars(given.stack_name, aws.session())
-    print(json.dumps(found, indent=2, sort_keys=True))
+    document = env_vars(given.stack_name, aws.session())
+    print(json.dumps(document, indent=2, sort_keys=True))
 
 
 def env_vars(stack: str, session: boto3.Session) -> dict[str, Mapping[str, str]]:
-    """The environment of each function of a stack, by its logical id.
+    """Return the environment of each function of a stack, by its logical id.
 
     Raises:
         CommandError: no such stack, none of GPU Governor, or it may not be read.
     """
     described(stack, session)  # says what to set where there is none
     functions = session.client("lambda")
+    environments: dict[str, Mapping[str, str]] = {}
     try:
-        found: dict[str, Mapping[str, str]] = {
-            logical: functions.get_function_configuration(FunctionName=name)["Environment"][
-                "Variables"
-            ]
-            for logical, name in _functions(stack, session)
-        }
+        for logical_id, name in _functions(stack, session):
+            configuration = functions.get_function_configuration(FunctionName=name)
+            environments[logical_id] = configuration["Environment"]["Variables"]
     except (ClientError, BotoCoreError) as error:
         raise CommandError(f"the stack {stack!r} could not be read: {aws.reason(error)}") from None
-    if not found:
+    if not environments:
         raise CommandError(f"the stack {stack!r} has no functions: is it a stack of GPU Governor?")
-    return found
+    return environments
 
 
 def _functions(stack: str, session: boto3.Session) -> Iterator[tuple[str, str]]:
-    pages = (
-        session.client("cloudformation")
-        .get_paginator("list_stack_resources")
-        .paginate(StackName=stack)
-    )
-    for page in pages:
-        for one in page["StackResourceSummaries"]:
-            if one["ResourceType"] == "AWS::Lambda::Function":
-                yield one["LogicalResourceId"], one["PhysicalResourceId"]
+    """Yield the logical id and the name of each function."""
+    paginator = session.client("cloudformation").get_paginator("list_stack_resources")
+    for page in paginator.paginate(StackName=stack):
+        for resource in page["StackResourceSummaries"]:
+            if resource["ResourceType"] == "AWS::Lambda::Function":
+                yield resource["LogicalResourceId"], resource["PhysicalResourceId"]

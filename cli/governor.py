@@ -49,19 +49,20 @@ COMMANDS = {
     "reconcile": ("cli.reconcile", "what a bill (CUR 2.0 or FOCUS) says of the ledger"),
     "simulate": ("cli.simulate", "what policies would have done in the past days"),
 }
-"""The module of each command, whose `add(areas)` adds it, and its help. To add a command, add its
-line.
+"""The module of each command, whose `add(areas)` adds it, and its help.
 
-`add` sets `run`, which takes the arguments and returns the exit status, or nothing for 0; and
-`regions=True` where `--region` may be given several times.
+To add a command, add its line. `add` sets `run`, which takes the arguments and returns the exit
+status, or nothing for 0; and `regions=True` where `--region` may be given several times.
 """
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names what is nearest to a command or option that does not exist, and in the help what may
-    stand anywhere."""
+    """Suggests the nearest command or option for one that does not exist.
+
+    Its help names the options that may stand anywhere on the line.
+    """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         epilog = (
@@ -70,31 +71,32 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **{"epilog": epilog, **settings})
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            raise argparse.ArgumentError(
-                action, f"{value!r} is none of {', '.join(known)}{nearest(value, known)}"
-            )
+        if action.choices is None or value in action.choices:
+            return
+        known = list(map(str, action.choices))
+        raise argparse.ArgumentError(
+            action, f"{value!r} is none of {', '.join(known)}{nearest(value, known)}"
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         given, unknown = super().parse_known_args(args, namespace)
-        for one in unknown:
-            if one.startswith("-") and one.strip("-"):
-                option = one.partition("=")[0]
+        for word in unknown:
+            if word.startswith("-") and word.strip("-"):
+                option = word.partition("=")[0]
                 known = [*self._option_string_actions, *_everywhere()._option_string_actions]
                 self.error(f"there is no option {option}{nearest(option, known)}")
         return given, unknown
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """All commands; of them only `command` with its own options."""
+    """Return the parser of all commands; only `command` has its own options."""
     top = _Parser(
         prog="governor",
         description="GPU Governor",
         epilog=None,
         parents=[_everywhere()],
         conflict_handler="resolve",
-        # the command is looked for before these are read: a short form would hide it
+        # The command is looked for before these are read: a short form would hide it.
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gpu-governor {_version()}")
@@ -115,7 +117,7 @@ def _version() -> str:
 
 
 def _everywhere() -> argparse.ArgumentParser:
-    """The options that may stand anywhere on the line."""
+    """Return a parser of the options that may stand anywhere on the line."""
     made = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = made.add_argument_group("options that may stand anywhere on the line")
     group.add_argument("--profile", help="of the AWS configuration; else AWS_PROFILE")
@@ -123,8 +125,7 @@ def _everywhere() -> argparse.ArgumentParser:
         "--region",
         action="append",
         help="else AWS_REGION, else the profile's. For advice, doctor, health, simulate "
-        "and spot: of the "
-        "instances, may be given several times",
+        "and spot: of the instances, may be given several times",
     )
     group.add_argument(
         "--stack-name", default="gpu-governor", help="the deployed stack (default: %(default)s)"
@@ -134,29 +135,37 @@ def _everywhere() -> argparse.ArgumentParser:
 
 
 def parsed(line: Sequence[str]) -> argparse.Namespace:
-    """Return what a line says. Ends the program, as argparse does, where it is wrong or asks for
-    help."""
+    """Return the arguments of a line.
+
+    As argparse does, it ends the program where the line is wrong or asks for help.
+    """
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])
     rest += line[end:]
     command = next((word for word in rest if not word.startswith("-")), None)
     top = parser(command)
-    known = top._option_string_actions
-    for one in rest[: rest.index(command)] if command else ():
-        if (option := one.partition("=")[0]) not in known:
-            # Its value would be read as the command.
-            top.error(
-                f"there is no option {option}{nearest(option, [*known]) or ' before the command'}"
-            )
+    if command:
+        _check_options(top, rest[: rest.index(command)])
     given = top.parse_args(rest, namespace=common)
-    if not getattr(given, "regions", False) and len(given.region or ()) > 1:
+    takes_regions = getattr(given, "regions", False)
+    if not takes_regions and len(given.region or ()) > 1:
         top.error(f"governor {given.area} is about one Region: give --region once")
     return given
 
 
+def _check_options(top: argparse.ArgumentParser, before_command: Sequence[str]) -> None:
+    """End the program at an option that does not exist: its value would be read as the command."""
+    known = top._option_string_actions
+    for word in before_command:
+        option = word.partition("=")[0]
+        if option not in known:
+            suggestion = nearest(option, list(known)) or " before the command"
+            top.error(f"there is no option {option}{suggestion}")
+
+
 @contextmanager
 def _environment(given: argparse.Namespace) -> Iterator[None]:
-    """Set the profile and the Region where clients of AWS look for them.
+    """Set the profile and the Region in the environment, where clients of AWS look for them.
 
     As in the AWS CLI, a profile that is named wins over keys in the environment, and AWS_REGION,
     which boto3 does not read, over AWS_DEFAULT_REGION.
@@ -179,7 +188,7 @@ def _environment(given: argparse.Namespace) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 when it was done, 1 when it was refused, 2 for a wrong command."""
+    """Run a command. Return 0 when it was done, 1 when it was refused, 2 for a wrong command."""
     given = parsed(sys.argv[1:] if arguments is None else arguments)
     code = 0
     try:
@@ -190,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"governor: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Who read it has seen enough, as `head`; what is left in the buffer must not fail at exit.
+        # The reader has seen enough, as `head`; the rest of the buffer must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 

@@ -1,4 +1,4 @@
-"""Guesses of what somebody meant."""
+"""Guess which word somebody meant."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from difflib import get_close_matches
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The question after a word that is not known; nothing where no known one is near it."""
-    found = get_close_matches(word, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    """Return the question after an unknown word; an empty text if no known word is near it."""
+    matches = get_close_matches(word, known, n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""

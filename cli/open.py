@@ -1,4 +1,4 @@
-"""`governor open`: the console, where people do not sign in at an issuer."""
+"""`governor open`: open the console, where people do not sign in at an issuer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from cli.api import Api, api_of
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its option."""
+    """Add the command and its option."""
     console = areas.add_parser("open")
     console.add_argument("--print", action="store_true", help="print the address instead")
     console.set_defaults(run=lambda given: _open(api_of(given), given))
 
 
 def _open(api: Api, arguments: argparse.Namespace) -> None:
-    """Open the console in a browser, or say where: a code in an address is good once, for a
-    minute."""
+    """Open the console in a browser, or print its address.
+
+    The code in the address works once, within a minute.
+    """
     url = api.call("POST", "/api/console", {})["url"]
     if arguments.json:
         print(json.dumps({"url": url}))

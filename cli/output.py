@@ -1,5 +1,4 @@
-"""The output of a command: lines for people as they come, or with `--json` one document at the
-end."""
+"""Print the output of a command: lines for people, or with `--json` one document at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Self
 
 
 class Output:
-    """Every line goes with the facts that it says; `--json` prints those and none of the lines.
+    """Each line comes with its facts. With `--json`, only the facts are printed.
 
     Nothing is printed as JSON where the command ends with an error.
     """
@@ -27,15 +26,15 @@ class Output:
             print(json.dumps(self._document, indent=2, default=str))
 
     def say(self, text: str, **facts: object) -> None:
-        """One fact each of its own name."""
+        """Print a line, with facts that each have their own name."""
         self._document |= facts
         self._print(text)
 
     def list(self, text: str, name: str, fact: Mapping[str, object]) -> None:
-        """One of several facts of a name."""
-        found = self._document.setdefault(name, [])
-        assert isinstance(found, list)
-        found.append(dict(fact))
+        """Print a line, and add its fact to those of the same name."""
+        facts = self._document.setdefault(name, [])
+        assert isinstance(facts, list)
+        facts.append(dict(fact))
         self._print(text)
 
     def _print(self, text: str) -> None:

@@ -1,8 +1,7 @@
-"""`governor pause --all` and `governor resume --all`: hold back everything that destroys, and end
-that.
+"""`governor pause --all` and `governor resume --all`: hold back all that destroys, or go on.
 
-One call pauses. To resume takes two: the first shows what goes on, and names the pause for the
-second.
+Pausing takes one call. Resuming takes two: the first shows which steps continue, and names the
+pause for the second.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from governor.domain.units import in_utc, parse_iso, people, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     command = areas.add_parser("pause")
     command.add_argument(
         "--all", action="store_true", required=True, help="every account and Region"
@@ -27,8 +26,10 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _pause(arguments: argparse.Namespace) -> None:
-    given = {} if arguments.reason is None else {"reason": arguments.reason}
-    pause = api_of(arguments).call("POST", "/api/pause", given)
+    document = {}
+    if arguments.reason is not None:
+        document["reason"] = arguments.reason
+    pause = api_of(arguments).call("POST", "/api/pause", document)
     with Output(arguments) as out:
         out.say(f"Everything is paused. {_begun(pause)}.", pause=pause)
         out.say(
@@ -38,32 +39,32 @@ def _pause(arguments: argparse.Namespace) -> None:
 
 
 def resume(arguments: argparse.Namespace) -> None:
-    """End the pause that `--since` names; without it, say what would go on.
+    """End the pause that `--since` names; without it, say which steps would continue.
 
-    Raises: CommandError: nothing is paused, it was refused, or the pause was not named yet.
+    Raises:
+        CommandError: nothing is paused, it was refused, or the pause was not named yet.
     """
     api = api_of(arguments)
-    found = api.call("GET", "/api/freezes")
-    pause = found.get("pause")
+    freezes = api.call("GET", "/api/freezes")
+    pause = freezes.get("pause")
     if pause is None:
         raise CommandError("nothing is paused")
     if arguments.since is None:
-        raise CommandError(_what_goes_on(pause, found["waiting"]))
+        raise CommandError(_text_before_resume(pause, freezes["waiting"]))
     ended = api.call("POST", "/api/resume", {"since": arguments.since})
     with Output(arguments) as out:
         out.say(f"The pause has ended. {_begun(ended)}.", ended=ended)
 
 
-def _what_goes_on(pause: dict[str, Any], waiting: list[dict[str, Any]]) -> str:
+def _text_before_resume(pause: dict[str, Any], waiting: list[dict[str, Any]]) -> str:
     lines = [
         f"nothing was changed yet. Everything is paused. {_begun(pause)}. "
         "When the pause ends, these steps continue:"
     ]
-    for one in waiting:
-        place = f"{one['account']}/{one['region']}"
-        lines.append(
-            f"  {printable(one['instance_name'])} ({one['instance_id']}, {place}): {one['action']}"
-        )
+    for step in waiting:
+        name = printable(step["instance_name"])
+        place = f"{step['account']}/{step['region']}"
+        lines.append(f"  {name} ({step['instance_id']}, {place}): {step['action']}")
     if not waiting:
         lines.append("  none is waiting")
     lines.append("Each step is checked again first. The next sweep asks people again.")
@@ -72,5 +73,6 @@ def _what_goes_on(pause: dict[str, Any], waiting: list[dict[str, Any]]) -> str:
 
 
 def _begun(pause: dict[str, Any]) -> str:
+    since = in_utc(parse_iso(pause["since"]))
     reason = f": {printable(pause['reason'])}" if pause["reason"] else ""
-    return f"{people(pause['by'])} began the pause at {in_utc(parse_iso(pause['since']))}{reason}"
+    return f"{people(pause['by'])} began the pause at {since}{reason}"

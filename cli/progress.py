@@ -1,4 +1,4 @@
-"""The progress of a command: on a terminal only, and only after two seconds."""
+"""Show the progress of a command: on a terminal only, and only after two seconds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _AFTER_SECONDS = 2.0
 
 
 class Progress:
-    """One line on standard error while it is entered, and gone when it is left. Of two the outer
-    one counts.
+    """One line on standard error while it is entered, and gone when it is left.
 
-    What prints while it is entered would stand in that line: print before or after.
+    Where two are entered, only the outer one shows. Text that is printed meanwhile would stand in
+    that line: print before or after.
     """
 
     _is_entered: ClassVar[bool] = False
@@ -21,14 +21,16 @@ class Progress:
     def __init__(self, text: str, *, after_seconds: float = _AFTER_SECONDS) -> None:
         self._text = text
         self._shown = 0
-        self._is_on = self._is_late = False
+        self._is_on = False
+        self._is_late = False
         self._lock = threading.Lock()
         self._timer = threading.Timer(after_seconds, self._begin)
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not Progress._is_entered:
-            Progress._is_entered = self._is_on = True
+            Progress._is_entered = True
+            self._is_on = True
             self._timer.start()
         return self
 
@@ -42,7 +44,7 @@ class Progress:
                     print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
-        """Say what is done now."""
+        """Show another text from now on."""
         with self._lock:
             self._text = text
             self._print()

@@ -1,4 +1,4 @@
-"""`governor resume --all`: see `cli.pause`."""
+"""Add the command `governor resume --all`; `cli.pause` runs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cli.pause import resume
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Add the command and its options."""
     command = areas.add_parser("resume")
     command.add_argument(
         "--all", action="store_true", required=True, help="every account and Region"

@@ -1,4 +1,4 @@
-"""Targets that a sweep could not read, as its state machine notes them in the state table."""
+"""Read which targets a sweep could not read; its state machine writes them into the state table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from governor.stores.table import DAMAGED, Table
 
 @dataclass(frozen=True, slots=True)
 class Unswept:
-    """Why the last sweep of a target failed, as Step Functions notes it."""
+    """The last failure of a target's sweep, as Step Functions records it."""
 
     at: UtcDatetime
     error: str
@@ -20,17 +20,15 @@ class Unswept:
 
 
 def unswept(table: Table) -> dict[Target, Unswept]:
-    """Return the last failure of each target that ever was not swept, also where it was swept
-    since."""
-    found = {}
+    """Return the last failure of each target that had one, also where it was swept since."""
+    failures = {}
     for item in table.query("UNSWEPT"):
         try:
             account, region = item["sk"].split("#")
             why = json.loads(item["why"])
             at = parse_iso(item["failed_at"])
-            found[Target(account, region)] = Unswept(
-                at, str(why["Error"]), str(why.get("Cause", ""))
-            )
+            failure = Unswept(at, str(why["Error"]), str(why.get("Cause", "")))
+            failures[Target(account, region)] = failure
         except DAMAGED:
             table.leave_out(f"UNSWEPT / {item['sk']}")
-    return found
+    return failures
