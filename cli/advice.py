@@ -91,28 +91,37 @@ def run(arguments: argparse.Namespace) -> int:
     at = now()
     if arguments.dismiss:
         return _dismiss(arguments, at)
-    clients = Clients()
     unread = dict[str, None]()
-    bill = _Bill(arguments.limit_usd, arguments.yes)
-    cache = arguments.cache or default_cache()
     try:
-        with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
-            look = _Look(clients, store, at, bill, unread)
-            advices = over_the_fleet(arguments, look)
-        if arguments.commitments:
-            advices += look.commitments()
-        advices += _left_behind(arguments, look.targets, unread)
+        advices = _advices(arguments, at, unread)
     except (FetchError, StoreError, ReplayError) as error:
         raise CommandError(str(error)) from None
     dismissed = _dismissed(arguments, at, unread)
-    shown = [advice for advice in advices if arguments.all or advice.advice_id not in dismissed]
-    shown.sort(key=_most_expensive)
+    shown = advices
+    if not arguments.all:
+        shown = [advice for advice in advices if advice.advice_id not in dismissed]
+    shown = sorted(shown, key=_most_expensive)
     left_out = len(advices) - len(shown)
     if arguments.json:
         _print_json(shown, dismissed, unread, left_out)
     else:
         _print(shown, dismissed, unread, left_out)
     return 0
+
+
+def _advices(
+    arguments: argparse.Namespace, at: UtcDatetime, unread: dict[str, None]
+) -> list[Advice]:
+    clients = Clients()
+    bill = _Bill(arguments.limit_usd, arguments.yes)
+    cache = arguments.cache or default_cache()
+    with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
+        look = _Look(clients, store, at, bill, unread)
+        advices = over_the_fleet(arguments, look)
+    if arguments.commitments:
+        advices += look.commitments()
+    advices += _left_behind(arguments, look.targets, unread)
+    return advices
 
 
 @dataclass(slots=True)
@@ -124,7 +133,11 @@ class _Bill:
     metrics: int = field(default=0)
 
     def agree(self, metrics: int) -> None:
-        """Raises: CommandError where it may cost more than was allowed."""
+        """Count metrics that are requested.
+
+        Raises:
+            CommandError: reading them may cost more than was allowed.
+        """
         self.metrics += metrics
         most = self.metrics * USD_PER_METRIC
         if most > self.limit and not self.agreed:

@@ -56,7 +56,7 @@ class Api:
             if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise CommandError(text) from None
         except URLError as error:
-            # It was not sent.
+            # The call was not sent, so it cannot have changed anything.
             raise CommandError(f"{self._url} could not be reached: {error.reason}") from None
         except TimeoutError:
             text = f"{self._url} gave no answer within {_SECONDS} s"
@@ -164,8 +164,8 @@ def check_deployed(found: Mapping[str, Any]) -> None:
     """Check a stack as CloudFormation describes it.
 
     Raises:
-        CommandError: it was never created whole, or it is no stack of GPU Governor; with what to
-            do.
+        CommandError: its creation never finished, or it is no stack of GPU Governor; the text
+            says what to do.
     """
     if any(output["OutputKey"] in _OUTPUTS for output in found.get("Outputs", ())):
         return

@@ -101,7 +101,9 @@ def _group_and_reason(
         mark = instance.tags.get(manager.mark, manager.mark)
         return "managed", f"{manager.service} runs it ({mark})"
     kind = known_kind(observation.verdict)
-    group = "not judged" if kind is None else _OF_KIND.get(kind, "not judged")
+    group = "not judged"
+    if kind is not None:
+        group = _OF_KIND.get(kind, group)
     return group, short(observation.reason)
 
 

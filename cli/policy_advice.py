@@ -136,9 +136,9 @@ def _of_approvers(policy: Policy) -> Iterator[str]:
 
 
 def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
-    """Yield each identity that several addresses stand for.
+    """Yield a warning for each identity with several addresses.
 
-    Two addresses of one human without a common identity cannot be seen.
+    Two addresses of one person under two identities cannot be recognized.
     """
     addresses_by_identity: dict[str, dict[str, None]] = {}
     for contact in policy.ownership.contacts.values():

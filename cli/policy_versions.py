@@ -141,9 +141,11 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
         )
         return True
     risky_paths = risky(before, parse_policy(text))
+    if not risky_paths:
+        out.say("", risky=[])
+        return True
     consent = "; two people must stand behind it" if waits_for_two(before) else ""
-    line = f"risky: {', '.join(map(printable, risky_paths))}{consent}" if risky_paths else ""
-    out.say(line, risky=list(risky_paths))
+    out.say(f"risky: {', '.join(map(printable, risky_paths))}{consent}", risky=list(risky_paths))
     return True
 
 
@@ -186,7 +188,7 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
 def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
     """Say which newer version than the one in force the next one replaces.
 
-    Such a version never counts then.
+    The replaced version never comes into force.
     """
     outputs, _ = described(arguments.stack_name, session)
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]

@@ -194,12 +194,14 @@ def _say_comparison(out: Output, comparison: Comparison) -> None:
         f"{name}, {entry.outcome.value} {entry.booked_at:%Y-%m-%d %H:%M} UTC: net at list "
         f"{list_price} an hour, {_billed_price(cash)}{ran_on}"
     )
+    cash_low = None if cash is None else cash.low
+    cash_high = None if cash is None else cash.high
     fact = {
         "instance_id": entry.episode.instance_id,
         "episode": entry.episode.execution_name,
         "list_usd_per_hour": entry.saved_usd_per_hour,
-        "cash_low_usd_per_hour": None if cash is None else cash.low,
-        "cash_high_usd_per_hour": None if cash is None else cash.high,
+        "cash_low_usd_per_hour": cash_low,
+        "cash_high_usd_per_hour": cash_high,
         "ran_on_hours": comparison.ran_on,
     }
     out.list(text, "entries", fact)
@@ -268,7 +270,7 @@ def _charges(
     columns: Sequence[str],
     parse: Callable[[Mapping[str, str]], Charge | str | None],
 ) -> Iterator[Charge | str | None]:
-    """Yield what each line is. Raises: CommandError for a line that cannot be read."""
+    """Yield each line as `parse` reads it. Raises: CommandError for one that cannot be read."""
     for row in rows:
         try:
             if any(row[name] is None for name in columns):
@@ -347,7 +349,7 @@ def _charge_of_cur(row: Mapping[str, str]) -> Charge | str | None:
 
 
 def _amount(text: str) -> Decimal:
-    """Raises: ValueError."""
+    """Read an amount. Raises: ValueError."""
     try:
         amount = Decimal(text)
     except InvalidOperation:
@@ -358,7 +360,7 @@ def _amount(text: str) -> Decimal:
 
 
 def _moment(text: str) -> UtcDatetime:
-    """Read a time of an export: UTC, whether it says so or not."""
+    """Read a time of an export. One without a zone is in UTC."""
     moment = datetime.fromisoformat(text.strip().replace(" UTC", ""))
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)

@@ -60,7 +60,8 @@ def _run(arguments: argparse.Namespace) -> None:
     start = _month(arguments.month or month_of(now), now)
     chosen = "json" if arguments.json else arguments.format
     reader = Reader(arguments.account, arguments.owner, arguments.project)
-    if arguments.own_cost and (any(reader) or chosen not in ("table", "json")):
+    can_show_own_cost = chosen in ("table", "json") and not any(reader)
+    if arguments.own_cost and not can_show_own_cost:
         raise CommandError("--own-cost goes with the table or the json of everything")
     stack = Stack(arguments.stack_name, aws.session())
     with Progress("reading the ledger") as progress:

@@ -58,7 +58,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the sessions that hold, or end some. Return 1 when there was none to end."""
+    """Print the current sessions, or end some. Return 1 when there was none to end."""
     session = aws.session()
     now = datetime.now(tz=UTC)
     table_name = described(arguments.stack_name, session)[0].get("StateTableName", "")
@@ -67,11 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = DynamoTable(Clients(), table_name)
     try:
         pages = _pages(session, table_name)
-        sessions = [
-            console_session
-            for console_session in _sessions(pages, table)
-            if console_session.sign_in.ends_at > now
-        ]
+        sessions = list(_current_sessions(pages, table, now))
         if arguments.command == "list":
             _print(sessions, as_json=arguments.json)
             return 0
@@ -97,11 +93,14 @@ def _pages(session: boto3.Session, table_name: str) -> Iterable[Mapping[str, Any
     )
 
 
-def _sessions(pages: Iterable[Mapping[str, Any]], table: Table) -> Iterator[_Session]:
+def _current_sessions(
+    pages: Iterable[Mapping[str, Any]], table: Table, now: UtcDatetime
+) -> Iterator[_Session]:
     for page in pages:
         for item in map(unpacked, page["Items"]):
             for sign_in in table.records(SignIn, [item]):
-                yield _Session((item["pk"], item["sk"]), sign_in)
+                if sign_in.ends_at > now:
+                    yield _Session((item["pk"], item["sk"]), sign_in)
 
 
 def _sessions_of(who: str, sessions: Sequence[_Session]) -> list[_Session]:

@@ -368,7 +368,7 @@ def _subject_count(surveys: Sequence[Survey]) -> int:
 
 
 def endpoint_of(clients: Clients, target: Target) -> str:
-    """Return the address of CloudWatch, which keeps cached readings of several apart."""
+    """Return CloudWatch's address. The store keeps the readings of each address separately."""
     return str(clients.client("cloudwatch", target).meta.endpoint_url)
 
 
