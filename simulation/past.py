@@ -177,7 +177,7 @@ def pasts(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is read of an instance."""
+    """Readings of one instance."""
 
     instance: Instance
     policy: Policy

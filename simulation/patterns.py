@@ -424,7 +424,7 @@ def _that_fit(
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What another type must have. `room` is the share of it that the peaks may take."""
+    """Needs that another type must meet. `room` is the share of it that the peaks may take."""
 
     gpus: int
     memory_mib_each: float

@@ -923,7 +923,7 @@ BUGS = (
         (
             Edit(
                 "usecases.sweep.follow_up:FollowUp._repair",
-                "self._is_dead(sweep, ref, since)",
+                "self._is_dead(sweep, ref, episode)",
                 "False",
             ),
         ),
@@ -989,10 +989,9 @@ BUGS = (
         "the_ledger_is_right",
         (
             Edit(
-                "usecases.money.book_saving:BookSaving._became",
-                "return None if left_running and outcome is not Outcome.STOPPED else "
-                "Outcome.STOPPED",
-                "return Outcome.STOPPED",
+                "usecases.money.book_saving:BookSaving._final_outcome",
+                "if outcome is not Outcome.STOPPED:\n        return None",
+                "if outcome is not Outcome.STOPPED:\n        return Outcome.STOPPED",
             ),
         ),
         ("the role may stop nothing any more",),
