@@ -1,10 +1,14 @@
-"""Input of a view, each of it read once a request, and the page that it returns."""
+"""The input of a view, and the page that it returns.
+
+A request reads each stored record once. Views get only the instances that their caller may see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
@@ -25,11 +29,10 @@ from governor.usecases.approvals.show_approval import ShowApproval
 Row = tuple[FleetRow, FleetPage]
 """An instance, and the page of its target."""
 FRESH = timedelta(minutes=15)
-"""How young a sign-in must be for what only admins may do."""
+"""The longest age of a sign-in for an action that only admins may do."""
 _INCOMPLETE = (
-    "A stored record could not be read, so something is missing here. Ask your platform "
-    "team: the log of the "
-    "console names it."
+    "A stored record could not be read, so something is missing here. "
+    "Ask your platform team: the log of the console names it."
 )
 _READ_AT_ONCE = 100
 """Items of one read. Source: DynamoDB API, BatchGetItem."""
@@ -40,7 +43,7 @@ class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the
     policy.
 
-    `policy_is_whole` is false where the document is refused: `policy` then holds its people and
+    `policy_is_whole` is false if the document is refused: `policy` then holds its people and
     defaults.
     """
 
@@ -66,8 +69,8 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has signed in: `by` for the record, `person` as terms know people, and what is
-    theirs."""
+    """Somebody who has signed in: `by` for the record, `person` as terms know people, and their
+    grants."""
 
     by: str
     person: str
@@ -83,7 +86,7 @@ class Caller:
         return reduce(Scope.__or__, (grant.scope for grant in self.grants), Scope())
 
     def rank(self, account: str, project: str, owner: str) -> Rank | None:
-        """Return what they may do with one instance; `None` when they may not even see it."""
+        """Return what they may do with an instance; `None` if they may not even see it."""
         return rank_for(self.grants, account, project, owner)
 
     def check_fresh(self, now: UtcDatetime) -> None:
@@ -95,17 +98,18 @@ class Caller:
                 "you proved who you are 15 minutes ago or more: sign in again, then do it"
             )
         raise SignInTooOld(
-            "your sign-in does not say when you last proved who you are: sign in again, "
-            "then do it. If this "
-            "page comes back, ask your platform team to have the issuer send auth_time "
-            "(docs/sign-in.md)"
+            "your sign-in does not say when you last proved who you are: sign in again, then do "
+            "it. If this page comes back, ask your platform team to have the issuer send "
+            "auth_time (docs/sign-in.md)"
         )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for a view: by whom and when; its query holds the path's parameters. CSV tables are
-    whole."""
+    """A request for a view: by whom and when.
+
+    Its query also holds the parameters of the path. A table that is asked for as CSV has every row.
+    """
 
     reader: Reader
     caller: Caller
@@ -119,72 +123,103 @@ class Asked:
 
     @cached_property
     def _rows(self) -> list[Row]:
+        """All instances that the caller may see."""
         sees = self.scope.sees
-        rows = ((row, page) for page in self.reader.pages for row in page.rows)
-        return [one for one in rows if sees(one[0].account, one[0].project, one[0].owner)]
+        rows: list[Row] = []
+        for page in self.reader.pages:
+            rows += [(row, page) for row in page.rows if sees(row.account, row.project, row.owner)]
+        return rows
 
     @cached_property
     def seen(self) -> list[Row]:
-        """The governed instances that the caller may see, with their pages, and no questions of
-        others."""
-        rows = [one for one in self._rows if one[0].verdict != UNGOVERNED]
-        some = {
-            str(row.approval_id): str(row.episode)
-            for row, _ in rows
-            if row.approval_id and row.episode and not self.scope.sees(row.account, "", "")
-        }
-        found = [view.episode for view in self.reader.show.several(some)] if some else []
+        """The governed instances that the caller may see, with their pages. A question that the
+        caller may not see is taken out of its row."""
+        rows = [(row, page) for row, page in self._rows if row.verdict != UNGOVERNED]
+        hidden_questions = self._hidden_questions(rows)
+        shown_rows: list[Row] = []
+        for row, page in rows:
+            is_hidden = row.approval_id in hidden_questions
+            shown_rows.append((_without_question(row) if is_hidden else row, page))
+        return shown_rows
+
+    def _hidden_questions(self, rows: Sequence[Row]) -> set[str]:
+        """Return the questions of these rows whose own project and owner are out of scope: tags may
+        have moved the instance since. Callers who see the whole account need no look."""
         sees = self.scope.sees
-        gone = {
-            one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)
-        }
-        return [
-            (replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None), page)
-            if row.approval_id in gone
-            else (row, page)
-            for row, page in rows
-        ]
+        episode_by_approval: dict[str, str] = {}
+        for row, _ in rows:
+            if row.approval_id and row.episode and not sees(row.account, "", ""):
+                episode_by_approval[str(row.approval_id)] = str(row.episode)
+        if not episode_by_approval:
+            return set()
+        hidden_questions = set()
+        for view in self.reader.show.several(episode_by_approval):
+            episode = view.episode
+            if not sees(episode.ref.account, episode.project, episode.owner):
+                hidden_questions.add(episode.approval_id)
+        return hidden_questions
 
     @cached_property
     def ungoverned(self) -> list[Row]:
-        return [one for one in self._rows if one[0].verdict == UNGOVERNED]
+        return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
 
     @cached_property
     def asked(self) -> list[Row]:
-        rows = [(row, page) for row, page in self.seen if row.approval_id and row.episode]
-        return [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
+        """The instances with a question whose time to answer is not over."""
+        return [(row, page) for row, page in self.seen if _has_open_question(row, self.now)]
 
     @cached_property
     def answered(self) -> set[str]:
-        """Questions answered since the sweep: of the most expensive, as many as one read takes."""
-        rows = sorted(self.asked, key=lambda one: -(one[0].usd_per_hour or 0))
-        ids = [str(row.approval_id) for row, _ in rows[: _READ_AT_ONCE - 2]]
+        """The questions answered since the sweep: of the most expensive, as many as one read
+        takes."""
+        most_expensive_first = sorted(self.asked, key=_negative_price)
+        ids = [str(row.approval_id) for row, _ in most_expensive_first[: _READ_AT_ONCE - 2]]
         # Pages ask for the freeze and the pause, too.
         self.reader.table.read_ahead([HUB, PAUSE, *map(keys.approval, ids)])
         return self.reader.state.answered(ids)
 
     @property
     def what_is_missing(self) -> str:
-        """Return what the page says of records that cannot be read; empty where none is the
-        caller's."""
+        """Return the text of the page about records that cannot be read; empty if none of them is
+        the caller's."""
         return _INCOMPLETE if self.is_incomplete else ""
 
     @property
     def is_incomplete(self) -> bool:
-        """Return whether a record that cannot be read is the caller's, as far as its key says whose
-        it is."""
-        whose = {
-            name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)
-        }
-        whose |= self.scope.accounts
-        unread = self.reader.table.unread
-        return any(
-            self.scope.everything or any(name in one for name in whose if name) for one in unread
-        )
+        """Return whether a record that cannot be read belongs to the caller, as far as its key
+        says."""
+        names = set(self.scope.accounts)
+        for row, _ in self.seen:
+            names.update((row.instance_id, row.approval_id or "", row.episode or ""))
+        names.discard("")
+        unread_keys = self.reader.table.unread
+        if self.scope.everything:
+            return bool(unread_keys)
+        return any(_names_one_of(key, names) for key in unread_keys)
 
     @property
     def counts_for(self) -> timedelta:
         return timedelta(days=self.reader.policy.ledger.saving_counts_days)
+
+
+def _without_question(row: FleetRow) -> FleetRow:
+    return replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None)
+
+
+def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:
+    if not row.approval_id or not row.episode:
+        return False
+    return row.expires_at is None or row.expires_at > now
+
+
+def _negative_price(row_and_page: Row) -> Decimal | int:
+    """Return the key that sorts the most expensive first; an unknown price counts as nothing."""
+    row, _ = row_and_page
+    return -(row.usd_per_hour or 0)
+
+
+def _names_one_of(key: str, names: Iterable[str]) -> bool:
+    return any(name in key for name in names)
 
 
 Cell = str | int | float | datetime | None | Any
@@ -210,7 +245,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The output of a view. Its CSV is the first of `tables`, or the one that `?table=` names."""
+    """The output of a view. Its CSV is the first of `tables`, or the table that `?table=` names."""
 
     title: str
     template: str
@@ -218,5 +253,5 @@ class Page:
     document: Mapping[str, object]
     tables: tuple[Table, ...] = field(default=())
     whole: Callable[[str], str] | None = None
-    """Makes it, of its form's token, as the page of a link: then no template of the console shows
-    it."""
+    """Makes the page as the link of a message shows it, from the token of its form. If it is set,
+    no template of the console is used."""

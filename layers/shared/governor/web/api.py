@@ -1,5 +1,7 @@
-"""The questions as JSON, for the command line: the same use cases as the page, authorized by AWS
-IAM."""
+"""The questions, the policy and the brakes as JSON, for the command line.
+
+AWS IAM authorizes the callers. The use cases are those of the page; no rule is decided here.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from governor.domain.approvals.approval import Answer, Decision, has_controls
+from governor.domain.approvals.approval import Answer, Approval, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
 from governor.domain.approvals.terms import Role, SignIn, grants_of
+from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
@@ -30,16 +33,13 @@ _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_ac
 _PAUSE_FIELDS = frozenset({"reason"})
 _RESUME_FIELDS = frozenset({"since"})
 _DENIED = (
-    "S3 denied this version of the policy: there is none of that name, or the function "
-    "serve_api may not "
-    "read it. Compare the name with `governor policy history`. If it is listed there, "
-    "the policy of the "
-    "bucket or of its key, or a service control policy, takes s3:GetObjectVersion or "
-    "kms:Decrypt from the "
-    "role of serve_api."
+    "S3 denied this version of the policy: there is none of that name, or the function serve_api "
+    "may not read it. Compare the name with `governor policy history`. If it is listed there, "
+    "the policy of the bucket or of its key, or a service control policy, takes "
+    "s3:GetObjectVersion or kms:Decrypt from the role of serve_api."
 )
-"""Without the right to list, S3 answers alike for what is not there and for what may not be
-read."""
+"""Without the right to list, S3 answers alike for a version that does not exist and for one that
+may not be read."""
 _LONGEST_VERSION = 1024
 """Bytes, of URL-ready text. Source: Amazon S3 user guide, versioning."""
 
@@ -80,17 +80,7 @@ class ApprovalApi:
         try:
             return ApiResponse(200, self._answer(request))
         except NotFound as error:
-            if error.code == "AccessDenied":
-                return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
-            what, where = (
-                "question",
-                "`governor approvals list` prints the ids of those that are open",
-            )
-            if "/policy" in request.route:
-                what, where = "version of the policy", "`governor policy history` prints the newest"
-            return ApiResponse(
-                404, {"error": f"there is no {what} {printable(request.named[:64])!r}: {where}"}
-            )
+            return _not_found_response(request, error)
         except (InputError, DecisionRefused) as error:
             return ApiResponse(status_of(error), {"error": str(error)})
 
@@ -120,13 +110,15 @@ class ApprovalApi:
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
             raise NotFound("S3 names no version so")
         accepted = self.accept(request.named, f"aws:{request.caller}", self.ownership)
+        unaccepted_overrides = [
+            {"override": override.name, "missing": list(override.missing)}
+            for override in accepted.unaccepted
+        ]
         return {
             "accepted_by": sorted(accepted.behind),
             "people_needed": PEOPLE_NEEDED,
             "in_force": accepted.is_in_force,
-            "unaccepted": [
-                {"override": one.name, "missing": list(one.missing)} for one in accepted.unaccepted
-            ],
+            "unaccepted": unaccepted_overrides,
         }
 
     def _policy(self) -> Mapping[str, Any]:
@@ -140,7 +132,7 @@ class ApprovalApi:
         return {"in_force": standing.version, "document": text, "accepted": accepted}
 
     def _pause(self, request: ApiRequest) -> Mapping[str, Any]:
-        _only(request.document, _PAUSE_FIELDS)
+        _check_fields(request.document, _PAUSE_FIELDS)
         reason = request.document.get("reason")
         if not isinstance(reason, str | None):
             raise InputError("reason: a text")
@@ -148,7 +140,7 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
-        _only(request.document, _RESUME_FIELDS)
+        _check_fields(request.document, _RESUME_FIELDS)
         try:
             began = parse_iso(str(request.document.get("since")))
         except ValueError:
@@ -169,37 +161,36 @@ class ApprovalApi:
         return Presser(identity, person, grants_of(self.policy, who))
 
     def _brakes(self) -> dict[str, Any]:
-        waiting = [view for view in self.show.open_in(self.targets) if view.approval.waits_told_at]
+        """Return the pause, the freezes, the caps, and the questions whose steps wait for them."""
+        open_views = self.show.open_in(self.targets)
+        waiting = [brief(view) for view in open_views if view.approval.waits_told_at]
         pause = self.brakes.state.pause()
+        freezes = []
+        for place_name, why, since in self.brakes.freezes(self.targets):
+            freezes.append({"what": place_name, "why": why, "since": _iso_or_none(since)})
+        caps = []
+        for cap_name, used, most in self.brakes.caps():
+            caps.append({"what": cap_name, "used": used, "most": most})
         return {
             "pause": None if pause is None else _pause_document(pause),
-            "freezes": [
-                {"what": what, "why": why, "since": iso(since) if since else None}
-                for what, why, since in self.brakes.freezes(self.targets)
-            ],
-            "caps": [
-                {"what": what, "used": used, "most": most}
-                for what, used, most in self.brakes.caps()
-            ],
-            "waiting": [brief(view) for view in waiting],
+            "freezes": freezes,
+            "caps": caps,
+            "waiting": waiting,
         }
 
     def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
+        """Take an answer, or end a keep; return the question as it is then."""
         identity = f"aws:{request.caller}"
-        # A known person's address, else the identity itself: AWS has proven it.
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
-            if person is None:
-                raise NotAllowed(
-                    f"{people(identity)} is mapped to nobody, and ends no keep, not even "
-                    "its own: map "
-                    f"{identity} to a person in ownership.contacts (identities)"
-                )
-            self.decide.end_keep(self.show(request.named), identity, person, Role.APPROVER)
+            self._end_keep(request, identity, person)
             return {**question_document(self.show(request.named)), "needs_another": False}
+        # A known person's address, else the identity itself: AWS has proven it.
+        author = person or identity
+        decision = _decision(request.document, identity, author, self.decide.clock.now())
         decided = self.decide(
             request.named,
-            _decision(request.document, identity, person or identity, self.decide.clock.now()),
+            decision,
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
@@ -208,9 +199,31 @@ class ApprovalApi:
             "needs_another": decided.needs_another,
         }
 
+    def _end_keep(self, request: ApiRequest, identity: str, person: str | None) -> None:
+        """End the keep of a question. Raises: NotAllowed for a caller who is no known person."""
+        if person is None:
+            raise NotAllowed(
+                f"{people(identity)} is mapped to nobody, and ends no keep, not even its own: "
+                f"map {identity} to a person in ownership.contacts (identities)"
+            )
+        self.decide.end_keep(self.show(request.named), identity, person, Role.APPROVER)
 
-def _only(document: Mapping[str, Any], fields: frozenset[str]) -> None:
-    """Raises: InputError for a field that nobody knows."""
+
+def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
+    """Return what is missing, and the command that lists what there is."""
+    if error.code == "AccessDenied":
+        return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
+    kind = "question"
+    advice = "`governor approvals list` prints the ids of those that are open"
+    if "/policy" in request.route:
+        kind = "version of the policy"
+        advice = "`governor policy history` prints the newest"
+    name = printable(request.named[:64])
+    return ApiResponse(404, {"error": f"there is no {kind} {name!r}: {advice}"})
+
+
+def _check_fields(document: Mapping[str, Any], fields: frozenset[str]) -> None:
+    """Refuse a document with other fields. Raises: InputError."""
     unknown = sorted(set(document) - fields)
     if unknown:
         raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(fields))}")
@@ -221,13 +234,16 @@ def _pause_document(pause: Pause) -> dict[str, Any]:
 
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
-    episode, approval, decision = view.episode, view.approval, view.approval.decision
-    kept = approval.kept if approval.keep_ended_at is None else None
+    """Return one question with its evidence, its rules, its answer and its outcome."""
+    episode = view.episode
+    approval = view.approval
+    brake = approval.brake
+    first_yes = approval.first_yes
     return {
         **brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
-        "held": people(approval.brake.why) if approval.brake else None,
+        "held": people(brake.why) if brake else None,
         "cost": list(cost_lines(episode)),
         "plan": list(plan_lines(episode)),
         "needs_instance_id": episode.plan.destroys,
@@ -235,47 +251,84 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "presence": episode.presence,
         "people_needed": episode.terms.people_needed,
         "acts_on_silence": episode.acts_on_silence,
-        "first_yes_by": approval.first_yes.by if approval.first_yes else None,
-        "decided_by": decision.by if decision else None,
-        "decided_at": iso(decision.at) if decision else None,
-        "decision": decision.answer.value if decision else None,
-        "kept_until": iso(kept.keep_until) if kept and kept.keep_until else None,
+        "first_yes_by": first_yes.by if first_yes else None,
+        **_answer_fields(approval),
         "void_reason": approval.void_reason,
-        "outcome": episode.outcome.value if episode.outcome else None,
+        **_outcome_fields(episode),
+    }
+
+
+def _answer_fields(approval: Approval) -> dict[str, str | None]:
+    """Return who answered, when and how; `None` in every field if nobody has."""
+    fields: dict[str, str | None] = dict.fromkeys(("decided_by", "decided_at", "decision"))
+    decision = approval.decision
+    if decision is not None:
+        fields["decided_by"] = decision.by
+        fields["decided_at"] = iso(decision.at)
+        fields["decision"] = decision.answer.value
+    fields["kept_until"] = None
+    if approval.kept is not None and approval.keep_ended_at is None:
+        fields["kept_until"] = _iso_or_none(approval.kept.keep_until)
+    return fields
+
+
+def _outcome_fields(episode: Episode) -> dict[str, str | None]:
+    outcome = episode.outcome
+    return {
+        "outcome": outcome.value if outcome else None,
         "outcome_reason": episode.outcome_reason,
     }
 
 
+def _iso_or_none(moment: UtcDatetime | None) -> str | None:
+    return iso(moment) if moment else None
+
+
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
     """Return the answer of a document. Raises: InputError with what to send."""
-    _only(document, _FIELDS)
+    _check_fields(document, _FIELDS)
     try:
         answer = Answer(str(document.get("answer")))
     except ValueError:
         raise InputError(f"answer: one of {', '.join(Answer)}, {END_KEEP}") from None
-    reason = document.get("reason")
-    is_text = isinstance(reason, str) and len(reason) <= LONGEST_REASON and not has_controls(reason)
-    if reason is not None and not is_text:
-        raise InputError(
-            f"reason: a text of at most {LONGEST_REASON} characters, without control characters"
-        )
+    reason = _reason_in(document)
     if not isinstance(document.get("instance_id"), str | None):
         raise InputError(
             "instance_id: the id of the instance as text, where the plan terminates it"
         )
     if not isinstance(document.get("losses_accepted", False), bool):
         raise InputError("losses_accepted: true where local disks may be lost, else false")
-    until = document.get("keep_until")
-    try:
-        keep_until = None if until is None else parse_iso(until)
-    except (ValueError, TypeError, AttributeError):
-        raise InputError("keep_until: a time in UTC like 2026-12-01T09:00:00Z") from None
+    keep_until = _keep_until_in(document)
     return Decision(
         answer=answer,
         by=by,
         channel="cli",
         at=now,
         keep_until=keep_until if answer is Answer.KEEP else None,
-        reason=reason.strip() or None if reason else None,
+        reason=reason,
         person=person,
     )
+
+
+def _reason_in(document: Mapping[str, Any]) -> str | None:
+    """Return the reason without spaces at its ends; `None` if there is none. Raises: InputError."""
+    reason = document.get("reason")
+    if reason is None:
+        return None
+    is_text = isinstance(reason, str) and len(reason) <= LONGEST_REASON and not has_controls(reason)
+    if not is_text:
+        raise InputError(
+            f"reason: a text of at most {LONGEST_REASON} characters, without control characters"
+        )
+    return reason.strip() or None
+
+
+def _keep_until_in(document: Mapping[str, Any]) -> UtcDatetime | None:
+    """Return the end of the keep; `None` if the document names none. Raises: InputError."""
+    keep_until = document.get("keep_until")
+    if keep_until is None:
+        return None
+    try:
+        return parse_iso(keep_until)
+    except (ValueError, TypeError, AttributeError):
+        raise InputError("keep_until: a time in UTC like 2026-12-01T09:00:00Z") from None

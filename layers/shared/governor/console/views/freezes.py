@@ -1,5 +1,8 @@
-"""The pause and the freezes that stand, their end by an admin, the button that pauses
-everything, and what is used of the caps."""
+"""The page of the brakes: the pause, the freezes, and how much of the caps is used.
+
+Its forms pause everything, end the pause, and have a freeze ended by an admin. Reasons and names
+are only for callers who see everything that a brake covers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from governor.console.page import Asked, Caller, Page, Table
+from governor.console.page import Asked, Caller, Cell, Page, Table
 from governor.console.views import figures
 from governor.domain.approvals.pausing import may_end_pause, may_pause
 from governor.domain.approvals.terms import Rank
@@ -25,64 +28,79 @@ PATH = "/freezes"
 
 
 def freezes(ask: Asked) -> Page:
-    """Only what the caller may see. Reasons and names are for whoever sees all that is counted."""
-    state, rows = ask.reader.state, []
-    for target, one in _standing(ask):
-        sees_all = ask.scope.everything or (
-            target is not None and figures.is_whole(target, ask.scope)
-        )
-        by = state.freeze_ended_by(target, one)
-        ended_by = people(by) if by and sees_all else None
-        why = one.why if sees_all else None
-        rows.append(
-            (
-                str(target or _EVERYTHING),
-                one.tripped_at,
-                why,
-                bool(by),
-                ended_by,
-                _may_end(ask, target),
-            )
-        )
-    table = Table("freezes", _COLUMNS, tuple(rows))
-    caps = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
+    """Return the pause, the freezes and the caps, as far as the caller may see them."""
+    freeze_rows = [_freeze_row(ask, target, freeze) for target, freeze in _standing_freezes(ask)]
+    freeze_table = Table("freezes", _COLUMNS, tuple(freeze_rows))
+    cap_table = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
     pause = pause_values(ask)
+    freeze_documents = freeze_table.documents
     return Page(
         title="Freezes",
         template="freezes.html",
         values={
-            "freezes": table.documents,
-            "caps": [{**one, "what": _words(str(one["what"]))} for one in caps.documents],
+            "freezes": freeze_documents,
+            "caps": [{**cap, "what": _words(str(cap["what"]))} for cap in cap_table.documents],
             "two_people": ask.reader.policy.two_people_for_policy,
             "waiting": _waiting(ask) if pause["may_end"] else [],
             **pause,
         },
         document={
             "pause": _pause_document(ask),
-            "freezes": table.documents,
-            "caps": caps.documents,
+            "freezes": freeze_documents,
+            "caps": cap_table.documents,
         },
-        tables=(table, caps),
+        tables=(freeze_table, cap_table),
     )
 
 
+def _freeze_row(ask: Asked, target: Target | None, freeze: BreakerState) -> tuple[Cell, ...]:
+    """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
+    ended_by = ask.reader.state.freeze_ended_by(target, freeze)
+    shown_reason = None
+    shown_names = None
+    if _sees_all(ask, target):
+        shown_reason = freeze.why
+        shown_names = people(ended_by) if ended_by else None
+    return (
+        _place_name(target),
+        freeze.tripped_at,
+        shown_reason,
+        bool(ended_by),
+        shown_names,
+        _may_end(ask, target),
+    )
+
+
+def _sees_all(ask: Asked, target: Target | None) -> bool:
+    """Return whether the caller sees everything that a freeze covers: of one target, or of all."""
+    if target is None:
+        return ask.scope.everything
+    return figures.is_whole(target, ask.scope)
+
+
+def _place_name(target: Target | None) -> str:
+    return str(target or _EVERYTHING)
+
+
 def _caps(ask: Asked) -> Iterator[tuple[str, int, int]]:
-    """Yield what the last 60 minutes used of each cap that the caller may see: of whole accounts,
-    and of all accounts and owners for those who see everything."""
+    """Yield how much of each cap the last 60 minutes used, and the cap itself. Callers who see
+    whole accounts get the caps of these; only those who see everything get the rest."""
     for what, used, most in used_caps(ask.reader.state, ask.reader.policy.caps, ask.now):
         kind, _, name = what.partition("#")
-        if ask.scope.everything or (kind == "ACCOUNT" and name in ask.scope.accounts):
+        is_of_own_account = kind == "ACCOUNT" and name in ask.scope.accounts
+        if ask.scope.everything or is_of_own_account:
             yield what, used, most
 
 
 def _words(what: str) -> str:
+    """Return the name of a cap, such as `account 111122223333`."""
     kind, _, name = what.partition("#")
     return f"{kind.lower()} {name}" if name else "all accounts"
 
 
 def pause_values(ask: Asked) -> dict[str, Any]:
-    """Return what a page says of the pause, and which of its buttons are for the caller. Only
-    callers who see everything get name and reason."""
+    """Return what a page shows about the pause, and which of its buttons the caller may press.
+    Only callers who see everything get its reason and who paused."""
     caller = ask.caller
     policy = ask.reader.policy
     is_whole = ask.reader.policy_is_whole
@@ -101,6 +119,7 @@ def pause_values(ask: Asked) -> dict[str, Any]:
 
 
 def _pause_document(ask: Asked) -> dict[str, object] | None:
+    """Return the pause, as far as the caller may see it; `None` if nothing is paused."""
     pause = ask.reader.state.pause()
     if pause is None:
         return None
@@ -110,20 +129,18 @@ def _pause_document(ask: Asked) -> dict[str, object] | None:
 
 
 def _waiting(ask: Asked) -> list[str]:
-    """Return the instances whose plan is carried out, unless somebody holds it, when the pause has
-    ended."""
-    asked = {
-        str(row.approval_id): str(row.episode)
-        for row, _ in ask.seen
-        if row.approval_id and row.episode
-    }
-    views = ask.reader.show.several(asked)
+    """Return the instances whose plan continues when the pause ends, unless somebody holds it."""
+    episode_by_approval: dict[str, str] = {}
+    for row, _ in ask.seen:
+        if row.approval_id and row.episode:
+            episode_by_approval[str(row.approval_id)] = str(row.episode)
+    views = ask.reader.show.several(episode_by_approval)
     return sorted(view.episode.instance.name for view in views if view.can_hold)
 
 
 @dataclass(frozen=True, slots=True)
 class Brakes:
-    """Does what the forms of the page say."""
+    """Takes the forms of the page."""
 
     state: StateTable
     pause_all: PauseAll
@@ -133,13 +150,14 @@ class Brakes:
         InputError, NotFound, NotAllowed, DecisionRefused."""
         match ask.query.get("answer"):
             case "pause":
-                self.pause_all.begin(
-                    _presser(ask.caller), ask.query.get("reason"), ask.reader.policy
-                )
-                return PATH
+                return self._begin_pause(ask)
             case "end-pause":
                 return self._end_pause(ask)
         return end_freeze(self.state, ask)
+
+    def _begin_pause(self, ask: Asked) -> str:
+        self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
+        return PATH
 
     def _end_pause(self, ask: Asked) -> str:
         ask.caller.check_fresh(ask.now)
@@ -163,11 +181,9 @@ def _presser(caller: Caller) -> Presser:
 def end_freeze(state: StateTable, ask: Asked) -> str:
     """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
     InputError, NotFound, NotAllowed, DecisionRefused."""
-    where, since = figures.text_of(ask, "where"), figures.text_of(ask, "since")
-    known = {str(target or _EVERYTHING): (target, one) for target, one in _standing(ask)}
-    if where not in known:
-        raise NotFound(f"nothing is frozen in {where}")
-    target, freeze = known[where]
+    place_name = figures.text_of(ask, "where")
+    shown_since = figures.text_of(ask, "since")
+    target, freeze = _freeze_at(ask, place_name)
     if not _may_end(ask, target):
         raise NotAllowed(
             "only an admin of all that it holds back may end a freeze (console.scopes)"
@@ -180,28 +196,44 @@ def end_freeze(state: StateTable, ask: Asked) -> str:
     if ask.query.get("answer") != "end-freeze":
         raise InputError("choose the button of the page")
     try:
-        if since != freeze.tripped_at.isoformat():
+        if shown_since != freeze.tripped_at.isoformat():
             raise ConflictError("another freeze than the page showed")
         state.end_freeze(target, freeze, ask.caller.by, ask.now)
     except ConflictError:
-        why = (
-            "somebody has ended this freeze, or it has begun anew, since this page was "
-            "made: open it again"
-        )
-        raise DecisionRefused(why) from None
+        raise DecisionRefused(
+            "somebody has ended this freeze, or it has begun anew, since this page was made: "
+            "open it again"
+        ) from None
     return PATH
 
 
-def _standing(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
-    """Return what is frozen, of everything first. What the policy lifts goes at the next sweep by
-    itself."""
-    state, rule = ask.reader.state, ask.reader.policy.breaker
+def _freeze_at(ask: Asked, place_name: str) -> tuple[Target | None, BreakerState]:
+    """Return the freeze of the place that a form names. Raises: NotFound."""
+    for target, freeze in _standing_freezes(ask):
+        if _place_name(target) == place_name:
+            return target, freeze
+    raise NotFound(f"nothing is frozen in {place_name}")
+
+
+def _standing_freezes(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
+    """Return the freezes that the next sweep will not lift by itself: that of everything first,
+    then those of the caller's targets."""
+    state = ask.reader.state
+    rule = ask.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(ask)]
-    found = [(None, state.hub().freeze), *state.breakers(targets).items()]
-    return [(target, one) for target, one in found if one and not is_lifted(one, rule, ask.now)]
+    freezes_by_place = [(None, state.hub().freeze), *state.breakers(targets).items()]
+    standing: list[tuple[Target | None, BreakerState]] = []
+    for target, freeze in freezes_by_place:
+        if freeze is not None and not is_lifted(freeze, rule, ask.now):
+            standing.append((target, freeze))
+    return standing
 
 
 def _may_end(ask: Asked, target: Target | None) -> bool:
-    """Return whether the caller is an admin of everything, or of the whole account."""
-    grants = [one.scope for one in ask.caller.grants if one.rank is Rank.ADMIN]
-    return any(one.everything or (target and target.account in one.accounts) for one in grants)
+    """Return whether the caller is an admin of everything, or of the whole account of a target."""
+    for grant in ask.caller.grants:
+        if grant.rank is not Rank.ADMIN:
+            continue
+        if grant.scope.everything or (target and target.account in grant.scope.accounts):
+            return True
+    return False
