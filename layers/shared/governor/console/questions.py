@@ -58,16 +58,17 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     views = _views(ask, shown)
     documents = [brief(view) for view in views]
     table = _table("questions", _briefs_of_all(ask, rows) if ask.wants_csv else documents)
+    link_by_id = {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown}
     ticks_all = bool(owner) and ask.query.get("select") == owner
     return Page(
         title="1 open question" if len(rows) == 1 else f"{len(rows)} open questions",
         template="questions_page.html",
         values={
             "rate": figures.rate(rows),
-            "links": {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown},
+            "links": link_by_id,
             **_answerable(ask.caller, views),
             "keep_options": keep_options(ask.now),
-            "owners": sorted({row.owner for row, _ in all_open}),
+            "owners": _owners(all_open),
             "owner": owner,
             "all": len(all_open),
             "select": owner if ticks_all else None,
@@ -77,6 +78,11 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
         document={"questions": documents, "page": pages["number"], "pages": pages["last"]},
         tables=(table,),
     )
+
+
+def _owners(rows: Sequence[Row]) -> list[str]:
+    names = {row.owner for row, _ in rows}
+    return sorted(names)
 
 
 def _answerable(caller: Caller, views: Sequence[ApprovalView]) -> Mapping[str, object]:
@@ -98,7 +104,8 @@ def _answerable(caller: Caller, views: Sequence[ApprovalView]) -> Mapping[str, o
 
 
 def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:
-    """Read page after page: the evidence of all questions at once would fill the memory."""
+    """Return the documents of all these questions. It reads page after page: the evidence of all
+    questions at once would fill the memory."""
     briefs: list[Mapping[str, object]] = []
     for part in in_parts(rows, ROWS):
         briefs += [brief(view) for view in _views(ask, part)]
@@ -150,11 +157,10 @@ class Answers:
     def several(self, ask: Asked) -> Page:
         """Answer every ticked question, and say what became of each. Raises: InputError, NotFound,
         NotAllowed."""
-        picked = [
-            name.removeprefix(_PICK)
-            for name, value in ask.query.items()
-            if name.startswith(_PICK) and value == "yes"
-        ]
+        picked = []
+        for field, value in ask.query.items():
+            if field.startswith(_PICK) and value == "yes":
+                picked.append(field.removeprefix(_PICK))
         if not picked:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
@@ -22,15 +23,34 @@ _OFFERED = 50
 """The most names that a filter offers; any other can be typed."""
 _PLACES = ("owner", "project", "account", "region")
 _SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
+
+
+def _idle_first(row: FleetRow) -> tuple[bool, Decimal]:
+    return row.verdict not in IDLE, -figures.price(row)
+
+
+def _most_expensive_first(row: FleetRow) -> Decimal:
+    return -figures.price(row)
+
+
+def _by_name(row: FleetRow) -> str:
+    return row.name.casefold()
+
+
 _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
-    "idle": lambda row: (row.verdict not in IDLE, -figures.price(row)),
-    "price": lambda row: -figures.price(row),
-    "name": lambda row: row.name.casefold(),
-    "type": lambda row: row.instance_type,
-    "started": lambda row: row.launched_at,
-    **{name: attrgetter(name) for name in (*_PLACES, "verdict")},
+    "idle": _idle_first,
+    "price": _most_expensive_first,
+    "name": _by_name,
+    "type": attrgetter("instance_type"),
+    "started": attrgetter("launched_at"),
+    "owner": attrgetter("owner"),
+    "project": attrgetter("project"),
+    "account": attrgetter("account"),
+    "region": attrgetter("region"),
+    "verdict": attrgetter("verdict"),
 }
-"""By the name in the address. The first is the default."""
+"""The keys to sort by, each by the name of its order in the address."""
+_DEFAULT_ORDER = "idle"
 _HEADS = (
     ("Instance", "name"),
     ("Type", "type"),
@@ -48,7 +68,13 @@ _ORDER_WORDS = {
     "idle": "idle first, most expensive",
     "price": "most expensive",
     "started": "longest running",
-    **{name: name for name in ("name", "type", *_PLACES, "verdict")},
+    "name": "name",
+    "type": "type",
+    "owner": "owner",
+    "project": "project",
+    "account": "account",
+    "region": "region",
+    "verdict": "verdict",
 }
 
 
@@ -59,16 +85,18 @@ def fleet(ask: Asked) -> Page:
     wanted["verdict"] = figures.choice_of(ask, "verdict", (*VerdictKind, UNGOVERNED), "")
     is_ungoverned = wanted["verdict"] == UNGOVERNED
     rows = ask.ungoverned if is_ungoverned else ask.seen
-    order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
+    order = figures.choice_of(ask, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
     size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     fitting = _sorted(rows, wanted, order)
     rates = figures.rate(fitting)
     asked = {
         **wanted,
-        "sort": order if order != "idle" else "",
+        "sort": order if order != _DEFAULT_ORDER else "",
         "size": size if size != SIZES[0] else "",
     }
     shown, pages = figures.paged(ask, "/fleet", asked, fitting, size)
+    cut_targets = [str(page.target) for page in ask.reader.pages if _is_cut(page, ask)]
+    offered_names = {place: _offered_names(rows, place) for place in _PLACES}
     return Page(
         title="Fleet",
         template="fleet.html",
@@ -85,9 +113,9 @@ def fleet(ask: Asked) -> Page:
             "verdicts": _verdict_counts(ask),
             "ungoverned": figures.rate(ask.ungoverned),
             "most": MOST_UNGOVERNED,
-            "cut": [str(page.target) for page in ask.reader.pages if _is_cut(page, ask)],
+            "cut": cut_targets,
             "selector": ask.reader.policy.selector,
-            "offered": {place: _offered_names(rows, place) for place in _PLACES},
+            "offered": offered_names,
             "sizes": SIZES,
             "pages": pages,
             "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
@@ -152,4 +180,5 @@ def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:
     """Return the address of an order; empty for a column without one, and for the present one."""
     if not name or name == order:
         return ""
-    return figures.with_query("/fleet", {**asked, "sort": "" if name == "idle" else name})
+    sort = "" if name == _DEFAULT_ORDER else name
+    return figures.with_query("/fleet", {**asked, "sort": sort})

@@ -1,6 +1,6 @@
 """One instance: its state now, the last six weeks, its known episodes, and what its stops saved.
 
-Everything of an earlier time is shown only to those who saw the instance at that time.
+Everything of an earlier time is shown only to callers who may see whose the instance was then.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def instance(ask: Asked) -> Page:
     line = figures.line(ask, *found) if found else None
     health = _health(ask, *found) if found else []
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
-    name = _name(line, episodes, instance_id)
+    name = _name(found, episodes, instance_id)
+    episodes_with_gpus = [(episode, gpu_rows(episode.evidence)) for episode in episodes]
+    episode_documents = [_episode_document(episode, approval) for episode in episodes]
     return Page(
         title=name,
         template="instance.html",
@@ -92,25 +94,27 @@ def instance(ask: Asked) -> Page:
             "hours": _hours_chart(ask, *found) if found else None,
             "stops": stops,
             "counts_for": ask.counts_for,
-            "episodes": [(episode, gpu_rows(episode.evidence)) for episode in episodes],
+            "episodes": episodes_with_gpus,
             "decision": approval.decision if approval else None,
             "stopped": _startable(ask, episodes, stops, found),
         },
         document={
-            "instance": line and line.row,
+            "instance": line.row if line else None,
             "health": health,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
             "stops": table.documents,
-            "episodes": [_episode_document(episode, approval) for episode in episodes],
+            "episodes": episode_documents,
         },
         tables=(table,),
     )
 
 
-def _name(line: figures.Line | None, episodes: Sequence[Episode], instance_id: str) -> str:
-    if line is not None:
-        return line.row.name
+def _name(found: Row | None, episodes: Sequence[Episode], instance_id: str) -> str:
+    """Return the instance's name, or its id if no record holds a name."""
+    if found is not None:
+        row, _ = found
+        return row.name
     return episodes[0].instance.name if episodes else instance_id
 
 
@@ -126,7 +130,7 @@ def _health(ask: Asked, row: FleetRow, page: FleetPage) -> list[dict[str, object
 
 
 def _hold_values(ask: Asked, found: Row | None, hold: Hold) -> dict[str, object]:
-    """Return what the page says of a keep or an exemption."""
+    """Return what the page shows about a keep or an exemption."""
     values: dict[str, object] = {"hold": hold, "key": key_of(hold)}
     if found is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
@@ -243,7 +247,9 @@ def _episodes(
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
     ask.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
     for ref in refs:
-        episode = ask.reader.state.episode(ref) if _is_at(ask, ref) else None
+        if not _is_at(ask, ref):
+            continue
+        episode = ask.reader.state.episode(ref)
         if episode is not None and ask.scope.sees(ref.account, episode.project, episode.owner):
             yield episode
 
@@ -339,16 +345,19 @@ def _cells(stop: Stop) -> tuple[object, ...]:
 
 
 def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[str, object]:
-    decision = None
-    if approval is not None and approval.episode == episode.ref:
-        decision = approval.decision
+    answer = None
+    answered_by = None
+    is_its_answer = approval is not None and approval.episode == episode.ref
+    if approval is not None and is_its_answer and approval.decision is not None:
+        answer = approval.decision.answer.value
+        answered_by = people(approval.decision.by)
     return {
         "episode": episode.ref.execution_name,
         "opened_at": episode.opened_at,
         "reason": episode.reason,
-        "outcome": episode.outcome and episode.outcome.value,
+        "outcome": episode.outcome.value if episode.outcome else None,
         "closed_at": episode.closed_at,
-        "answer": decision and decision.answer.value,
-        "by": decision and people(decision.by),
+        "answer": answer,
+        "by": answered_by,
         "steps_done": dict(episode.steps_done),
     }

@@ -43,6 +43,8 @@ def overview(ask: Asked) -> Page:
     saved_before = sum_saved(entries, last_month, same_part, ask.counts_for)
     days = _days(ask, entries)
     has_amounts = any(any(amounts) for _, amounts in days)
+    asked_at = [row.asked_at for row, _ in questions]
+    expires_at = [row.expires_at for row, _ in questions]
     table = _days_table(days)
     return Page(
         title="Overview",
@@ -59,8 +61,8 @@ def overview(ask: Asked) -> Page:
             "days": days,
             "kinds": _KINDS,
             "open": figures.lines(ask, questions[:_LISTED]),
-            "oldest": _first(row.asked_at for row, _ in questions),
-            "next_end": _first(row.expires_at for row, _ in questions),
+            "oldest": _first(asked_at),
+            "next_end": _first(expires_at),
             "lines": figures.lines(ask, idle_rows[:_LISTED]),
         },
         document={

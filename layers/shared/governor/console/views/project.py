@@ -1,5 +1,8 @@
-"""Projects: what each has spent of its budget this month, how much of that was idle, and what
-runs."""
+"""The Projects: what each has spent of its budget this month, how much of that was idle, and what
+runs.
+
+A budget is shown only to callers who see all of its project.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,8 @@ class Spending:
 
 
 def projects(ask: Asked) -> Page:
-    spendings = sorted(
-        _spending(ask, timedelta(0)), key=lambda spending: (-spending.spent, spending.name)
-    )
+    """Return all projects of the caller, the one that spent most first."""
+    spendings = sorted(_spending(ask, timedelta(0)), key=_most_spent_first)
     table = Table("projects", _COLUMNS, tuple(map(_cells, spendings)))
     return Page(
         title="Projects",
@@ -76,6 +78,10 @@ def projects(ask: Asked) -> Page:
         document={"month": month_of(ask.now), "projects": table.documents},
         tables=(table,),
     )
+
+
+def _most_spent_first(spending: Spending) -> tuple[Usd, str]:
+    return -spending.spent, spending.name
 
 
 def _cells(spending: Spending) -> tuple[object, ...]:
@@ -101,9 +107,13 @@ def project(ask: Asked) -> Page:
     sums = list(accumulate(spent, initial=spending.before_days))[1:]
     runs_out_at = spending.runs_out_at(now)
     by_past = forecast(spending.spent, spending.past, now)
-    questions = [
-        (row, page) for row, page in figures.questions(ask) if row.project == spending.name
-    ]
+    questions = []
+    for row, page in figures.questions(ask):
+        if row.project == spending.name:
+            questions.append((row, page))
+    day_documents = []
+    for day, amount in zip(days_so_far, spent, strict=True):
+        day_documents.append({"day": day, "spent_usd": amount})
     return Page(
         title=spending.name,
         template="project.html",
@@ -128,10 +138,7 @@ def project(ask: Asked) -> Page:
             "forecast_error_percent": by_past and by_past.error_percent,
             "fleet": spending.rate,
             "idle": figures.rate(idle_rows),
-            "days": [
-                {"day": day, "spent_usd": amount}
-                for day, amount in zip(days_so_far, spent, strict=True)
-            ],
+            "days": day_documents,
         },
         tables=(figures.table("instances", rows),),
     )

@@ -1,5 +1,8 @@
-"""Savings of a month: the net figure with the steps that lead to it, by day, by group, and every
-entry of the ledger that counts in the month."""
+"""The Savings of a month: the net figure with the steps that lead to it, by day, by group, and
+every entry of the ledger that counts in the month.
+
+Everything is computed by the ledger's own report; this page only arranges it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from itertools import accumulate
 from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
 from governor.domain.money.cost import DAY, month_end, month_of, month_start
-from governor.domain.money.ledger import net_by_day
+from governor.domain.money.ledger import PROVISIONAL, net_by_day
 from governor.domain.money.report import COLUMNS, GROUPS, Report, report
 
 _ROWS = 100
@@ -26,7 +29,8 @@ def savings(ask: Asked) -> Page:
     month_before = month_start(start - DAY)
     entries = figures.ledger_in(ask, month_before, end)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
-    costs = figures.total([share for *_, share in figures.shares(ask, days[0], days[-1])])
+    shares = [share for _, _, share in figures.shares(ask, days[0], days[-1])]
+    costs = figures.total(shares)
     month_report = report(entries, [costs], start, end, now, counts_for)
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
@@ -40,6 +44,11 @@ def savings(ask: Asked) -> Page:
         ("month-before", list(accumulate(saved_before))[: len(days)]),
         ("this-month", list(accumulate(saved_so_far))),
     ]
+    final_at = None
+    if month_report.provisional:
+        final_at = month_end(start) + PROVISIONAL
+    largest_groups = {name: month_report.by(name)[:_NAMED] for name in GROUPS}
+    name_by_id = {row.instance_id: row.name for row, _ in ask.seen}
     return Page(
         title=f"Savings in {month_name}",
         template="savings.html",
@@ -47,15 +56,15 @@ def savings(ask: Asked) -> Page:
             "saved": month_report.saved,
             "month": month_name,
             "is_now": month_of(now) == month_of(start),
-            "final_at": month_end(start) + DAY * 14 if month_report.provisional else None,
+            "final_at": final_at,
             "steps": _steps(month_report),
             "chart": charts.lines(days, sums),
-            "groups": {name: month_report.by(name)[:_NAMED] for name in GROUPS},
+            "groups": largest_groups,
             "booked": shown,
             "counts_for": counts_for,
             "pages": pages,
             "count": len(month_report.lines),
-            "names": {row.instance_id: row.name for row, _ in ask.seen},
+            "names": name_by_id,
             "earlier": month_before,
             "later": end if end < now else None,
             "csv": figures.with_query("/savings.csv", this_month),
@@ -68,6 +77,8 @@ def savings(ask: Asked) -> Page:
 def _steps(month_report: Report) -> list[tuple[object, ...]]:
     """Return the steps of the waterfall, each with its bar; the first is the whole."""
     whole = month_report.steps[0].usd
-    return [
-        (*step, charts.bar(step.kind, step.start, step.end, whole)) for step in month_report.steps
-    ]
+    steps: list[tuple[object, ...]] = []
+    for step in month_report.steps:
+        bar = charts.bar(step.kind, step.start, step.end, whole)
+        steps.append((*step, bar))
+    return steps
