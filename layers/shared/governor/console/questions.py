@@ -88,19 +88,24 @@ def _owners(rows: Sequence[Row]) -> list[str]:
 def _answerable(caller: Caller, views: Sequence[ApprovalView]) -> Mapping[str, object]:
     """Return the questions in three groups: the caller's own, those of others, and terminations,
     each of which is answered on its own page."""
-    mine: list[ApprovalView] = []
-    others: list[ApprovalView] = []
-    apart: list[ApprovalView] = []
+    own_questions: list[ApprovalView] = []
+    questions_of_others: list[ApprovalView] = []
+    terminations: list[ApprovalView] = []
     may_stop = False
     for view in views:
         if view.episode.plan.destroys:
-            apart.append(view)
+            terminations.append(view)
             continue
         may_stop = may_stop or _may(caller, view, Answer.APPROVE)
-        is_mine = view.can_decide and _may(caller, view, Answer.KEEP)
-        group = mine if is_mine else others
+        is_own = view.can_decide and _may(caller, view, Answer.KEEP)
+        group = own_questions if is_own else questions_of_others
         group.append(view)
-    return {"stops": mine, "others": others, "apart": apart, "may_stop": may_stop}
+    return {
+        "stops": own_questions,
+        "others": questions_of_others,
+        "apart": terminations,
+        "may_stop": may_stop,
+    }
 
 
 def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:

@@ -87,7 +87,7 @@ class ApprovalApi:
     def _answer(self, request: ApiRequest) -> Mapping[str, Any]:
         match request.route:
             case "GET /api/approvals":
-                return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
+                return self._open_questions()
             case "GET /api/approvals/{approval_id}":
                 return question_document(self.show(request.named))
             case "POST /api/approvals/{approval_id}":
@@ -105,6 +105,9 @@ class ApprovalApi:
             case "POST /api/resume":
                 return self._resume(request)
         raise NotFound("there is no such route")
+
+    def _open_questions(self) -> Mapping[str, Any]:
+        return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
 
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
@@ -237,13 +240,17 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     """Return one question with its evidence, its rules, its answer and its outcome."""
     episode = view.episode
     approval = view.approval
-    brake = approval.brake
-    first_yes = approval.first_yes
+    held = None
+    if approval.brake is not None:
+        held = people(approval.brake.why)
+    first_yes_by = None
+    if approval.first_yes is not None:
+        first_yes_by = approval.first_yes.by
     return {
         **brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
-        "held": people(brake.why) if brake else None,
+        "held": held,
         "cost": list(cost_lines(episode)),
         "plan": list(plan_lines(episode)),
         "needs_instance_id": episode.plan.destroys,
@@ -251,7 +258,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "presence": episode.presence,
         "people_needed": episode.terms.people_needed,
         "acts_on_silence": episode.acts_on_silence,
-        "first_yes_by": first_yes.by if first_yes else None,
+        "first_yes_by": first_yes_by,
         **_answer_fields(approval),
         "void_reason": approval.void_reason,
         **_outcome_fields(episode),

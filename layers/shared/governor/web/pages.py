@@ -98,6 +98,9 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     """Return the page of one question."""
     episode = view.episode
     headline, meaning = headline_of(view)
+    idle_since = episode.idle.since if episode.idle else None
+    device_by_volume = {volume.volume_id: volume.device for volume in episode.instance.volumes}
+    allowed_answers = {answer.value: _may(view, form.visitor, answer) for answer in Answer}
     return _render(
         "approval.html",
         form,
@@ -107,13 +110,13 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         headline=headline,
         meaning=meaning,
         gpus=_gpus_text(episode),
-        busiest=picture.busiest_svg(episode, episode.idle.since if episode.idle else None),
+        busiest=picture.busiest_svg(episode, idle_since),
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
         costs=messages.cost_lines(episode),
         restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
         start=messages.restart_text(episode, only_stopped=True),
-        devices={volume.volume_id: volume.device for volume in episode.instance.volumes},
+        devices=device_by_volume,
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
         keep_end=iso(keep_end(episode, view.now)),
@@ -127,7 +130,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),
         may_end_keep=_may_end_keep(view, form),
-        may={answer.value: _may(view, form.visitor, answer) for answer in Answer},
+        may=allowed_answers,
         is_rehearsal=episode.mode is Mode.OBSERVE,
         unseen_minutes=_unseen_minutes(view),
     )
@@ -209,13 +212,18 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
         title = f"{name} was kept until {day_and_time(kept_until, episode.time_zone, view.now)}"
-    lines = []
-    for line in alert.lines:
+    return title.replace(name, short_name), _first_lines(alert.lines)
+
+
+def _first_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a message up to its first list, without those about its button."""
+    first_lines = []
+    for line in lines:
         if line.endswith(":"):
             break
         if line and not line.startswith(_BUTTON_HERE):
-            lines.append(line)
-    return title.replace(name, short_name), lines
+            first_lines.append(line)
+    return first_lines
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
@@ -244,15 +252,18 @@ def digest_page(
     approval_ids = [view.approval.approval_id for view in views]
     open_views = [view for view in by_price(views) if view.can_decide]
     may_stop = any(_may(view, form.visitor, Answer.APPROVE) for view in open_views)
+    terminations = [view for view in open_views if view.episode.plan.destroys]
+    stoppable = [view for view in open_views if not view.episode.plan.destroys]
+    rows = [_digest_row(view, form.visitor) for view in views]
     return _render(
         "digest.html",
         form,
-        rows=[_digest_row(view, form.visitor) for view in views],
+        rows=rows,
         state=messages.state_text(view.episode for view in views),
         links=dict(zip(approval_ids, links, strict=True)),
         open=open_views,
-        stoppable=[view for view in open_views if not view.episode.plan.destroys],
-        apart=[view for view in open_views if view.episode.plan.destroys],
+        stoppable=stoppable,
+        apart=terminations,
         script=Markup(SEVERAL),  # noqa: S704 - our own file
         may_stop=may_stop,
         keep_options=_keep_options(views[0]),

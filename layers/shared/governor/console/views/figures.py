@@ -78,12 +78,11 @@ def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
     `None` in place of a page if the target has not been swept yet."""
     page_by_target = {page.target: page for page in ask.reader.pages}
     targets_of_rows = {page.target for _, page in ask.seen}
-    targets = [
-        target
-        for target in ask.reader.targets
-        if is_whole(target, ask.scope) or target in targets_of_rows
-    ]
-    return [(target, page_by_target.get(target)) for target in targets]
+    targets: list[tuple[Target, FleetPage | None]] = []
+    for target in ask.reader.targets:
+        if is_whole(target, ask.scope) or target in targets_of_rows:
+            targets.append((target, page_by_target.get(target)))
+    return targets
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
@@ -207,7 +206,7 @@ def problems(ask: Asked) -> Iterator[Problem]:
     yield from _brakes(ask)
     yield from _sweep_problems(ask)
     yield from _failures(ask)
-    unsent = [row.name for row, _ in ask.seen if row.approval_id and row.asked_at is None]
+    unsent = [row.name for row, _ in ask.seen if _is_unsent(row)]
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
@@ -218,6 +217,10 @@ def problems(ask: Asked) -> Iterator[Problem]:
         yield Problem(
             text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data"
         )
+
+
+def _is_unsent(row: FleetRow) -> bool:
+    return bool(row.approval_id) and row.asked_at is None
 
 
 def _brakes(ask: Asked) -> Iterator[Problem]:
@@ -300,10 +303,11 @@ def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Sha
                     yield costs.day, project, share
 
 
-def total(found: Sequence[Share]) -> Share:
-    """Return their sum, added amount by amount: there may be tens of thousands."""
-    amounts_of_shares = map(AMOUNTS, found)
-    return Share(*(sum(amounts, Decimal(0)) for amounts in zip(*amounts_of_shares, strict=True)))
+def total(shares_to_add: Sequence[Share]) -> Share:
+    """Return the sum of shares, added amount by amount: there may be tens of thousands."""
+    amounts_of_shares = map(AMOUNTS, shares_to_add)
+    sums = [sum(amounts, Decimal(0)) for amounts in zip(*amounts_of_shares, strict=True)]
+    return Share(*sums)
 
 
 def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
@@ -372,11 +376,11 @@ def choice_of(ask: Asked, name: str, known: Sequence[str], default: str) -> str:
 
 
 def paged(
-    ask: Asked, path: str, kept: Mapping[str, object], found: Sequence[Item], size: int
+    ask: Asked, path: str, kept: Mapping[str, object], items: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
     """Return the rows of the page that is asked for, and the addresses of its neighbors. Raises:
     InputError."""
-    last = max(1, -(-len(found) // size))
+    last = max(1, -(-len(items) // size))
     number = _page_number(ask, last)
     start = size * (number - 1)
 
@@ -392,7 +396,7 @@ def paged(
         "last": last,
         "first": start + 1,
     }
-    return found[start : start + size], pages
+    return items[start : start + size], pages
 
 
 def _page_number(ask: Asked, last: int) -> int:

@@ -106,11 +106,15 @@ def pause_values(ask: Asked) -> dict[str, Any]:
     is_whole = ask.reader.policy_is_whole
     pause = ask.reader.state.pause()
     may_end = may_end_pause(caller.grants, caller.person, policy, policy_is_whole=is_whole)
-    shown = pause if ask.scope.everything else None
+    paused_by = None
+    shown_reason = None
+    if pause is not None and ask.scope.everything:
+        paused_by = people(pause.by)
+        shown_reason = pause.reason
     return {
         "pause": pause,
-        "paused_by": people(shown.by) if shown else None,
-        "pause_reason": shown.reason if shown else None,
+        "paused_by": paused_by,
+        "pause_reason": shown_reason,
         "may_pause": pause is None and may_pause(caller.grants, caller.person, policy),
         "may_end": pause is not None and may_end,
         "policy_is_refused": not is_whole,
@@ -234,6 +238,7 @@ def _may_end(ask: Asked, target: Target | None) -> bool:
     for grant in ask.caller.grants:
         if grant.rank is not Rank.ADMIN:
             continue
-        if grant.scope.everything or (target and target.account in grant.scope.accounts):
+        is_admin_of_account = target is not None and target.account in grant.scope.accounts
+        if grant.scope.everything or is_admin_of_account:
             return True
     return False

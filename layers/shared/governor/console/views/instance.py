@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
@@ -56,51 +57,61 @@ Stop = tuple[LedgerEntry, Usd | None]
 """A booked action, and what it has saved so far; `None` where the price is not known."""
 
 
+class _Present(NamedTuple):
+    """An instance as the last sweep saw it."""
+
+    line: figures.Line | None
+    row: FleetRow | None
+    health: Sequence[Mapping[str, object]]
+    hours: charts.Chart | None
+
+
 def instance(ask: Asked) -> Page:
     """Return one instance. Raises: NotFound where the caller may not see it, InputError for an
     episode that cannot be."""
     account, region, instance_id = _PLACE(ask.query)
     target = Target(account, region)
     reader = ask.reader
-    found = _find_row(ask)
+    current_row = _find_row(ask)
     stops = _stops(ask)
-    if found is None and not stops:
+    if current_row is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
     # If the caller no longer sees the instance, its hold belongs to others.
     record = InstanceRecord(target, instance_id)
-    if found is not None:
+    if current_row is not None:
         record = reader.state.record(target, instance_id)
-    episodes = list(_episodes(ask, found, stops, record))
+    episodes = list(_episodes(ask, current_row, stops, record))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
-    line = figures.line(ask, *found) if found else None
-    health = _health(ask, *found) if found else []
+    present = _present(ask, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
-    name = _name(found, episodes, instance_id)
+    name = _name(current_row, episodes, instance_id)
     episodes_with_gpus = [(episode, gpu_rows(episode.evidence)) for episode in episodes]
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
     return Page(
         title=name,
         template="instance.html",
         values={
-            "line": line,
+            "line": present.line,
             "last": stops[0][0] if stops else None,
             "target": target,
             "instance_id": instance_id,
-            "health": health,
+            "health": present.health,
             "count": record.episodes,
-            **_hold_values(ask, found, record.hold),
-            "strip": charts.strip(_spans(ask, found, stops, episodes), ask.now - _WEEKS, ask.now),
+            **_hold_values(ask, current_row, record.hold),
+            "strip": charts.strip(
+                _spans(ask, current_row, stops, episodes), ask.now - _WEEKS, ask.now
+            ),
             "kinds": _KINDS,
-            "hours": _hours_chart(ask, *found) if found else None,
+            "hours": present.hours,
             "stops": stops,
             "counts_for": ask.counts_for,
             "episodes": episodes_with_gpus,
             "decision": approval.decision if approval else None,
-            "stopped": _startable(ask, episodes, stops, found),
+            "stopped": _startable(ask, episodes, stops, current_row),
         },
         document={
-            "instance": line.row if line else None,
-            "health": health,
+            "instance": present.row,
+            "health": present.health,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
             "stops": table.documents,
@@ -110,10 +121,20 @@ def instance(ask: Asked) -> Page:
     )
 
 
-def _name(found: Row | None, episodes: Sequence[Episode], instance_id: str) -> str:
+def _present(ask: Asked, current_row: Row | None) -> _Present:
+    """Return what the last sweep saw; nothing if the caller does not see the instance now."""
+    if current_row is None:
+        return _Present(None, None, [], None)
+    row, page = current_row
+    line = figures.line(ask, row, page)
+    health = _health(ask, row, page)
+    return _Present(line, line.row, health, _hours_chart(ask, row, page))
+
+
+def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str) -> str:
     """Return the instance's name, or its id if no record holds a name."""
-    if found is not None:
-        row, _ = found
+    if current_row is not None:
+        row, _ = current_row
         return row.name
     return episodes[0].instance.name if episodes else instance_id
 
@@ -129,12 +150,12 @@ def _health(ask: Asked, row: FleetRow, page: FleetPage) -> list[dict[str, object
     return findings
 
 
-def _hold_values(ask: Asked, found: Row | None, hold: Hold) -> dict[str, object]:
+def _hold_values(ask: Asked, current_row: Row | None, hold: Hold) -> dict[str, object]:
     """Return what the page shows about a keep or an exemption."""
     values: dict[str, object] = {"hold": hold, "key": key_of(hold)}
-    if found is None:
+    if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
-    row, _ = found
+    row, _ = current_row
     stands = hold.stands(ask.now)
     values["exempt_reason"] = _shown_reason(ask, row, hold)
     values["ended"] = not stands and _was_held(row, ask.now)
@@ -148,13 +169,13 @@ def _hours_chart(ask: Asked, row: FleetRow, page: FleetPage) -> charts.Chart:
 
 
 def _startable(
-    ask: Asked, episodes: Sequence[Episode], stops: Sequence[Stop], found: Row | None
+    ask: Asked, episodes: Sequence[Episode], stops: Sequence[Stop], current_row: Row | None
 ) -> Episode | None:
     """Return the first episode whose instance the caller may start again; `None` if there is
     none."""
     run_again = {entry.episode for entry, _ in stops if entry.ended_at}
     for episode in episodes:
-        if episode.ref not in run_again and _may_start(ask, episode, found):
+        if episode.ref not in run_again and _may_start(ask, episode, current_row):
             return episode
     return None
 
@@ -164,13 +185,13 @@ def end_hold(decide: Decide, ask: Asked) -> str:
     NotFound, NotAllowed, DecisionRefused."""
     account, region, instance_id = _PLACE(ask.query)
     caller = ask.caller
-    found = _find_row(ask)
-    if found is None:
+    current_row = _find_row(ask)
+    if current_row is None:
         raise NotFound(f"there is no instance {instance_id}")
     caller.check_fresh(ask.now)
     if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
-    row, _ = found
+    row, _ = current_row
     may_end = partial(_may_end, ask, row)
     shown_hold = ask.query.get("hold", "")
     decide.end_hold(Target(account, region), instance_id, caller.by, shown_hold, may_end)
@@ -214,10 +235,13 @@ def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:
     return "by somebody of another project"
 
 
-def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
+def _may_start(ask: Asked, episode: Episode, current_row: Row | None) -> bool:
     """Return whether the caller may start what the episode has stopped, and nobody has since."""
-    is_back = found is not None and found[0].launched_at > episode.ref.launch_time
-    if is_back or not episode.can_be_started:
+    if current_row is not None:
+        row, _ = current_row
+        if row.launched_at > episode.ref.launch_time:
+            return False
+    if not episode.can_be_started:
         return False
     rank = ask.caller.rank(episode.ref.account, episode.project, episode.owner)
     is_approver = rank is not None and rank >= Rank.APPROVER
@@ -240,10 +264,10 @@ def _is_at(ask: Asked, place: FleetRow | EpisodeRef) -> bool:
 
 
 def _episodes(
-    ask: Asked, found: Row | None, stops: Sequence[Stop], record: InstanceRecord
+    ask: Asked, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> Iterator[Episode]:
     """Read up to two episodes of this page that the caller may see. Raises: InputError."""
-    refs = _episode_refs(ask, found, stops, record)
+    refs = _episode_refs(ask, current_row, stops, record)
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
     ask.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
     for ref in refs:
@@ -255,13 +279,13 @@ def _episodes(
 
 
 def _episode_refs(
-    ask: Asked, found: Row | None, stops: Sequence[Stop], record: InstanceRecord
+    ask: Asked, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> list[EpisodeRef]:
     """Return the first two of: the episode that is asked for, the open one, the last one since the
     launch, and that of the last stop. Raises: InputError."""
     names = [figures.text_of(ask, "episode")]
-    if found is not None:
-        row, _ = found
+    if current_row is not None:
+        row, _ = current_row
         names.append(row.episode or "")
         if record.episodes:
             names.append(record.last_episode(row.launched_at).execution_name)
@@ -276,7 +300,7 @@ def _episode_refs(
 
 
 def _spans(
-    ask: Asked, found: Row | None, stops: Sequence[Stop], episodes: Sequence[Episode]
+    ask: Asked, current_row: Row | None, stops: Sequence[Stop], episodes: Sequence[Episode]
 ) -> Iterator[Span]:
     """Yield times with what is known of them; later ones are drawn over those before."""
     for entry, _ in stops:
@@ -291,8 +315,8 @@ def _spans(
             yield from _day_before(episode)
     for entry, _ in stops:
         yield "stopped", entry.booked_at, entry.ended_at or ask.now
-    if found is not None:
-        row, page = found
+    if current_row is not None:
+        row, page = current_row
         yield from _spans_now(row, page, ask.now)
 
 

@@ -107,10 +107,7 @@ def project(ask: Asked) -> Page:
     sums = list(accumulate(spent, initial=spending.before_days))[1:]
     runs_out_at = spending.runs_out_at(now)
     by_past = forecast(spending.spent, spending.past, now)
-    questions = []
-    for row, page in figures.questions(ask):
-        if row.project == spending.name:
-            questions.append((row, page))
+    questions = _questions_of(ask, spending.name)
     day_documents = []
     for day, amount in zip(days_so_far, spent, strict=True):
         day_documents.append({"day": day, "spent_usd": amount})
@@ -142,6 +139,11 @@ def project(ask: Asked) -> Page:
         },
         tables=(figures.table("instances", rows),),
     )
+
+
+def _questions_of(ask: Asked, name: str) -> list[Row]:
+    """Return the instances of a project with an open question."""
+    return [(row, page) for row, page in figures.questions(ask) if row.project == name]
 
 
 def _spending_of(ask: Asked, name: str) -> Spending:
