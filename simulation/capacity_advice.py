@@ -188,12 +188,14 @@ def _of_group(
         saved = mean * HOURS_PER_MONTH * spare / (first.hours.bins - together[0])
     advice = advice_of(first, kind, saved, text, command)
     places = (advice.account, advice.region, home.cluster, home.name)
+    shortest_weeks = min(past.weeks for past in group.members)
+    least_measured = min(past.measured_percent for past in group.members)
     return replace(
         advice,
-        subject="/".join(place for place in places if place),
+        subject="/".join(filter(None, places)),
         name=home.title,
-        weeks=min(past.weeks for past in group.members),
-        percent_measured=min(past.measured_percent for past in group.members),
+        weeks=shortest_weeks,
+        percent_measured=least_measured,
     )
 
 

@@ -85,6 +85,9 @@ def page(
     style = (_FOLDER / "report.css").read_text(encoding="utf-8") + _filters(len(owners))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     points = tradeoff.points(replays, other_waits)
+    shown_points = points if tradeoff.is_worth_showing(points) else ()
+    cards_with_events = [card for card in cards if card.lines]
+    other_cards = [card for card in cards if not card.lines]
     template = _environment().get_template("report.html")
     return template.render(
         style=Markup(style),  # noqa: S704 - our own file, and numbers
@@ -95,17 +98,17 @@ def page(
         made_at=f"{made_at:%b} {made_at.day}, {made_at:%Y %H:%M} UTC",
         summaries=summaries,
         names=[summary.name for summary in summaries],
-        rows=_rows(summaries),
+        rows=report.figure_rows(summaries),
         asked=report.by_owner(summaries),
         notes=notes,
-        points=points if tradeoff.is_worth_showing(points) else (),
+        points=shown_points,
         chart=tradeoff.chart(points),
         caption=tradeoff.caption(points),
         owners=owners,
         shown=_SHOWN,
         counts=_counts(cards),
-        cards=[card for card in cards if card.lines],
-        rest=[card for card in cards if not card.lines],
+        cards=cards_with_events,
+        rest=other_cards,
     )
 
 
@@ -115,14 +118,6 @@ def _cards(replays: Sequence[Replay]) -> list[_Card]:
     results_of_instances = zip(*(replay.results for replay in replays), strict=True)
     cards = [_card(list(zip(names, results, strict=True))) for results in results_of_instances]
     return sorted(cards, key=lambda card: (-card.saved, card.name))
-
-
-def _rows(summaries: Sequence[report.Summary]) -> list[tuple[str, list[str]]]:
-    """Return the figures, each with a text for every policy."""
-    rows = []
-    for label, figure_of in report.ROWS:
-        rows.append((label, [figure_of(summary) for summary in summaries]))
-    return rows
 
 
 def _counts(cards: Sequence[_Card]) -> dict[str, int]:

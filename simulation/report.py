@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -49,25 +49,29 @@ class Summary:
 def summarise(replay: Replay) -> Summary:
     """Return the figures of one replay."""
     results = replay.results
-    events = [event for result in results for event in result.events]
+    asks_by_owner: Counter[str] = Counter()
+    events: list[Event] = []
+    instances_asked = 0
+    for result in results:
+        asks = _asks(result)
+        asks_by_owner[result.owner] += asks
+        instances_asked += asks > 0
+        events += result.events
     stops = [event.stop for event in events if event.stop is not None]
     amounts = [stop.usd for stop in stops if stop.usd is not None]
     hits = [stop for stop in stops if stop.hit_work]
     hits_soon = sum(stop.is_hit_soon for stop in hits)
-    asks_by_owner: Counter[str] = Counter()
-    for result in results:
-        asks_by_owner[result.owner] += _asks(result)
     return Summary(
         name=replay.name,
         version=replay.version,
         mode=replay.mode.value,
         instances=len(results),
-        instances_asked=sum(_asks(result) > 0 for result in results),
+        instances_asked=instances_asked,
         asks=asks_by_owner.total(),
-        asks_by_owner={owner: count for owner, count in asks_by_owner.most_common() if count},
-        answered_by_work=sum(_is_answered_by_work(event) for event in events),
-        told_only=sum(event.ending is Ending.TOLD for event in events),
-        acted_unasked=sum(_is_unasked_stop(event) for event in events),
+        asks_by_owner=dict((+asks_by_owner).most_common()),
+        answered_by_work=sum(map(_is_answered_by_work, events)),
+        told_only=sum(map(_is_told_only, events)),
+        acted_unasked=sum(map(_is_unasked_stop, events)),
         stops=len(stops),
         hours_saved=_total_hours(stop.length for stop in stops),
         usd_saved=sum(amounts, Decimal(0)),
@@ -83,6 +87,10 @@ def summarise(replay: Replay) -> Summary:
 
 def _is_answered_by_work(event: Event) -> bool:
     return event.sent_at is not None and event.ending is Ending.WOKE_UP
+
+
+def _is_told_only(event: Event) -> bool:
+    return event.ending is Ending.TOLD
 
 
 def _is_unasked_stop(event: Event) -> bool:
@@ -129,31 +137,42 @@ def by_saving(summaries: Sequence[Summary]) -> list[Summary]:
     return sorted(summaries, key=lambda summary: (-summary.usd_saved, -summary.hours_saved))
 
 
-ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
-    ("instances", lambda summary: str(summary.instances)),
-    ("instances asked about", lambda summary: str(summary.instances_asked)),
-    ("questions", lambda summary: str(summary.asks)),
-    ("  of them ended by work before the act", lambda summary: str(summary.answered_by_work)),
-    ("notified only, no plan possible", lambda summary: str(summary.told_only)),
-    ("stops", lambda summary: str(summary.stops)),
-    ("  of them without asking (auto)", lambda summary: str(summary.acted_unasked)),
-    ("  hit work within 1 h of the stop", lambda summary: str(summary.hit_within_an_hour)),
-    ("  hit work later", lambda summary: str(summary.hit_later)),
-    ("hours saved", lambda summary: money(summary.hours_saved, 1)),
-    ("USD saved, net of storage", usd_text),
-    ("idle hours (stretches of 1 h and more)", lambda summary: money(summary.idle_hours, 1)),
-    ("idle hours not used", lambda summary: money(summary.idle_hours_left, 1)),
-    ("hours without data", lambda summary: money(summary.no_data_hours, 1)),
-    ("times the breaker froze all plans", lambda summary: str(summary.freezes)),
-)
+def _figures_of(summary: Summary) -> Sequence[tuple[str, str]]:
+    """Return the figures of one policy, each with its label, in the order of the table."""
+    return (
+        ("instances", str(summary.instances)),
+        ("instances asked about", str(summary.instances_asked)),
+        ("questions", str(summary.asks)),
+        ("  of them ended by work before the act", str(summary.answered_by_work)),
+        ("notified only, no plan possible", str(summary.told_only)),
+        ("stops", str(summary.stops)),
+        ("  of them without asking (auto)", str(summary.acted_unasked)),
+        ("  hit work within 1 h of the stop", str(summary.hit_within_an_hour)),
+        ("  hit work later", str(summary.hit_later)),
+        ("hours saved", money(summary.hours_saved, 1)),
+        ("USD saved, net of storage", usd_text(summary)),
+        ("idle hours (stretches of 1 h and more)", money(summary.idle_hours, 1)),
+        ("idle hours not used", money(summary.idle_hours_left, 1)),
+        ("hours without data", money(summary.no_data_hours, 1)),
+        ("times the breaker froze all plans", str(summary.freezes)),
+    )
+
+
+def figure_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:
+    """Return the label of each figure, with its text for every policy."""
+    texts_by_label: dict[str, list[str]] = {}
+    for summary in summaries:
+        for label, text in _figures_of(summary):
+            texts_by_label.setdefault(label, []).append(text)
+    return list(texts_by_label.items())
 
 
 def table(summaries: Sequence[Summary]) -> str:
     """Return a table with a column for each policy, then questions by owner if there are any."""
     no_figures = ["" for _ in summaries]
     rows = [["", *(printable(summary.name) for summary in summaries)]]
-    for label, figure_of in ROWS:
-        rows.append([label, *(figure_of(summary) for summary in summaries)])
+    for label, texts in figure_rows(summaries):
+        rows.append([label, *texts])
     counts_by_owner = by_owner(summaries)
     if counts_by_owner:
         rows.append(["", *no_figures])
@@ -163,7 +182,7 @@ def table(summaries: Sequence[Summary]) -> str:
     lines = []
     for label, *figures in rows:
         cells = [label.ljust(widths[0])]
-        cells += [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)]
+        cells += map(str.rjust, figures, widths[1:])
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
@@ -232,13 +251,19 @@ def _instance(result: InstanceResult) -> dict[str, Any]:
 
 
 def _event(event: Event) -> dict[str, Any]:
+    asked_at = None
+    if event.sent_at is not None:
+        asked_at = iso(event.sent_at)
+    stop = None
+    if event.stop is not None:
+        stop = _stop(event.stop)
     return {
         "found_at": iso(event.found_at),
-        "asked_at": None if event.sent_at is None else iso(event.sent_at),
+        "asked_at": asked_at,
         "ended_at": iso(event.ended_at),
         "ending": event.ending.value,
         "reason": event.reason,
-        "stop": None if event.stop is None else _stop(event.stop),
+        "stop": stop,
     }
 
 
