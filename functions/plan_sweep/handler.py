@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
             plan.review()
         except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
             logger.exception("the policy was not reviewed: the version before stays in force")
-    targets = [{"account": one.account, "region": one.region} for one in plan.places()]
+    targets = [{"account": place.account, "region": place.region} for place in plan.places()]
     if len(targets) > _MOST_TARGETS:
         most = f"one stack sweeps at most {_MOST_TARGETS:,}; deploy a second one for part of them"
         raise ConfigurationError(
