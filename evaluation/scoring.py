@@ -44,9 +44,9 @@ class Score:
     """Sum of the products of each stretch's idle and caught bins."""
     caught_squares: int = 0
 
-    def __add__(self, other: Score) -> Score:
+    def __add__(self, score: Score) -> Score:
         names = [field.name for field in fields(Score)]
-        return Score(*(getattr(self, name) + getattr(other, name) for name in names))
+        return Score(*(getattr(self, name) + getattr(score, name) for name in names))
 
     @property
     def questions(self) -> int:

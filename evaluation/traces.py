@@ -158,6 +158,7 @@ def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
 
 
 def _read(files: Sequence[Path], warn: Callable[[str], None]) -> list[Trace]:
+    """Return all instances of these files. Raises: TraceError if none can be read."""
     read = _Read()
     not_traces: list[str] = []
     names_by_problem: dict[str, set[str]] = {}
@@ -170,40 +171,46 @@ def _read(files: Sequence[Path], warn: Callable[[str], None]) -> list[Trace]:
             names = _instances(path)
             names_by_problem[str(error)] = names
             read.left_out |= {(error.family, name) for name in names}
-    shortened_holes: list[str] = []
-    traces = read.traces(shortened_holes.append)
-    has_only_bad_rows = bool(names_by_problem) and not traces
-    if len(not_traces) == len(files) or has_only_bad_rows:
-        raise TraceError("; ".join([*not_traces, *names_by_problem]))
-    for problem in not_traces:
-        warn(f"left out: {problem}")
+    warnings = [f"left out: {problem}" for problem in not_traces]
     for problem, names in names_by_problem.items():
-        warn(
+        warnings.append(
             f"left out, with all their rows in any file, for one that cannot be read ({problem}): "
             f"{', '.join(map(printable, sorted(names)))}"
         )
-    for hole in shortened_holes:
-        warn(hole)
+    traces = read.traces(warnings.append)
+    has_only_bad_rows = bool(names_by_problem) and not traces
+    if len(not_traces) == len(files) or has_only_bad_rows:
+        raise TraceError("; ".join([*not_traces, *names_by_problem]))
+    for warning in warnings:
+        warn(warning)
     return traces
 
 
 def _trace_files(directory: Path) -> list[Path]:
+    """Return the trace files of a directory, by name. Raises: TraceError if there are none."""
     if not directory.is_dir():
         raise TraceError(f"no trace files: {directory} is neither a file nor a directory")
     inside = sorted(directory.iterdir())
-    files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.is_file()]
+    files = [path for path in inside if _is_trace_file(path)]
     if files:
         return files
+    raise TraceError(_no_files_text(directory, inside))
+
+
+def _is_trace_file(path: Path) -> bool:
+    return path.name.lower().endswith(SUFFIXES) and path.is_file()
+
+
+def _no_files_text(directory: Path, inside: Sequence[Path]) -> str:
+    """Return that a directory holds no trace file, and what to name instead."""
     patterns = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
     reason = f"no trace files ({patterns}) in {directory}"
     folders = [path.name for path in inside if path.is_dir()]
-    if folders and len(folders) == len(inside):
-        named = ", ".join(folders[:_MOST_FOLDERS])
-        ellipsis = ", ..." if len(folders) > _MOST_FOLDERS else ""
-        raise TraceError(
-            f"{reason}, which holds subdirectories only ({named}{ellipsis}): name one of them"
-        )
-    raise TraceError(f"{reason}: name a trace file, or a directory that holds some")
+    if not folders or len(folders) < len(inside):
+        return f"{reason}: name a trace file, or a directory that holds some"
+    named = ", ".join(folders[:_MOST_FOLDERS])
+    ellipsis = ", ..." if len(folders) > _MOST_FOLDERS else ""
+    return f"{reason}, which holds subdirectories only ({named}{ellipsis}): name one of them"
 
 
 def _add_file(path: Path, read: _Read) -> None:
@@ -355,6 +362,11 @@ class _Samples:
     first_second: int | None = None
     last_second: int = 0
 
+    def memory_in(self, order: Sequence[str]) -> list[_Highest]:
+        """Return the memory of GPUs in this order; nothing if none was measured."""
+        memory = [self.memory[gpu] for gpu in order]
+        return memory if any(highest.days for highest in memory) else []
+
     def extend_to(self, second: int) -> None:
         """Let the measured time hold this second."""
         if self.first_second is None or second < self.first_second:
@@ -458,9 +470,7 @@ def _trace_of_samples(
     end = (samples.last_second + _MINUTE) // BIN_SECONDS
     order = sorted(samples.gpus)
     series = [samples.gpus[gpu] for gpu in order]
-    memory = [samples.memory[gpu] for gpu in order]
-    if not any(highest.days for highest in memory):
-        memory = []
+    memory = samples.memory_in(order)
     days = sorted(set().union(*(highest.days for highest in series)))
     columns: list[array[float]] = [array("d") for _ in (*series, *memory)]
     pieces: list[list[int]] = [[]]
