@@ -183,15 +183,15 @@ class Fetch:
     def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
         """Return the series to read of an instance: the aggregate if there is one, as the sweep
         reads it; else GPU by GPU; else whatever is published."""
-        found = [series.dimensions for series in listed]
+        published = [series.dimensions for series in listed]
         shape = shape_of(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
-        if aggregate in found:
+        if aggregate in published:
             return Subject(instance, shape, MetricSource.AGGREGATE, (aggregate,))
-        by_gpu = tuple(sorted(dimensions for dimensions in found if "index" in dict(dimensions)))
+        by_gpu = tuple(sorted(filter(_is_of_one_gpu, published)))
         if by_gpu:
             return Subject(instance, shape, MetricSource.PER_GPU, by_gpu)
-        sets = tuple(sorted(found)) or (aggregate,)
+        sets = tuple(sorted(published)) or (aggregate,)
         return Subject(instance, shape, MetricSource.AGGREGATE, sets)
 
     def _hourly_queries(self, subject: Subject) -> list[MetricQuery]:
@@ -207,16 +207,11 @@ class Fetch:
         ran."""
         names = self.wish.metrics
         shape = subject.shape
-        metrics = [names.utilization]
-        if "power" in self.wish.figures and shape and shape.board_power_watts:
-            metrics.append(names.power_draw)
-        if "memory" in self.wish.figures and shape and shape.memory_mib_each:
-            metrics.append(names.memory_used)
-        queries = [
-            self._gpu_query(metric, dimensions, "Maximum")
-            for metric in metrics
-            for dimensions in subject.sets
-        ]
+        queries: list[MetricQuery] = []
+        for metric in self._fine_metrics(shape):
+            queries += [
+                self._gpu_query(metric, dimensions, "Maximum") for dimensions in subject.sets
+            ]
         is_single = shape is not None and shape.accelerator_count == 1
         if subject.source is MetricSource.AGGREGATE and not is_single:
             queries.append(self._gpu_query(names.utilization, subject.sets[0], "SampleCount"))
@@ -225,6 +220,18 @@ class Fetch:
             queries.append(_ec2_query("NetworkIn", subject, "Sum"))
             queries.append(_ec2_query("NetworkOut", subject, "Sum"))
         return queries
+
+    def _fine_metrics(self, shape: Shape | None) -> list[str]:
+        """Return the metrics of a GPU that the policies read, and that its type can show."""
+        names = self.wish.metrics
+        metrics = [names.utilization]
+        if shape is None:
+            return metrics
+        if "power" in self.wish.figures and shape.board_power_watts:
+            metrics.append(names.power_draw)
+        if "memory" in self.wish.figures and shape.memory_mib_each:
+            metrics.append(names.memory_used)
+        return metrics
 
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
         return query_of(self.wish.metrics.namespace, metric, dimensions, statistic)
@@ -365,12 +372,10 @@ class Fetch:
     ) -> None:
         """Fill the days that were not read finer with hourly maxima."""
         queries = [query for query in self._hourly_queries(subject) if query.statistic == "Maximum"]
-        values_by_query = zip(
-            queries, self.store.get(survey.target, queries, survey.hours), strict=True
-        )
-        hourly_maxima = {
-            (query.metric, query.dimensions): values for query, values in values_by_query
-        }
+        stored_series = self.store.get(survey.target, queries, survey.hours)
+        hourly_maxima = {}
+        for query, hourly_values in zip(queries, stored_series, strict=True):
+            hourly_maxima[query.metric, query.dimensions] = hourly_values
         for (metric, dimensions, statistic), values in series.items():
             maxima = hourly_maxima.get((metric, dimensions))
             if maxima is not None and statistic in ("Maximum", "Average"):
@@ -409,23 +414,25 @@ class Fetch:
         return series
 
 
+def _is_of_one_gpu(dimensions: Dimensions) -> bool:
+    return "index" in dict(dimensions)
+
+
 def _highest_of(
     series: Mapping[SeriesKey, array[float]], metric: str, bins: int, factor: float
 ) -> array[float]:
-    maxima = [
-        values
-        for (name, _, statistic), values in series.items()
-        if name == metric and statistic == "Maximum"
-    ]
+    """Return the highest of a metric's maxima in each bin, times the factor."""
+    maxima = []
+    for (name, _, statistic), values in series.items():
+        if name == metric and statistic == "Maximum":
+            maxima.append(values)
     return highest(maxima, bins, factor)
 
 
 def _days(hours: Window) -> list[Window]:
     count = (hours.end - hours.start) // _DAY
-    return [
-        Window(hours.start + day * _DAY, hours.start + (day + 1) * _DAY, PERIOD)
-        for day in range(count)
-    ]
+    starts = [hours.start + number * _DAY for number in range(count)]
+    return [Window(start, start + _DAY, PERIOD) for start in starts]
 
 
 def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[MetricQuery]]:

@@ -26,12 +26,20 @@ def hours_that_matter(
         busy_from: utilization in percent from which on a GPU works.
         shortest: the shortest stretch that matters, an hour at most.
     """
+    # A NaN is never at or above a limit, so that an hour without a reading can rest, too.
     can_rest = [not value >= busy_from for value in low]
+    edge_is_enough = shortest <= _EDGE
+    hours = set()
+    for hour, peak in enumerate(high):
+        if isnan(peak) or not can_rest[hour]:
+            continue
+        if peak < busy_from or edge_is_enough or _rests_beside(can_rest, hour):
+            hours.add(hour)
+    return hours
 
-    def matters(hour: int) -> bool:
-        if high[hour] < busy_from or shortest <= _EDGE:
-            return can_rest[hour]
-        beside = can_rest[max(0, hour - 1) : hour] + can_rest[hour + 1 : hour + 2]
-        return can_rest[hour] and any(beside)
 
-    return {hour for hour in range(len(high)) if not isnan(high[hour]) and matters(hour)}
+def _rests_beside(can_rest: Sequence[bool], hour: int) -> bool:
+    """Return whether the hour before or the hour after can rest."""
+    rests_before = hour > 0 and can_rest[hour - 1]
+    rests_after = hour + 1 < len(can_rest) and can_rest[hour + 1]
+    return rests_before or rests_after

@@ -79,7 +79,7 @@ def page(
             trade-off.
     """
     summaries = [report.summarise(replay) for replay in replays]
-    lead, *others = [report.sentence(summary) for summary in report.by_saving(summaries)]
+    lead, *other_sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
     cards = _cards(replays)
     owners = sorted({card.owner for card in cards})
     style = (_FOLDER / "report.css").read_text(encoding="utf-8") + _filters(len(owners))
@@ -93,7 +93,7 @@ def page(
         style=Markup(style),  # noqa: S704 - our own file, and numbers
         style_source=f"'sha256-{digest}'",
         lead=lead,
-        others=others,
+        others=other_sentences,
         period=_period_of(replays),
         made_at=f"{made_at:%b} {made_at.day}, {made_at:%Y %H:%M} UTC",
         summaries=summaries,

@@ -108,7 +108,7 @@ class Past:
         """The measured hours in which a GPU reached the policy's limit."""
         limit = self.policy.advice.unused_below_percent
         series = tuple(self.high.values())
-        return [hour for hour in self.measured if any(values[hour] >= limit for values in series)]
+        return [hour for hour in self.measured if _any_at_least(series, hour, limit)]
 
     @cached_property
     def measured_tens(self) -> set[int]:
@@ -117,8 +117,11 @@ class Past:
             return set()
         series = tuple(self.tens.values())
         per_hour = self.hours.period // TEN_MINUTES
-        tens = (hour * per_hour + number for hour in self.measured for number in range(per_hour))
-        return {ten for ten in tens if _all_readings(series, ten)}
+        measured_tens: set[int] = set()
+        for hour in self.measured:
+            tens = range(hour * per_hour, (hour + 1) * per_hour)
+            measured_tens.update(ten for ten in tens if _all_readings(series, ten))
+        return measured_tens
 
     def mean_at(self, ten: int) -> float:
         """Return the mean of all GPUs in ten minutes in which they were measured."""
@@ -136,6 +139,10 @@ class Past:
 
 def _any_reading(series: Sequence[Sequence[float]], index: int) -> bool:
     return any(values[index] >= 0 for values in series)
+
+
+def _any_at_least(series: Sequence[Sequence[float]], index: int, limit: float) -> bool:
+    return any(values[index] >= limit for values in series)
 
 
 def _all_readings(series: Sequence[Sequence[float]], index: int) -> bool:
@@ -188,27 +195,27 @@ class _Plan:
         the instance."""
         if not managed_by(self.instance, self.policy.managed.tag_keys):
             return []
-        return [
-            query
-            for query in self.queries
-            if query.statistic == "Average" and query.metric == names.utilization
-        ]
+        mean_queries = []
+        for query in self.queries:
+            if query.statistic == "Average" and query.metric == names.utilization:
+                mean_queries.append(query)
+        return mean_queries
 
 
 def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> list[MetricQuery]:
     """Return queries for each GPU if it publishes those, else for its shortest dimensions."""
-    chosen = [dimensions for dimensions in sets if is_gpu(dimensions)] or sorted(sets, key=len)[:1]
-    asked = (
+    shortest = sorted(sets, key=len)[:1]
+    chosen = sorted(filter(is_gpu, sets)) or shortest
+    figures = (
         (names.utilization, "Maximum"),
         (names.utilization, "Average"),
         (names.memory_used, "Maximum"),
         (names.memory_utilization, "Average"),
     )
-    queries = [
-        query_of(names.namespace, metric, dimensions, statistic)
-        for metric, statistic in asked
-        for dimensions in sorted(chosen)
-    ]
+    queries = []
+    for metric, statistic in figures:
+        for dimensions in chosen:
+            queries.append(query_of(names.namespace, metric, dimensions, statistic))
     ec2 = (("InstanceId", instance.instance_id),)
     return [*queries, query_of("AWS/EC2", "CPUUtilization", ec2, "Maximum")]
 

@@ -99,11 +99,11 @@ def is_known(past: Past) -> bool:
     return has_weeks and past.measured_percent >= rule.minimum_measured_percent
 
 
-def worthwhile(rule: Rule, found: Iterable[Advice | None]) -> list[Advice]:
-    """Return the advice that was found, without any that is known to save too little."""
+def worthwhile(rule: Rule, candidates: Iterable[Advice | None]) -> list[Advice]:
+    """Return the advice that there is, without any that is known to save too little."""
     least = rule.minimum_usd_per_month
     kept = []
-    for advice in found:
+    for advice in candidates:
         if advice is None:
             continue
         if advice.usd_per_month is None or advice.usd_per_month >= least:
@@ -216,11 +216,7 @@ def schedule(past: Past) -> Advice | None:
     if office_hours is None:
         return None
     first, last = office_hours
-    free_hours = 0
-    for hour, time in local_time.items():
-        is_office_time = time.weekday() < _WEEKDAYS and first <= time.hour < last
-        if hour not in past.silent and not is_office_time:
-            free_hours += 1
+    free_hours = _free_hours(past, local_time, first, last)
     if not free_hours:
         return None
     saved = None
@@ -239,12 +235,28 @@ def schedule(past: Past) -> Advice | None:
     return advice_of(past, "schedule", saved, text, command)
 
 
+def _free_hours(past: Past, local_time: Mapping[int, datetime], first: int, last: int) -> int:
+    """Return how many of the hours in which it ran and was not silent lie outside office hours."""
+    free_hours = 0
+    for hour, time in local_time.items():
+        is_office_time = time.weekday() < _WEEKDAYS and first <= time.hour < last
+        if hour not in past.silent and not is_office_time:
+            free_hours += 1
+    return free_hours
+
+
 def _can_follow_a_schedule(past: Past) -> bool:
     """Return whether a stop saves money, and the instance can be stopped and is not managed."""
     instance = past.instance
     if instance.lifecycle is not Lifecycle.ON_DEMAND or instance.root_device_type != "ebs":
         return False
     return not managed_by(instance, past.policy.managed.tag_keys)
+
+
+def _hour_of_end(time: datetime) -> int:
+    """Return the full hour after an hour that begins at this time."""
+    # In a zone of half hours, the hour of 17:30 ends at 18:30.
+    return time.hour + (2 if time.minute else 1)
 
 
 def _office_hours(past: Past, local_time: Mapping[int, datetime]) -> tuple[int, int] | None:
@@ -254,8 +266,7 @@ def _office_hours(past: Past, local_time: Mapping[int, datetime]) -> tuple[int, 
     if any(time.weekday() >= _WEEKDAYS for time in times):
         return None
     first = min(time.hour for time in times)
-    # In a zone of half hours, what begins at 17:30 works until 18:30.
-    last = max(time.hour + (2 if time.minute else 1) for time in times)
+    last = max(_hour_of_end(time) for time in times)
     if last - first > past.policy.advice.office_day_at_most_hours or last > _HOURS_A_DAY:
         return None
     return first, last

@@ -327,11 +327,11 @@ def recommend(
         ReplayError: the policy cannot be replayed, or sets a wait of its own for every instance.
     """
     base = policies.base().policy
-    kept = [
-        recording
-        for recording in recordings
-        if policies.applied_to(recording.instance).policy.ask_window == base.ask_window
-    ]
+    kept = []
+    for recording in recordings:
+        applied = policies.applied_to(recording.instance)
+        if applied.policy.ask_window == base.ask_window:
+            kept.append(recording)
     if not kept:
         raise ReplayError(
             "every instance has an override with a wait of its own: there is nothing to choose"

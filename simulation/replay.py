@@ -169,16 +169,7 @@ class _Sweeps:
         self, running: Sequence[tuple[Track, int]], now: UtcDatetime
     ) -> list[tuple[Verdict, Verdict | None]]:
         """Return each verdict, and the proof over the window of a question if it was read."""
-        verdicts = {}
-        for track, index in running:
-            if track.memory is not None:
-                # Every sweep remembers; the sweeps that were skipped would have found the same.
-                track.memory = replace(track.memory, at=now - PERIOD)
-            verdict_without_reading = (
-                _known(track, index, now) or _subject(track, now).before_reading()
-            )
-            if verdict_without_reading is not None:
-                verdicts[track.instance_id] = verdict_without_reading
+        verdicts = _verdicts_without_reading(running, now)
         unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
         gathered = self._gathered([_request(track, now) for track, _ in unread], now)
         for track, index in unread:
@@ -240,38 +231,40 @@ class _Sweeps:
         """Freeze all plans if too many instances turned idle at once; end a freeze that is over."""
         if len(self._tracks) < self._rule.minimum_instances:
             return
-        for (number, _, _), verdict in zip(running, verdicts, strict=True):
+        changes = []
+        judged_at_work = 0
+        for (number, track, _), verdict in zip(running, verdicts, strict=True):
             if verdict.kind in WORKING:
                 self._held.discard(number)
-        changes = [
-            Change(
-                str(number),
-                track.before,
-                track.last_known,
-                verdict.kind,
-                was_read=verdict.evidence is not None,
+            judged_at_work += track.before in WORKING
+            was_read = verdict.evidence is not None
+            changes.append(
+                Change(str(number), track.before, track.last_known, verdict.kind, was_read=was_read)
             )
-            for (number, track, _), verdict in zip(running, verdicts, strict=True)
-        ]
         # Instances that were not read still work: they are part of the whole.
-        judged = sum(change.before in WORKING for change in changes)
         busy = VerdictKind.BUSY
         at_work = Change("", busy, busy, busy, was_read=False)
-        changes += [at_work] * (self._working - judged)
+        changes += [at_work] * (self._working - judged_at_work)
         turned = count_turned(changes)
-        before = [day for day in self._sweep_days if day.day < now.date()]
+        days_before = [day for day in self._sweep_days if day.day < now.date()]
         self._sweep_days = remember(self._sweep_days, now.date(), turned)
-        if assess(turned, self._rule, before) is not None:
+        if assess(turned, self._rule, days_before) is not None:
             self.freezes += self._tripped_at is None
             self._tripped_at = now
-            self._held |= {int(number) for number in turned.who}
+            self._held.update(map(int, turned.who))
             self._turned = len(self._held)
         elif self._tripped_at is not None:
-            unasked = any(acts_unasked(self._tracks[number].policy) for number in self._held)
-            frozen_for, left = now - self._tripped_at, len(self._held)
-            if is_freeze_over(frozen_for, self._turned, left, self._rule, unasked=unasked):
-                self._tripped_at = None
-                self._held.clear()
+            self._end_freeze_if_over(now - self._tripped_at)
+
+    def _end_freeze_if_over(self, frozen_for: timedelta) -> None:
+        held_policies = [self._tracks[number].policy for number in self._held]
+        acts_without_asking = any(map(acts_unasked, held_policies))
+        still_held = len(self._held)
+        if is_freeze_over(
+            frozen_for, self._turned, still_held, self._rule, unasked=acts_without_asking
+        ):
+            self._tripped_at = None
+            self._held.clear()
 
     # what follows
 
@@ -284,25 +277,24 @@ class _Sweeps:
         proof: Verdict | None,
         now: UtcDatetime,
     ) -> None:
+        """Do what follows from a verdict, and plan the next look unless the instance stops."""
         kind = verdict.kind
         if proof is not None and proof.kind is VerdictKind.IDLE:
             verdict = proof
-        if self._tripped_at is not None and kind is VerdictKind.IDLE and track.question is None:
+        is_frozen = self._tripped_at is not None and track.question is None
+        if is_frozen and kind is VerdictKind.IDLE:
             kind = VerdictKind.FROZEN
         self._note(track, kind)
         if kind is VerdictKind.NO_DATA:
             track.no_data_bins += 1
         if kind in WORKING:
-            track.quiet = None
-            if track.question is not None:
-                track.close(Ending.WOKE_UP, now, verdict.reason)
-        elif track.question is not None:
-            if now >= track.question.due_at and self._answer(number, track, index, now):
-                return
-        elif _can_open(kind, proof) and not _people_know(track, now):
-            self._open(track, index, verdict, now)
-            acts_at_once = track.question is not None and now >= track.question.due_at
-            if acts_at_once and self._answer(number, track, index, now):
+            _wake_up(track, verdict, now)
+        else:
+            may_open = _can_open(kind, proof) and not _people_know(track, now)
+            if may_open:
+                self._open(track, index, verdict, now)
+            is_due = track.question is not None and now >= track.question.due_at
+            if is_due and self._answer(number, track, index, now):
                 return
         self._push(number, track, self._next_look(track, index, verdict, proof, now))
 
@@ -556,6 +548,29 @@ def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
         if released >= 0:
             ends.append(released + 1)
     return min(ends) - end
+
+
+def _verdicts_without_reading(
+    running: Sequence[tuple[Track, int]], now: UtcDatetime
+) -> dict[str, Verdict]:
+    """Return the verdicts that need no metrics, by instance. Memories are made as new as the last
+    sweep before now."""
+    verdicts = {}
+    for track, index in running:
+        if track.memory is not None:
+            # Every sweep remembers; the sweeps that were skipped would have found the same.
+            track.memory = replace(track.memory, at=now - PERIOD)
+        verdict = _known(track, index, now) or _subject(track, now).before_reading()
+        if verdict is not None:
+            verdicts[track.instance_id] = verdict
+    return verdicts
+
+
+def _wake_up(track: Track, verdict: Verdict, now: UtcDatetime) -> None:
+    """End what was open about an instance that works again."""
+    track.quiet = None
+    if track.question is not None:
+        track.close(Ending.WOKE_UP, now, verdict.reason)
 
 
 def _subject(track: Track, now: datetime) -> Subject:

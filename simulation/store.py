@@ -97,9 +97,10 @@ class SeriesStore:
         nothing."""
         place = self._place(target)
         window_name = _window(window)
-        rows = [
-            (place, window_name, _name(query), _packed(answers.get(query.key))) for query in queries
-        ]
+        rows = []
+        for query in queries:
+            readings = _packed(answers.get(query.key))
+            rows.append((place, window_name, _name(query), readings))
         with self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", rows)
 

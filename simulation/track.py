@@ -129,11 +129,10 @@ class Track:
         recording = self.recording
         asked_bin = (asked_at - recording.span.start) // PERIOD
         worked_bin = self.active.find(1, asked_bin, self.run_end)
-        return replace(
-            event,
-            worked_at=None if worked_bin < 0 else recording.time(worked_bin),
-            seen_until=recording.time(self.run_end),
-        )
+        seen_until = recording.time(self.run_end)
+        if worked_bin < 0:
+            return replace(event, worked_at=None, seen_until=seen_until)
+        return replace(event, worked_at=recording.time(worked_bin), seen_until=seen_until)
 
     def result(self, base: Policy) -> InstanceResult:
         """Return the result at the end of the replay."""
@@ -150,9 +149,8 @@ class Track:
 
     def _idle_bins(self) -> tuple[int, int]:
         """Return the idle bins in stretches that are long enough, and those of them in no stop."""
-        idle = bytearray(
-            [rests and not active for rests, active in zip(self.at_rest, self.active, strict=True)]
-        )
+        bins = zip(self.at_rest, self.active, strict=True)
+        idle = bytearray([rests and not is_active for rests, is_active in bins])
         total = 0
         left = 0
         stopped = bytearray(len(idle))

@@ -6,7 +6,7 @@ attributes and classes, no styles and no scripts; the names of policies are esca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import floor, log10
@@ -59,11 +59,14 @@ class Point:
         return saved_text(self.summary)
 
 
-def points(given: Sequence[Replay], others: Sequence[Replay]) -> list[Point]:
+def points(given: Sequence[Replay], with_other_waits: Sequence[Replay]) -> list[Point]:
     """Return a point for each replay that somebody asked for, then for those with other waits."""
-    mine = [Point(printable(replayed.name), summarise(replayed), given=True) for replayed in given]
-    rest = [Point(replayed.name, summarise(replayed), given=False) for replayed in others]
-    return [*mine, *rest]
+    shown = []
+    for replayed in given:
+        shown.append(Point(printable(replayed.name), summarise(replayed), given=True))
+    for replayed in with_other_waits:
+        shown.append(Point(replayed.name, summarise(replayed), given=False))
+    return shown
 
 
 def other_waits(
@@ -81,9 +84,8 @@ def other_waits(
     """
     rule = policies.base().policy
     present = rule.approval.ask_after_minutes
-    waits = [
-        minutes for minutes in _WAITS if minutes >= rule.idle.window_minutes and minutes != present
-    ]
+    shortest = rule.idle.window_minutes
+    waits = [minutes for minutes in _WAITS if minutes >= shortest and minutes != present]
     replays = []
     for number, minutes in enumerate(waits):
         progress("other waits", number, len(waits))
@@ -100,10 +102,11 @@ def chart(shown: Sequence[Point]) -> Markup:
     in_usd = any(point.summary.usd_saved for point in shown)
     amounts = [_amount(point, in_usd=in_usd) for point in shown]
     most = _nice(max([1.0, *amounts]))
-    widest = _nice(max([5.0, *(point.percent for point in shown)]))
+    percents = [point.percent for point in shown]
+    widest = _nice(max([5.0, *percents]))
     places = []
-    for point, amount in zip(shown, amounts, strict=True):
-        x = _LEFT + _WIDE * point.percent / widest
+    for percent, amount in zip(percents, amounts, strict=True):
+        x = _LEFT + _WIDE * percent / widest
         y = _TOP + _TALL * (1 - max(0.0, amount) / most)
         places.append((x, y))
     unit = "USD" if in_usd else "Hours"
@@ -114,15 +117,26 @@ def chart(shown: Sequence[Point]) -> Markup:
         ),
         *_axes(most, widest, "$" if in_usd else ""),
     ]
-    if any(not point.given for point in shown):
+    if not _are_all_given(shown):
         parts.append(_curve(places))
+    parts += _dots_and_labels(shown, places)
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def _are_all_given(shown: Sequence[Point]) -> bool:
+    return all(point.given for point in shown)
+
+
+def _dots_and_labels(
+    shown: Sequence[Point], places: Sequence[tuple[float, float]]
+) -> Iterator[Markup]:
+    """Yield a dot for each point, and its label where it has room."""
     labeled: list[tuple[float, float]] = []
     for point, (x, y) in zip(shown, places, strict=True):
-        parts.append(_dot(point, x, y))
+        yield _dot(point, x, y)
         if _has_room(x, y, labeled):
             labeled.append((x, y))
-            parts.append(_label(point, x, y))
-    return Markup("").join([*parts, Markup("</svg>")])
+            yield _label(point, x, y)
 
 
 def _amount(point: Point, *, in_usd: bool) -> float:
@@ -195,7 +209,7 @@ def _nice(value: float) -> float:
 
 def caption(shown: Sequence[Point]) -> str:
     """Return what the points are."""
-    if any(not point.given for point in shown):
+    if not _are_all_given(shown):
         return (
             "The large point is the policy; the others are the same policy with other "
             "waits before it acts."

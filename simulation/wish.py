@@ -39,14 +39,20 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
     metric_names = {_metric_names(policy.metrics) for policy in checked}
     if len(metric_names) > 1:
         raise ReplayError("the policies read metrics of different names: back-test them one by one")
-    if len({policy.selector for policy in checked}) > 1:
+    selectors = {policy.selector for policy in checked}
+    if len(selectors) > 1:
         raise ReplayError("the policies have different selectors: back-test them one by one")
+    figures: frozenset[str] = frozenset()
+    for policy in checked:
+        figures |= _figures(policy)
+    thresholds = [policy.idle.utilization_below_percent for policy in checked]
+    windows = [policy.window for policy in checked]
     return Wish(
         selector=checked[0].selector,
         metrics=checked[0].metrics,
-        figures=frozenset().union(*map(_figures, checked)),
-        busy_from_percent=max(policy.idle.utilization_below_percent for policy in checked),
-        shortest=min(_HOUR, *(policy.window for policy in checked)),
+        figures=figures,
+        busy_from_percent=max(thresholds),
+        shortest=min(_HOUR, *windows),
     )
 
 
