@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
             logger.exception("messages about a pause were not sent")
         try:
             plan.review()
-        except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
+        except Exception:  # noqa: BLE001 - logged, with the reason; the sweep goes on all the same
             logger.exception("the policy was not reviewed: the version before stays in force")
     targets = [{"account": place.account, "region": place.region} for place in plan.places()]
     if len(targets) > _MOST_TARGETS:
