@@ -309,12 +309,15 @@ def _count(number: int, what: str) -> str:
 
 
 def _advice(advice: Advice) -> dict[str, Any]:
-    choice = advice.choice
+    chosen_wait = None
+    if advice.choice is not None:
+        chosen_wait = advice.choice.wait
+    missing_questions = max(0, advice.needed - advice.most.first.questions)
     return {
         "name": advice.name,
         "instances": advice.instances,
-        **_minutes(choice.wait if choice is not None else None),
-        "questions_needed": max(0, advice.needed - advice.most.first.questions),
+        **_minutes(chosen_wait),
+        "questions_needed": missing_questions,
         "windows": [_trial(trial) for trial in advice.trials],
     }
 

@@ -121,7 +121,9 @@ def reservation(reserved: Reserved) -> Advice | None:
     governor never cancels it: EC2 may not have it again."""
     now = reserved.now
     most_used = reserved.used_at_most
-    unused = now.available if most_used is None else min(now.available, now.total - most_used)
+    unused = now.available
+    if most_used is not None:
+        unused = min(unused, now.total - most_used)
     if unused <= 0:
         return None
     usd_per_hour = None
@@ -129,8 +131,13 @@ def reservation(reserved: Reserved) -> Advice | None:
     if reserved.usd_per_hour is not None:
         usd_per_hour = reserved.usd_per_hour * unused
         usd_per_month = usd_per_hour * HOURS_PER_MONTH
+    kind = "empty-block"
+    command = ""
+    if not now.is_block:
+        kind = "empty-reservation"
+        command = _reservation_command(now, now.total - unused)
     return Advice(
-        kind="empty-block" if now.is_block else "empty-reservation",
+        kind=kind,
         subject=now.reservation_id,
         account=now.target.account,
         region=now.target.region,
@@ -139,7 +146,7 @@ def reservation(reserved: Reserved) -> Advice | None:
         weeks=reserved.weeks,
         percent_measured=reserved.percent_measured,
         text=_reservation_text(reserved, unused, usd_per_hour),
-        command="" if now.is_block else _reservation_command(now, now.total - unused),
+        command=command,
         owner=now.holder,
     )
 

@@ -387,8 +387,11 @@ class Fetch:
         """Return the signs of work; NaN where the size of a GPU's memory or power is not known."""
         names = self.wish.metrics
         shape = subject.shape
-        watts = shape.board_power_watts if shape else None
-        memory_mib = shape.memory_mib_each if shape else None
+        watts = None
+        memory_mib = None
+        if shape is not None:
+            watts = shape.board_power_watts
+            memory_mib = shape.memory_mib_each
         ec2: Dimensions = (("InstanceId", subject.instance.instance_id),)
         return Figures(
             utilization=_highest_of(series, names.utilization, bins, 1.0),

@@ -201,7 +201,12 @@ class RecordedMetrics:
             for key, values in recording.series.items():
                 self._series[key] = (values, recording.span)
 
-    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:  # noqa: ARG002
+    def read(
+        self,
+        target: Target,  # noqa: ARG002
+        queries: Sequence[MetricQuery],
+        window: Window,
+    ) -> MetricAnswer:
         """Return the recorded readings of these queries in a window.
 
         Raises:

@@ -268,11 +268,14 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _stop(stop: Stop) -> dict[str, Any]:
+    saved_usd = None
+    if stop.usd is not None:
+        saved_usd = _plain(stop.usd)
     return {
         "at": iso(stop.at),
         "until": iso(stop.until),
         "hit_work": stop.hit_work,
-        "usd": None if stop.usd is None else _plain(stop.usd),
+        "usd": saved_usd,
     }
 
 
