@@ -138,8 +138,10 @@ class Asked:
         hidden_questions = self._hidden_questions(rows)
         shown_rows: list[Row] = []
         for row, page in rows:
-            is_hidden = row.approval_id in hidden_questions
-            shown_rows.append((_without_question(row) if is_hidden else row, page))
+            if row.approval_id in hidden_questions:
+                shown_rows.append((_without_question(row), page))
+            else:
+                shown_rows.append((row, page))
         return shown_rows
 
     def _hidden_questions(self, rows: Sequence[Row]) -> set[str]:

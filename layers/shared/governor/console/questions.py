@@ -57,7 +57,9 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
     views = _views(ask, shown)
     documents = [brief(view) for view in views]
-    table = _table("questions", _briefs_of_all(ask, rows) if ask.wants_csv else documents)
+    table = _table("questions", documents)
+    if ask.wants_csv:
+        table = _table("questions", _briefs_of_all(ask, rows))
     link_by_id = {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown}
     ticks_all = bool(owner) and ask.query.get("select") == owner
     return Page(

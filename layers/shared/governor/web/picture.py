@@ -208,4 +208,4 @@ def _begin(height: float, name: str, title: str) -> str:
 
 def _whole(parts: Sequence[str], times: Iterator[str]) -> Markup:
     """Return the finished picture. All its texts are of our own making, so none needs escaping."""
-    return Markup("".join((*parts, *times, "</svg>")))  # noqa: S704 - built of numbers and our own words
+    return Markup("".join((*parts, *times, "</svg>")))  # noqa: S704 - numbers and our own words

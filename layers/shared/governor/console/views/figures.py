@@ -122,16 +122,24 @@ def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
         case Family.WORKING:
             return "good", _working_text(row, words)
         case Family.IDLE:
-            return "bad", f"idle {units.span(now - row.idle_since)}" if row.idle_since else "idle"
+            return "bad", _idle_text(row, now)
         case Family.LEFT_ALONE | Family.YOUNG:
             return "soft", words
         case Family.UNKNOWN:
             return "warn", words
 
 
+def _idle_text(row: FleetRow, now: UtcDatetime) -> str:
+    if row.idle_since is None:
+        return "idle"
+    return f"idle {units.span(now - row.idle_since)}"
+
+
 def _working_text(row: FleetRow, words: str) -> str:
-    last_percent = row.hours[-1] if row.hours else None
-    return words if last_percent is None else f"{words} {last_percent}%"
+    """Return the verdict with the utilization of the last hour, if that was measured."""
+    if not row.hours or row.hours[-1] is None:
+        return words
+    return f"{words} {row.hours[-1]}%"
 
 
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
@@ -168,8 +176,9 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
-        is_open = row.expires_at > now
-        return f"asked, {left(row.expires_at - now)} left" if is_open else "time to answer is over"
+        if row.expires_at <= now:
+            return "time to answer is over"
+        return f"asked, {left(row.expires_at - now)} left"
     if mode == "auto":
         return f"{row.verb or 'stop'} follows, can be held"
     return "question not sent yet" if row.approval_id else "decided, in progress"
@@ -325,7 +334,9 @@ def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerE
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:
     """Return a share as `18%`; `less than 1%` if it would be rounded to nothing."""
-    share = 100 * Decimal(part) / whole if whole else Decimal(0)
+    share = Decimal(0)
+    if whole:
+        share = 100 * Decimal(part) / whole
     return "less than 1%" if 0 < share < 1 else f"{share:.0f}%"
 
 

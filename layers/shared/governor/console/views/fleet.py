@@ -95,6 +95,7 @@ def fleet(ask: Asked) -> Page:
         "size": size if size != SIZES[0] else "",
     }
     shown, pages = figures.paged(ask, "/fleet", asked, fitting, size)
+    last_head = _COMMAND if is_ungoverned else _NEXT
     cut_targets = [str(page.target) for page in ask.reader.pages if _is_cut(page, ask)]
     offered_names = {place: _offered_names(rows, place) for place in _PLACES}
     return Page(
@@ -106,7 +107,7 @@ def fleet(ask: Asked) -> Page:
             "all": len(rows),
             "asked": asked,
             "is_filtered": any(wanted.values()),
-            "heads": _heads(asked, order, _COMMAND if is_ungoverned else _NEXT),
+            "heads": _heads(asked, order, last_head),
             "is_loose": is_ungoverned,
             "hours": HOURS_PER_MONTH,
             "orders": _ORDER_WORDS,
@@ -165,8 +166,12 @@ def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
     for place in _PLACES:
         if wanted[place] and getattr(row, place).casefold() != wanted[place].casefold():
             return False
-    text = wanted["q"].casefold()
-    return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
+    return _contains(row, wanted["q"].casefold())
+
+
+def _contains(row: FleetRow, text: str) -> bool:
+    """Return whether a searched field of the row contains the text; true for an empty text."""
+    return any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 
 def _is_cut(page: FleetPage, ask: Asked) -> bool:

@@ -34,12 +34,13 @@ def freezes(ask: Asked) -> Page:
     cap_table = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
     pause = pause_values(ask)
     freeze_documents = freeze_table.documents
+    named_caps = [{**cap, "what": _words(str(cap["what"]))} for cap in cap_table.documents]
     return Page(
         title="Freezes",
         template="freezes.html",
         values={
             "freezes": freeze_documents,
-            "caps": [{**cap, "what": _words(str(cap["what"]))} for cap in cap_table.documents],
+            "caps": named_caps,
             "two_people": ask.reader.policy.two_people_for_policy,
             "waiting": _waiting(ask) if pause["may_end"] else [],
             **pause,

@@ -47,6 +47,7 @@ def savings(ask: Asked) -> Page:
     final_at = None
     if month_report.provisional:
         final_at = month_end(start) + PROVISIONAL
+    next_month = end if end < now else None
     largest_groups = {name: month_report.by(name)[:_NAMED] for name in GROUPS}
     name_by_id = {row.instance_id: row.name for row, _ in ask.seen}
     return Page(
@@ -66,7 +67,7 @@ def savings(ask: Asked) -> Page:
             "count": len(month_report.lines),
             "names": name_by_id,
             "earlier": month_before,
-            "later": end if end < now else None,
+            "later": next_month,
             "csv": figures.with_query("/savings.csv", this_month),
         },
         document={"month": f"{start:%Y-%m}", **month_report.document},
