@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import jmespath
 import pytest
 from botocore.exceptions import ClientError
 
@@ -149,7 +150,7 @@ def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
     made."""
     cloud = stage.scene.cloud
     unit, accounts = _unit_with_a_unit(cloud.client("organizations"))
-    create, fill, show, update, empty, look, delete = _commands_of_the_stack_set(unit)
+    create, fill, show, update, empty, look, delete, compare = _commands_of_the_stack_set(unit)
     earlier = tmp_path / "member.yaml"
     template = (ROOT / "stacks/member.yaml").read_text(encoding="utf-8")
     earlier.write_text(
@@ -173,6 +174,8 @@ def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
     cloud.wait_for(succeeded, "the stacks of the set are not updated")
     assert "Takes snapshots of governed instances." == snapshotter()
     assert sorted(accounts) == sorted(one["Account"] for one in made)
+    describe, query = compare.split(" --query ")
+    assert ["GpuGovernor"] == jmespath.search(query.strip('"'), call(cloud, describe))
     with pytest.raises(ClientError, match="StackSetNotEmpty"):
         call(cloud, delete)
 

@@ -97,7 +97,11 @@ class _StackSets:
     def describe(self, params: Params) -> str:
         found = self._found(params)
         fields = _xml(StackSetName=found.name, StackSetId=found.set_id, Status="ACTIVE")
-        return f"<StackSet>{fields}</StackSet>"
+        parameters = "".join(
+            f"<member>{_xml(ParameterKey=key, ParameterValue=value)}</member>"
+            for key, value in _parameters(found.given)
+        )
+        return f"<StackSet>{fields}<Parameters>{parameters}</Parameters></StackSet>"
 
     def list_all(self, params: Params) -> str:
         here = self._key(params)[:2]
@@ -189,6 +193,16 @@ class _StackSets:
         from ministack.core.responses import get_account_id, get_region
 
         return get_account_id(), get_region(), _value(params, "StackSetName").partition(":")[0]
+
+
+def _parameters(given: Params) -> list[tuple[str, str]]:
+    """Return name and value of each parameter that the set was given."""
+    parameters = []
+    for name, value in given.items():
+        if name.endswith(".ParameterKey"):
+            stem = name.removesuffix("Key")
+            parameters.append((value[0], given[f"{stem}Value"][0]))
+    return parameters
 
 
 def _given(params: Params, before: Params | None = None) -> dict[str, Any]:
