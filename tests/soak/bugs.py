@@ -139,6 +139,9 @@ _ANY_DELIVERY = Edit(
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
     "if True:",
 )
+_ANY_STATE = Edit(
+    "usecases.episode.put_away:_must_be_in_expected_state", "if state != wanted_state:", "if False:"
+)
 _NEEDS_NO_SNAPSHOTS = _guard(
     "Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"
 )
@@ -146,9 +149,9 @@ _NEEDS_NO_USER_DATA = _guard(
     "Guards.user_data_must_be_kept", "if kept is None:", "return\n    if kept is None:"
 )
 _NO_KEEP = _guard(
-    "Guards._same_rules",
-    "(until := record.hold.snoozed_until) is not None and self.clock.now() < until",
-    "False and (until := None)",
+    "Guards._must_not_be_kept",
+    "snoozed_until is not None and self.clock.now() < snoozed_until",
+    "False",
 )
 _NO_LAST_LOOK_FOR_WARNINGS = _guard(
     "Guards.must_still_hold", "if record.is_warned(now):", "if False:"
@@ -165,14 +168,14 @@ BUGS = (
     Bug(
         "the launch time is not compared",
         "it_is_the_same_run",
-        (_guard("Guards.check", "instance.launch_time != ref.launch_time", "False"),),
+        (_guard("Guards._same_instance", "instance.launch_time != ref.launch_time", "False"),),
         (f"an id that comes back {_STOP}", f"an id that comes back {_END}"),
     ),
     Bug(
         "a warning of EC2 is not looked at",
         "warned_is_left_alone",
         (
-            _guard("Guards.check", "record.is_warned(self.clock.now())", "False"),
+            _guard("Guards._record_without_warning", "record.is_warned(self.clock.now())", "False"),
             _NO_LAST_LOOK_FOR_WARNINGS,
         ),
         (f"a warning {_STOP}",),
@@ -180,29 +183,17 @@ BUGS = (
     Bug(
         "a removed target is not noticed",
         "only_governed_places",
-        (
-            _guard(
-                "Guards._same_rules",
-                "(why := self.accounts.ungoverned(self.policies.base().policy, "
-                "instance)) is not None",
-                "False and (why := '')",
-            ),
-        ),
+        (_guard("Guards._must_be_governed", "if why is not None:", "if False:"),),
         (f"a removed target {_STOP}",),
     ),
     Bug(
         "the selector's tag is not noticed to be gone",
         "only_governed_places",
         (
+            _guard("Guards._must_be_governed", "if why is not None:", "if False:"),
             _guard(
-                "Guards._same_rules",
-                "(why := self.accounts.ungoverned(self.policies.base().policy, "
-                "instance)) is not None",
-                "False and (why := '')",
-            ),
-            _guard(
-                "Guards._same_rules",
-                "asked and asked.selector and not asked.selector.is_on(instance)",
+                "Guards._must_be_governed",
+                "selector is not None and not selector.is_on(instance)",
                 "False",
             ),
         ),
@@ -211,13 +202,7 @@ BUGS = (
     Bug(
         "the exemption tag is not looked at",
         "exempt_is_left_alone",
-        (
-            _guard(
-                "Guards._same_rules",
-                "(tag := exemption.like_it_on(instance)) is not None",
-                "False and (tag := '')",
-            ),
-        ),
+        (_guard("_must_not_carry_exemption", "if tag is not None:", "if False:"),),
         (f"an exemption by tag {_STOP}",),
     ),
     Bug(
@@ -236,7 +221,7 @@ BUGS = (
         "a stored exemption is not looked at",
         "stored_holds_are_obeyed",
         (
-            _guard("Guards._same_rules", "record.hold.exempt_reason is not None", "False"),
+            _guard("Guards._must_not_be_kept", "record.hold.exempt_reason is not None", "False"),
             _NO_LAST_LOOK_FOR_HOLDS,
         ),
         (f"a stored exemption {_STOP}",),
@@ -278,8 +263,8 @@ BUGS = (
         (
             _guard(
                 "Guards._same_rules",
-                "replace(applied, policy=asked.stricter(applied.policy)) if asked else applied",
-                "applied",
+                "stricter_policy = asked_under.stricter(applied.policy)",
+                "stricter_policy = applied.policy",
             ),
         ),
         (f"work at eight percent, and a looser policy {_STOP}",),
@@ -312,7 +297,7 @@ BUGS = (
     Bug(
         "another owner is not noticed",
         "it_has_the_same_owner",
-        (_guard("_same_owner", "found != was and", "False and"),),
+        (_guard("_must_be_same_name", "now != before and", "False and"),),
         (f"another owner {_STOP}", f"another owner {_END}"),
     ),
     Bug(
@@ -337,13 +322,7 @@ BUGS = (
     Bug(
         "a volume that is deleted with it is not noticed",
         "it_is_the_same_machine",
-        (
-            _guard(
-                "Guards._same_plan",
-                "if volume.delete_on_termination is not asked.get(",
-                "if False and volume.delete_on_termination is not asked.get(",
-            ),
-        ),
+        (_guard("_same_machine", "if flag is not flag_when_asked:", "if False:"),),
         (f"a volume deleted with it {_END}",),
     ),
     Bug(
@@ -351,7 +330,7 @@ BUGS = (
         "it_is_the_same_machine",
         (
             _guard(
-                "Guards._same_plan",
+                "_same_machine",
                 "instance.instance_type != episode.instance.instance_type",
                 "False",
             ),
@@ -361,13 +340,7 @@ BUGS = (
     Bug(
         "an attached volume is not noticed",
         "it_is_the_same_machine",
-        (
-            _guard(
-                "Guards._same_plan",
-                "added := sorted(instance.volume_ids - asked.keys())",
-                "added := []",
-            ),
-        ),
+        (_guard("_same_machine", "if added_volumes:", "if False:"),),
         (f"another volume {_END}", f"another root volume {_STOP}"),
     ),
     Bug(
@@ -547,7 +520,9 @@ BUGS = (
         "enough_people_said_yes",
         (
             Rewire(_expires_as_yes),
-            _guard("Guards._approval", "approval.status is not ApprovalStatus.APPROVED", "False"),
+            _guard(
+                "Guards._must_be_a_yes", "approval.status is not ApprovalStatus.APPROVED", "False"
+            ),
             _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
         ),
         ("expired",),
@@ -557,7 +532,9 @@ BUGS = (
         "silence_never_terminates",
         (
             Rewire(_expires_as_yes),
-            _guard("Guards._approval", "approval.status is not ApprovalStatus.APPROVED", "False"),
+            _guard(
+                "Guards._must_be_a_yes", "approval.status is not ApprovalStatus.APPROVED", "False"
+            ),
             _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
         ),
         ("stopped long ago, and silence acts on questions",),
@@ -696,8 +673,7 @@ BUGS = (
         (
             _guard(
                 "Guards.user_data_must_be_kept",
-                "if not kept.is_of(self.snapshots.user_data(instance.target, "
-                "instance.instance_id)):",
+                "if not kept.is_of(current):",
                 "if False:",
             ),
         ),
@@ -707,9 +683,9 @@ BUGS = (
         "an instance that runs again is terminated",
         "what_runs_again_is_not_ended",
         (
-            _guard("Guards.check", "instance.launch_time != ref.launch_time", "False"),
+            _guard("Guards._same_instance", "instance.launch_time != ref.launch_time", "False"),
             Edit(f"{_RECHECK}._changed", 'if state != "stopped":', "if False:"),
-            Edit(f"{_PUT_AWAY}._put_away", "if state != wanted_state:", "if False:"),
+            _ANY_STATE,
         ),
         (f"a start and work {_END}",),
     ),
@@ -965,7 +941,7 @@ BUGS = (
         (
             Edit(f"{_PUT_AWAY}._is_done", "return effect is Effect.DONE", "return False"),
             Edit(f"{_RECHECK}._look_at_an_earlier_call", "now = self.clock.now()", "return None"),
-            Edit(f"{_PUT_AWAY}._put_away", "if state != wanted_state:", "if False:"),
+            _ANY_STATE,
             Edit(f"{_RECHECK}._changed", 'if state != "running":', "if False:"),
         ),
         ("the answer to the stop is lost", "the answer to the termination is lost"),

@@ -1,7 +1,7 @@
 """The guards in front of every EC2 write call of an episode, in one place.
 
-They read everything anew and trust nothing that travelled through a state machine but the episode's
-name. One that does not hold raises `SafetyError`; there is no way around it.
+They read everything again, and trust only the episode's name of what a state machine passes on. A
+guard that does not hold raises `SafetyError`; there is no way around it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord,
 from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import EPISODE_TAG, Instance, Snapshot, Target
+from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
+from governor.domain.policy.schedule import Schedule
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
 from governor.domain.units import UtcDatetime, in_utc, minutes
@@ -59,15 +61,17 @@ _A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
 """The longest time between a recheck and the call that it lets through: two invocations with cold
 starts."""
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
-"""A stage's clock starts with its task, and its expiry is written after retries of that, minutes at
-most."""
+"""The longest time by which retries delay a stage: its clock starts with its task, and its expiry
+is written after retries of that task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
     """Findings of the guards. `caps` are the most actions in an hour by what is capped.
-    `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that for a
-    yes."""
+
+    `unanswered` is set if nobody has answered or held the episode, no step has begun, and the
+    policy counts that as a yes.
+    """
 
     episode: Episode
     instance: Instance
@@ -90,12 +94,12 @@ class Guards:
 
     @contextmanager
     def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
-        """Keep for the audit why the step was not done: a guard, a freeze, a cap, or EC2 refused
+        """Record for the audit why the step was not done: a guard, a freeze, a cap, or EC2 refused
         it."""
         try:
             yield
         except (Throttled, Unavailable):
-            raise  # Nothing refused it: it is tried again.
+            raise  # Nothing refused the step: it is tried again.
         except GovernorError as error:
             if self.state.episode(ref) is None:
                 self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
@@ -107,39 +111,51 @@ class Guards:
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Let the step through, with the facts it rests on. Raises: MustWait, MetricsLate, or as
+        """Let the step through, and return the facts it rests on. Raises: MustWait; MetricsLate; as
         `check`."""
         cleared = self.check(ref, step)
-        if (why := self.held_back(cleared, step)) is not None:
+        why = self.held_back(cleared, step)
+        if why is not None:
             raise MustWait(why)
         return cleared
 
     def held_back(self, cleared: Cleared, step: Step) -> str | None:
         """Return why the step waits: everything is paused, plans are frozen, or people had no time
-        or no way to answer. Raises: MetricsLate while it is not known whether answers were
-        refused."""
+        or no way to answer. Return `None` if nothing holds the step back.
+
+        Raises: MetricsLate while it is not known whether answers were refused.
+        """
         now = self.clock.now()
-        episode, unanswered = cleared.episode, cleared.unanswered
-        why = self._frozen(cleared, step)
-        if why is not None or unanswered is None:
-            return why
+        episode = cleared.episode
+        why_frozen = self._frozen(cleared, step)
+        if why_frozen is not None:
+            return why_frozen
+        if cleared.unanswered is None:
+            return None
         if episode.mode is Mode.ASK:
-            counts = silence_from(episode, self.seals.deliveries(episode, step))
-            if counts is None:
-                return (
-                    "nobody answered, but not both question and escalation were "
-                    "delivered to those who are "
-                    "asked"
-                )
-            if now < counts - _RETRIES_OF_A_STAGE:
-                return (
-                    "nobody answered, but a message was late: there is time to answer "
-                    f"until {in_utc(counts)}"
-                )
-        return self.refused(unanswered, now)
+            why_too_early = self._silence_too_early(episode, step, now)
+            if why_too_early is not None:
+                return why_too_early
+        return self.refused(cleared.unanswered, now)
+
+    def _silence_too_early(self, episode: Episode, step: Step, now: UtcDatetime) -> str | None:
+        """Return why silence does not count as an answer yet; `None` if it does."""
+        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        if counts_from is None:
+            return (
+                "nobody answered, but not both question and escalation were "
+                "delivered to those who are asked"
+            )
+        if now < counts_from - _RETRIES_OF_A_STAGE:
+            return (
+                "nobody answered, but a message was late: there is time to answer "
+                f"until {in_utc(counts_from)}"
+            )
+        return None
 
     def _frozen(self, cleared: Cleared, step: Step) -> str | None:
-        """Return why the step is frozen. A pause lets a copy be made of what is already stopped."""
+        """Return why the step is frozen; `None` if it is not. A pause still lets snapshots be made
+        of an instance that is already stopped."""
         rule = self.policies.base().policy.breaker
         target = cleared.instance.target
         copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
@@ -148,29 +164,18 @@ class Guards:
         return frozen(self.state, target, rule, self.clock.now())
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Check all that time alone does not open. Raises: Held; Interrupted; SafetyError, which
-        says which guard does not hold; CloudError when something could not be read."""
+        """Check everything that waiting alone cannot resolve.
+
+        Raises: Held; Interrupted; SafetyError, which names the guard that does not hold;
+        CloudError when something could not be read.
+        """
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
         approval = self._approval(episode)
         self.seals(episode, approval, step)
-        who = approval.approvers if approval else f"mode {episode.mode.value}"
-        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
-        instance = self.inspect.describe(target, ref.instance_id)
-        if instance is None:
-            raise SafetyError("the instance no longer exists")
-        if instance.launch_time != ref.launch_time:
-            raise SafetyError("the instance was restarted since it was asked about")
-        record = self.state.record(instance.target, instance.instance_id)
-        # What keeps a copy destroys nothing.
-        if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
-            raise Interrupted(
-                "EC2 has announced that it takes the instance back: it may be saving its work"
-            )
-        if step is Step.SNAPSHOT and episode.begun_at is not None:
-            # It came too late to hold the stop; what is stopped gets its copy.
-            record = replace(record, hold=NO_HOLD)
+        instance = self._same_instance(episode, approval)
+        record = self._record_without_warning(episode, instance, step)
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             _authorised(episode, approval, applied.policy)
@@ -181,13 +186,45 @@ class Guards:
         caps = caps_of(episode, self.policies.base().policy.caps)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
+    def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:
+        """Return the instance as it is now. Raises: SafetyError where it is gone, or was restarted
+        since the question."""
+        ref = episode.ref
+        who = approval.approvers if approval else f"mode {episode.mode.value}"
+        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None:
+            raise SafetyError("the instance no longer exists")
+        if instance.launch_time != ref.launch_time:
+            raise SafetyError("the instance was restarted since it was asked about")
+        return instance
+
+    def _record_without_warning(
+        self, episode: Episode, instance: Instance, step: Step
+    ) -> InstanceRecord:
+        """Return the stored record of the instance, with the hold that counts for this step.
+
+        Raises: Interrupted where EC2 has announced that it takes the instance back.
+        """
+        record = self.state.record(instance.target, instance.instance_id)
+        # A snapshot destroys nothing, so a warning does not prevent it.
+        if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
+            raise Interrupted(
+                "EC2 has announced that it takes the instance back: it may be saving its work"
+            )
+        if step is Step.SNAPSHOT and episode.begun_at is not None:
+            # The hold came too late for the stop; the stopped instance gets its snapshots.
+            return replace(record, hold=NO_HOLD)
+        return record
+
     def must_still_hold(self, cleared: Cleared) -> None:
-        """Look once more, after the call was noted, at what others may have stored since the guards
+        """Check once more, after the call was noted, what others may have stored since the guards
         read it.
 
-        An answer that comes after the note is told that it may be too late; one that came before is
-        seen here. Raises: MustWait, so that the recheck says what it means; SafetyError where the
-        episode has ended, as it does when its workflow is aborted; CloudError.
+        An answer after the note is told that it may be too late; an answer before it is seen here.
+
+        Raises: MustWait, so that the recheck says what it means; SafetyError where the episode has
+        ended, as it does when its workflow is aborted; CloudError.
         """
         now = self.clock.now()
         instance = cleared.instance
@@ -199,12 +236,13 @@ class Guards:
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
         rule = self.policies.base().policy.breaker
-        # The pause last: it is a person's press, and nothing else is read between it and the call.
+        # The pause is read last: a person begins it, and nothing is read between it and the call.
         why = frozen_by_breaker(self.state, instance.target, rule, now) or paused(self.state)
         if why is not None:
             raise MustWait(why)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
+        """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
         episode = asked_about(self.state, ref)
         if episode.phase is Phase.CLOSED:
             outcome = episode.outcome.value if episode.outcome else "closed"
@@ -212,9 +250,10 @@ class Guards:
         return episode
 
     def snapshots_must_be_completed(self, cleared: Cleared) -> None:
-        """Each EBS volume has a completed snapshot of the episode's own. Raises: SafetyError."""
-        found = self.own_snapshots(cleared.episode, cleared.instance.target)
-        completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
+        """Check that the episode has a completed snapshot of each EBS volume. Raises:
+        SafetyError."""
+        snapshots = self.own_snapshots(cleared.episode, cleared.instance.target)
+        completed = {snapshot.volume_id for snapshot in snapshots if snapshot.state == "completed"}
         wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
         missing = sorted(wanted - completed)
         if missing or not wanted:
@@ -222,32 +261,38 @@ class Guards:
             raise SafetyError(f"no completed snapshot of {which}: nothing is destroyed")
 
     def user_data_must_be_kept(self, cleared: Cleared) -> None:
-        """As it is now: EC2 lets it be changed while the instance is stopped. Raises:
-        SafetyError."""
-        kept, instance = cleared.episode.user_data, cleared.instance
+        """Check that today's user data was kept: EC2 lets it be changed while the instance is
+        stopped. Raises: SafetyError."""
+        kept = cleared.episode.user_data
+        instance = cleared.instance
         if kept is None:
             raise SafetyError("no copy of its user data was kept: nothing is destroyed")
-        if not kept.is_of(self.snapshots.user_data(instance.target, instance.instance_id)):
+        current = self.snapshots.user_data(instance.target, instance.instance_id)
+        if not kept.is_of(current):
             raise SafetyError(
                 "its user data was changed since a copy was kept: nothing is destroyed"
             )
 
     def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
         """Return the recorded snapshots of recorded volumes, in the instance's account, begun after
-        the step was noted: it was seen stopped then or, where it runs on, approved. A tag counts
-        for nothing."""
-        since = episode.steps_done.get(Step.SNAPSHOT.value)
-        return [
-            snapshot
-            for snapshot in self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
-            if since is not None
-            and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
-            and snapshot.counts(episode.ref.account, since)
-        ]
+        the step was noted: by then the instance was seen stopped or, where it runs on, approved.
+
+        A tag alone proves nothing.
+        """
+        noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
+        tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        if noted_at is None:
+            return []
+        own_snapshots = []
+        for snapshot in tagged:
+            is_recorded = episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+            if is_recorded and snapshot.counts(episode.ref.account, noted_at):
+                own_snapshots.append(snapshot)
+        return own_snapshots
 
     def _approval(self, episode: Episode) -> Approval | None:
-        """Return the yes that mode `ask` needs, or the expiry that is one; other modes need
-        nobody."""
+        """Return the approval that mode `ask` needs, or the expiry that counts as one; `None` in
+        the other modes, which need nobody. Raises: Held; SafetyError."""
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)
@@ -263,50 +308,71 @@ class Guards:
             raise SafetyError("there is no approval for this episode")
         if approval.evidence_hash != episode.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
-        if (
-            approval.status is ApprovalStatus.EXPIRED
-            and episode.acts_on_silence
-            and episode.schedule
-        ):
-            # Silence is a yes when its time is over, however the workflow came to think so.
+        self._must_be_a_yes(episode, approval)
+        return approval
+
+    def _must_be_a_yes(self, episode: Episode, approval: Approval) -> None:
+        """Check that people approved, or that nobody answered in time and silence counts as a yes.
+        Raises: SafetyError."""
+        is_expired = approval.status is ApprovalStatus.EXPIRED
+        if is_expired and episode.acts_on_silence and episode.schedule is not None:
+            # Whatever the workflow says, silence counts only after the time to answer.
             if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
                 raise SafetyError("nobody answered, but the time to answer is not over")
-            return approval
+            return
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
-        return approval
 
     def _unanswered(
         self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
     ) -> Unanswered | None:
-        """Return the time that nobody has used to answer, or to hold what mode auto does, once it
-        is over; it counts until the first step, and what was begun is gone on with. Raises:
-        SafetyError, before."""
-        begun, asked, rule = bool(episode.steps_done), episode.schedule, policy.approval
-        if approval is not None and asked is not None and approval.status is ApprovalStatus.EXPIRED:
-            length = asked.expire_at - asked.ask_at
-            if not begun:
-                return Unanswered("nobody answered", length, approval.expires_at)
+        """Return the time that nobody used to answer, or to hold what mode `auto` does.
+
+        Return `None` if people approved, in mode `observe`, and after the first step: an episode
+        that has begun goes on. Raises: SafetyError while that time is not over.
+        """
+        if episode.mode is Mode.AUTO:
+            return self._unused_notice(episode, policy, step)
+        schedule = episode.schedule
+        if approval is None or schedule is None:
+            return None
+        if approval.status is not ApprovalStatus.EXPIRED:
+            return None
+        return self._unused_answer_time(episode, approval, schedule, step)
+
+    def _unused_answer_time(
+        self, episode: Episode, approval: Approval, schedule: Schedule, step: Step
+    ) -> Unanswered | None:
+        """Return the time to answer that is over; `None` after the first step. Raises:
+        SafetyError where a step began too early."""
+        if episode.steps_done:
             self._silence_must_have_counted(episode, step)
             return None
-        if episode.mode is not Mode.AUTO:
-            return None
-        known = self.seals.deliveries(episode, step)
-        over = notice_until(episode, known, 0.0 if begun else rule.notice_minutes)
-        if over is None:
+        length = schedule.expire_at - schedule.ask_at
+        return Unanswered("nobody answered", length, approval.expires_at)
+
+    def _unused_notice(self, episode: Episode, policy: Policy, step: Step) -> Unanswered | None:
+        """Return the notice period that is over; `None` after the first step. Raises: SafetyError
+        while it is not over, or nobody has the alert."""
+        has_begun = bool(episode.steps_done)
+        deliveries = self.seals.deliveries(episode, step)
+        # Today's policy lengthens the notice only until the first step.
+        notice_minutes = 0.0 if has_begun else policy.approval.notice_minutes
+        ends_at = notice_until(episode, deliveries, notice_minutes)
+        if ends_at is None:
             raise SafetyError("no channel has delivered the alert to those whom it is for")
-        if self.clock.now() < over:
-            raise SafetyError(f"the notice period is not over before {in_utc(over)}")
-        if begun:
+        if self.clock.now() < ends_at:
+            raise SafetyError(f"the notice period is not over before {in_utc(ends_at)}")
+        if has_begun:
             return None
-        length = max(episode.notice_length, timedelta(minutes=rule.notice_minutes))
-        return Unanswered("nobody held it", length, over)
+        length = max(episode.notice_length, timedelta(minutes=policy.approval.notice_minutes))
+        return Unanswered("nobody held it", length, ends_at)
 
     def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
-        """A note that a step was begun shortens nobody's time: several roles can write it. Raises:
-        SafetyError."""
-        counts = silence_from(episode, self.seals.deliveries(episode, step))
-        if counts is None or self.clock.now() < counts - _RETRIES_OF_A_STAGE:
+        """Check that silence counted before the first step. A note that a step began shortens
+        nobody's time, since several roles can write it. Raises: SafetyError."""
+        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        if counts_from is None or self.clock.now() < counts_from - _RETRIES_OF_A_STAGE:
             raise SafetyError(
                 "the record says that a step began before the time to answer was over"
             )
@@ -314,100 +380,137 @@ class Guards:
     def _same_rules(
         self, episode: Episode, instance: Instance, record: InstanceRecord
     ) -> AppliedPolicy:
-        """The policy of now, and of what it was asked under whatever proves more."""
-        applied, asked = self._applied(episode, instance), episode.asked_under
-        if (why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None:
-            raise SafetyError(why)
-        if asked and asked.selector and not asked.selector.is_on(instance):
-            raise SafetyError(f"the instance no longer carries {asked.selector}")
-        for exemption in (applied.policy.exemption, *((asked.exemption,) if asked else ())):
-            if (tag := exemption.like_it_on(instance)) is not None:
-                raise SafetyError(f"the instance is exempt: {tag}")
-        if record.hold.exempt_reason is not None:
-            raise SafetyError("the instance was exempted by decision")
-        if (until := record.hold.snoozed_until) is not None and self.clock.now() < until:
-            raise SafetyError(f"the instance is snoozed until {in_utc(until)}")
+        """Return today's policy, with the stricter of its rules and those of the question.
+
+        Raises: SafetyError where the policy no longer covers the instance, a tag or a person's
+        answer keeps it, or its mode is another.
+        """
+        applied = self._applied(episode, instance)
+        asked_under = episode.asked_under
+        self._must_be_governed(instance, asked_under)
+        _must_not_carry_exemption(instance, applied.policy, asked_under)
+        self._must_not_be_kept(record)
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
             raise SafetyError(
                 f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile"
             )
+        if asked_under is None:
+            return applied
         try:
-            return replace(applied, policy=asked.stricter(applied.policy)) if asked else applied
+            stricter_policy = asked_under.stricter(applied.policy)
+            return replace(applied, policy=stricter_policy)
         except SettingError as error:
             raise SafetyError(
                 f"today's policy does not fit the one that it was asked under: {error}"
             ) from None
 
+    def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
+        """Check that today's policy still covers the instance, and the selector of the question
+        does, too. Raises: SafetyError."""
+        why = self.accounts.ungoverned(self.policies.base().policy, instance)
+        if why is not None:
+            raise SafetyError(why)
+        selector = None if asked_under is None else asked_under.selector
+        if selector is not None and not selector.is_on(instance):
+            raise SafetyError(f"the instance no longer carries {selector}")
+
+    def _must_not_be_kept(self, record: InstanceRecord) -> None:
+        """Check that nobody has exempted or snoozed the instance. Raises: SafetyError."""
+        if record.hold.exempt_reason is not None:
+            raise SafetyError("the instance was exempted by decision")
+        snoozed_until = record.hold.snoozed_until
+        if snoozed_until is not None and self.clock.now() < snoozed_until:
+            raise SafetyError(f"the instance is snoozed until {in_utc(snoozed_until)}")
+
     def _applied(self, episode: Episode, instance: Instance) -> AppliedPolicy:
-        """Return the policy of now. Raises: SafetyError where an episode is said to have stopped
-        it, and has not, or nobody may be asked about stopped instances any more."""
+        """Return today's policy. Raises: SafetyError where the earlier episode that this one names
+        has not stopped the instance, or nobody may be asked about stopped instances any more."""
         applied = self.policies.applied_to(instance)
         if episode.stopped_in is None:
             return applied
-        before = self.state.episode(episode.stopped_in)
-        if before is None or not before.has_stopped(episode.ref):
+        earlier_episode = self.state.episode(episode.stopped_in)
+        if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):
             raise SafetyError("no episode before has stopped it for good")
-        may_ask = (
-            applied.policy.approval.ask_about_stopped_after_days is not None
-            or ended_unsealed(before)
-        )
+        asks_about_stopped = applied.policy.approval.ask_about_stopped_after_days is not None
+        may_ask = asks_about_stopped or ended_unsealed(earlier_episode)
         if BY_BUDGET in applied.overrides or not may_ask:
             raise SafetyError("the policy no longer lets people be asked about stopped instances")
         return replace(applied, policy=about_stopped(applied.policy))
 
     def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
-        """Classification, lifecycle and protection flags, all at once: they must still lead to the
-        plan."""
+        """Check that classification, lifecycle and protection flags together still lead to the
+        plan, on the same machine. Raises: SafetyError."""
         _, plan, _ = self.inspect.plan(instance, applied.policy)
         if plan.steps != episode.plan.steps:
-            now = " -> ".join(plan.steps) or "nothing"
+            steps = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
-            raise SafetyError(f"the plan would be another now: {now}{why}")
-        asked = {
-            volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
-        }
-        for volume in instance.volumes:
-            if volume.delete_on_termination is not asked.get(
-                volume.volume_id, volume.delete_on_termination
-            ):
-                which = volume.volume_id
-                raise SafetyError(
-                    f"DeleteOnTermination of {which} was changed since it was asked about"
-                )
-        if instance.instance_type != episode.instance.instance_type:
+            raise SafetyError(f"the plan would be another now: {steps}{why}")
+        _same_machine(episode, instance)
+
+
+def _same_machine(episode: Episode, instance: Instance) -> None:
+    """Check that type and volumes are those of the question; a volume may be gone. Raises:
+    SafetyError."""
+    flags_when_asked = {
+        volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
+    }
+    for volume in instance.volumes:
+        flag = volume.delete_on_termination
+        flag_when_asked = flags_when_asked.get(volume.volume_id, flag)
+        if flag is not flag_when_asked:
             raise SafetyError(
-                f"its type was changed to {instance.instance_type} since it was asked about"
+                f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
             )
-        if added := sorted(instance.volume_ids - asked.keys()):
-            raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
+    if instance.instance_type != episode.instance.instance_type:
+        raise SafetyError(
+            f"its type was changed to {instance.instance_type} since it was asked about"
+        )
+    added_volumes = sorted(instance.volume_ids - flags_when_asked.keys())
+    if added_volumes:
+        listed = ", ".join(added_volumes)
+        raise SafetyError(f"volumes were attached since it was asked about: {listed}")
+
+
+def _must_not_carry_exemption(
+    instance: Instance, policy: Policy, asked_under: AskedUnder | None
+) -> None:
+    """Check that no tag exempts the instance, by today's policy or by that of the question. Raises:
+    SafetyError."""
+    exemptions = [policy.exemption]
+    if asked_under is not None:
+        exemptions.append(asked_under.exemption)
+    for exemption in exemptions:
+        tag = exemption.like_it_on(instance)
+        if tag is not None:
+            raise SafetyError(f"the instance is exempt: {tag}")
 
 
 def _held_by(approval: Approval, episode: Episode) -> Decision | None:
-    """Return the hold that counts; one that came during a call counts once that call is
-    forgotten."""
+    """Return the hold that counts; `None` if there is none. A hold that came during a call counts
+    once that call is forgotten."""
     if approval.brake is None and episode.begun_at is None:
         return approval.late_hold
     return approval.brake
 
 
 def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
-    """It is the owner's and the project's still; an address has no letter case. Raises:
-    SafetyError."""
-    now = owner_of(instance, policy.ownership)
-    for what, was, found in (
-        ("owner", episode.owner, now.name),
-        ("project", episode.project, now.project),
-    ):
-        if found != was and not (is_address(was) and found.lower() == was.lower()):
-            raise SafetyError(
-                f"its {what} was changed from {was} to {found} since it was asked about"
-            )
+    """Check that the instance still has its owner and its project. Raises: SafetyError."""
+    today = owner_of(instance, policy.ownership)
+    _must_be_same_name("owner", episode.owner, today.name)
+    _must_be_same_name("project", episode.project, today.project)
+
+
+def _must_be_same_name(kind: str, before: str, now: str) -> None:
+    """Check that the name is still the same; an address has no letter case. Raises: SafetyError."""
+    is_same_address = is_address(before) and now.lower() == before.lower()
+    if now != before and not is_same_address:
+        raise SafetyError(f"its {kind} was changed from {before} to {now} since it was asked about")
 
 
 def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
-    """The answer, or the silence, is a yes by the terms of the question and by those of today's
-    policy."""
+    """Check that the answer, or the silence, is a yes both by the terms of the question and by
+    those of today's policy. Raises: SafetyError."""
     if approval.status is ApprovalStatus.EXPIRED:
         if not acts_on_silence(policy, episode.plan):
             raise SafetyError("nobody answered, and the policy no longer acts on silence")
@@ -418,7 +521,7 @@ def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
-    """The last recheck was for one of these steps. Raises: SafetyError."""
+    """Check that the last recheck was for one of these steps. Raises: SafetyError."""
     episode = cleared.episode
     if episode.phase is not Phase.ACTING or episode.cleared_step is None:
         raise SafetyError(
@@ -439,7 +542,7 @@ def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime
     sent_at = episode.steps_done.get(step.value)
     if cleared_at is None:
         raise MustWait("there was no recheck yet: everything is checked first")
-    # The release before this one noted a call, and not that it used up the recheck.
+    # The previous release noted a call, but not that it used up the recheck.
     was_sent_since = sent_at is not None and sent_at >= cleared_at
     if episode.is_clearance_used or was_sent_since:
         raise MustWait(

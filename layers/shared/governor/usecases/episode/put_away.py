@@ -1,9 +1,9 @@
-"""Stops or terminates. The only use case that can, behind all guards, one instance a call.
+"""Stops or terminates one instance a call. No other use case can; all guards stand before it.
 
-Each call is sent once, after a recheck of its own: look what became of an earlier call, check all
-guards, count against the caps, note that EC2 is asked, ask EC2. Whatever leaves it open whether EC2
-has carried out the call becomes `MustWait`: the workflow waits, checks everything again, and comes
-back.
+Each call is sent once, after a recheck of its own. The order: look up the effect of an earlier
+call, check all guards, count against the caps, note that EC2 is asked, ask EC2. Where it is unclear
+whether EC2 has carried out the call, `MustWait` is raised: the workflow waits, checks everything
+again, and invokes this use case again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from governor.usecases.episode.sent_call import SentCalls
 
 @contextmanager
 def _unclear_must_wait() -> Iterator[None]:
-    """Executions of the release before repeat `Throttled` and `Unavailable` without a recheck."""
+    """Raise `MustWait` where AWS gave no clear answer.
+
+    Executions of the previous release repeat `Throttled` and `Unavailable` without a recheck.
+    """
     try:
         yield
     except (Throttled, Unavailable, MetricsLate) as error:
@@ -59,12 +62,13 @@ class PutAway:
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
         """Stop or terminate the instance of the episode; return whether it was a dry run.
 
-        Raises: MustWait, when a freeze, a cap, AWS or a lost answer holds it back: check again,
-        then come back. SafetyError, when a guard refuses. When EC2 said no: Protected, Unsupported,
-        WrongState, NotFound, AccessDenied, CloudError.
+        Raises:
+            MustWait: a freeze, a cap, AWS or a lost answer holds it back. Check again, then
+                invoke it again.
+            SafetyError: a guard refuses.
+            Protected, Unsupported, WrongState, NotFound, AccessDenied, CloudError: EC2 refuses.
         """
-        # Inside, so that the audit has the reason; outside, because the audit itself may be out of
-        # reach.
+        # The inner one gives the audit the reason; the outer one covers the audit's own failures.
         with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
             return self._put_away(ref, step)
 
@@ -78,13 +82,8 @@ class PutAway:
         if step not in cleared.episode.own_plan and cleared.instance.state == "stopped":
             return False  # An earlier episode has stopped it.
         rechecked_at = must_be_fresh(cleared, step, self.clock.now())
-        is_real = not cleared.dry_run
-        stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
-        wanted_state = "stopped" if stops_first and is_real else "running"
-        state = cleared.instance.state
-        if state != wanted_state:
-            raise SafetyError(f"the instance is {state}, not {wanted_state}")
-        if step is Step.TERMINATE and is_real:
+        _must_be_in_expected_state(cleared, step)
+        if step is Step.TERMINATE and not cleared.dry_run:
             self.guards.snapshots_must_be_completed(cleared)
             self.guards.user_data_must_be_kept(cleared)
             self._snapshots_must_be_recent(cleared)
@@ -92,8 +91,8 @@ class PutAway:
         return cleared.dry_run
 
     def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
-        """Return whether an earlier call took effect. Raises: MustWait, while it still may;
-        SafetyError."""
+        """Return whether an earlier call took effect. Raises: MustWait while it still may;
+        SafetyError where somebody else changed the instance's state."""
         episode = self.guards.open_episode(ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
             return False
@@ -112,7 +111,7 @@ class PutAway:
 
     def _carry_out(self, cleared: Cleared, step: Step, rechecked_at: UtcDatetime) -> None:
         """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
-        # Each invocation has its own: one that fails gives back what it reserved, and nothing else.
+        # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)
         self._reserve(cleared, step, attempt)
         noted_at = self._note(cleared, step, attempt, rechecked_at)
@@ -120,7 +119,8 @@ class PutAway:
             self.guards.must_still_hold(cleared)
             request_ids = self._send(cleared, step)
         except Unavailable:
-            # It may have taken effect: it stays noted and counted until a look says otherwise.
+            # It may have taken effect: it stays noted and counted until a later check shows that
+            # it had none.
             raise
         except (Throttled, MustWait):
             # EC2 has certainly not carried it out.
@@ -131,46 +131,49 @@ class PutAway:
             self._take_back_all(cleared, step)
             raise
         if not cleared.dry_run:
-            ref, now = cleared.episode.ref, self.clock.now()
+            ref = cleared.episode.ref
+            now = self.clock.now()
             self.state.journal(ref, "done", now, step=step.value, request_ids=request_ids)
 
     def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
+        """Count the step against its caps. Raises: MustWait where one is reached."""
         if cleared.dry_run:
             return
         name = cleared.episode.ref.execution_name
-        full = self.state.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
-        if full is not None:
-            raise MustWait(cap_reached(full, cleared.caps[full]))
+        full_cap = self.state.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
+        if full_cap is not None:
+            raise MustWait(cap_reached(full_cap, cleared.caps[full_cap]))
 
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
+        """Give back what this attempt reserved."""
         if not cleared.dry_run:
             self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _take_back_all(self, cleared: Cleared, step: Step) -> None:
-        """Count the step no longer: this call, whose note stands, and all before it had no
-        effect."""
+        """Give back everything that the step reserved: this call, whose note stands, and all calls
+        before it had no effect."""
         if not cleared.dry_run:
             self.state.give_back_all(cleared.episode.ref.execution_name, step.value)
 
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
     ) -> UtcDatetime:
-        """Note that EC2 is asked, and return the time of the note. What was reserved is given back
-        if not."""
+        """Note that EC2 is asked, and return the time of the note. If the note fails, what this
+        attempt reserved is given back."""
         now = self.clock.now()
         try:
             # Before the call, so that the event it causes is known to be our own.
             self.state.note_call(cleared.episode.ref, step.value, now, rechecked_at)
         except Unavailable:
-            raise  # It may be noted.
+            raise  # The note may have been written.
         except GovernorError:
             self._take_back(cleared, step, attempt)
             raise
         return now
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Ask EC2 for what the plan has right before the step, and for the step. Return the request
-        ids."""
+        """Ask EC2 for the steps that the plan has right before this one, and for this step. Return
+        the request ids."""
         instance = cleared.instance
         request_ids = []
         for companion in companions(cleared.episode.plan.steps, step):
@@ -185,8 +188,8 @@ class PutAway:
         return request_ids
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
-        """An instance that was stopped first has written nothing since; one that ran on may
-        have."""
+        """Check the age of the snapshots of an instance that ran on: it may have written since.
+        Raises: SafetyError."""
         episode = cleared.episode
         if Step.STOP in episode.plan.steps:
             return
@@ -197,3 +200,13 @@ class PutAway:
                 f"the instance ran on and its snapshots are older than {minutes(limit)} minutes "
                 "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
             )
+
+
+def _must_be_in_expected_state(cleared: Cleared, step: Step) -> None:
+    """Check that the instance is stopped if the plan stops it first, else running. A dry run has
+    stopped nothing. Raises: SafetyError."""
+    stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
+    wanted_state = "stopped" if stops_first and not cleared.dry_run else "running"
+    state = cleared.instance.state
+    if state != wanted_state:
+        raise SafetyError(f"the instance is {state}, not {wanted_state}")
