@@ -738,9 +738,9 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "stores.episodes:Episodes.end_hold",
-                "if not item:",
-                "is_same = present() | absent()\n        if not item:",
+                "stores.episodes:_is_hold_as_read",
+                "return condition",
+                "return present() | absent()",
             ),
         ),
         ("an admin ends an exemption, and somebody keeps it at every call of that",),

@@ -1,5 +1,7 @@
-"""Episodes, from the lock on the instance record to the close that frees it, and their questions. A
-question is decided once, and a keep or an exemption holds from that moment."""
+"""Episodes, from the lock on the instance record to the close that frees it, and their questions.
+
+A question is decided once. A keep or an exemption holds from that moment.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from functools import reduce
 
 from governor.domain.approvals.approval import (
     STATUS_AFTER,
@@ -61,31 +62,32 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 class Episodes(Pauses):
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Open the episode on the lock of its instance, and count it. True when this call took it,
-        or the same episode holds it already; false when another one is open or this number has been
-        used."""
+        """Open the episode on the lock of its instance, and count it.
+
+        Return true if this call took the lock, or the same episode holds it already; false if
+        another episode is open, or this number has been used.
+        """
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
-        may = is_free | _is_held_by(ref)
-        return self._table.wins(*(update(key, locked, may) for key in _locks(ref)))
+        is_free_or_own = is_free | _is_held_by(ref)
+        return self._table.wins(*(update(key, locked, is_free_or_own) for key in _locks(ref)))
 
     def free_lock(self, ref: EpisodeRef) -> None:
-        """Free what a closed episode still holds: the release before this one freed the record
-        alone."""
+        """Free the locks that a closed episode still holds: the previous release freed only the
+        record."""
         for key in _locks(ref):
             self._table.holds(update(key, {}, _is_held_by(ref), remove=["open_episode"]))
 
     def save_opened(self, episode: Episode) -> Episode:
         """Write the episode and its pending approval once; return the stored one (first wins).
-        Raises: ConflictError when the episode does not hold the lock (any more)."""
+
+        Raises: ConflictError when the episode does not hold the lock (any more).
+        """
         ref = episode.ref
         question = first_approval(episode)
         # Without the attributes of an answer: the role that opens questions may not write them.
-        asked = {
-            name: value
-            for name, value in self._table.document(question).items()
-            if value is not None
-        }
+        document = self._table.document(question)
+        asked = {name: value for name, value in document.items() if value is not None}
         until = question.created_at + _APPROVALS_KEPT
         try:
             self._table.transact(
@@ -106,23 +108,26 @@ class Episodes(Pauses):
     def clear_step(
         self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
     ) -> bool:
-        """Let this step through once after a recheck, which `seen` was read for.
+        """Let this step through once after a recheck. `seen` is the episode as the recheck read it.
 
-        Return False where another recheck has let a step through since. Raises: ConflictError when
-        the episode is closed.
+        Return false if another recheck has let a step through since. Raises: ConflictError when the
+        episode is closed.
         """
+        cleared_before = {} if seen is None else seen.first_cleared
         cleared: Document = {
             "phase": Phase.ACTING,
             "phase_since": at,
             "cleared_step": step,
             "cleared_at": at,
             "is_clearance_used": False,
-            "first_cleared": {step: at, **(seen.first_cleared if seen else {})},
+            "first_cleared": {step: at, **cleared_before},
         }
         condition = _OPEN
         if seen is not None:
             is_last = where("cleared_at", "=", seen.cleared_at)
-            condition &= is_last if seen.cleared_at is not None else is_last | absent("cleared_at")
+            if seen.cleared_at is None:
+                is_last |= absent("cleared_at")
+            condition &= is_last
         try:
             self._table.write(update(keys.episode(ref), cleared, condition))
         except ConflictError:
@@ -133,20 +138,28 @@ class Episodes(Pauses):
         return True
 
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
-        """Note why it goes no further, after its outcome or its error's name; nothing once it is
-        closed."""
+        """Note why the episode goes no further, after the outcome or the error's name. A closed
+        episode stays as it is."""
         self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, _OPEN))
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `note_step` does, and that one try may make the snapshots from now on.
-        False when the episode has snapshots, is closed, or was reserved after `stale`."""
+        """Note the step as `note_step` does, and let this one attempt make the snapshots.
+
+        Return false if the episode has snapshots, is closed, or was reserved after `stale`.
+        """
         is_free = _unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
-        reserved, first = {"snapshots_reserved_at": at}, ("steps_done", step, at)
-        condition = _OPEN & _NO_SNAPSHOTS & is_free
-        return self._table.holds(update(keys.episode(ref), reserved, condition, first=first))
+        reserved = {"snapshots_reserved_at": at}
+        reserving = update(
+            keys.episode(ref),
+            reserved,
+            _OPEN & _NO_SNAPSHOTS & is_free,
+            first=("steps_done", step, at),
+        )
+        return self._table.holds(reserving)
 
     def release_snapshots(self, ref: EpisodeRef, at: datetime) -> None:
-        """Let another try make them: the one that reserved at this moment has made none."""
+        """Let another attempt make the snapshots: the one that reserved at this time has made
+        none."""
         is_ours = where("snapshots_reserved_at", "=", at)
         self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
@@ -168,8 +181,8 @@ class Episodes(Pauses):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2. This excludes `hold` and, for what destroys, the
-        pause.
+        """Note when EC2 was first asked for a step, unless somebody holds the episode or, for a
+        step that destroys something, everything is paused.
 
         Raises: Held or MustWait when somebody was faster; ConflictError when the episode is closed.
         """
@@ -179,9 +192,9 @@ class Episodes(Pauses):
     def note_call(self, ref: EpisodeRef, step: str, at: datetime, cleared_at: datetime) -> None:
         """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
 
-        The note uses up the recheck made at `cleared_at`, so that of several invocations one sends.
-        Raises: as `note_step`; MustWait when that recheck has been used, or is no longer the last
-        one.
+        The note uses up the recheck made at `cleared_at`, so only one of several invocations sends
+        the call. Raises: as `note_step`; MustWait when that recheck has been used, or is no longer
+        the last one.
         """
         is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
         is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
@@ -200,6 +213,8 @@ class Episodes(Pauses):
             raise MustWait("another call was sent after the same recheck") from None
 
     def _note_before_call(self, ref: EpisodeRef, noted: Write, *, destroys: bool) -> None:
+        """Write the note unless somebody holds the episode or, if it `destroys`, all is paused.
+        Raises: Held; MustWait; ConflictError."""
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         barriers = [check(question, _unset("brake") & _unset("late_hold"))]
@@ -208,20 +223,29 @@ class Episodes(Pauses):
         try:
             self._table.transact(noted, *barriers)
         except ConflictError:
-            approval = self._table.read(Approval, question)
-            held_by = None if approval is None else approval.brake or approval.late_hold
-            if held_by is not None:
-                raise Held(held_by.why) from None
-            pause = self.pause() if destroys else None
-            if pause is not None:
-                raise MustWait(f"everything is {pause.why}") from None
+            self._must_not_be_held(question)
+            if destroys:
+                self._must_not_be_paused()
             raise
 
+    def _must_not_be_held(self, question: Key) -> None:
+        """Raises: Held, with the answer that holds the episode."""
+        approval = self._table.read(Approval, question)
+        held_by = None if approval is None else approval.brake or approval.late_hold
+        if held_by is not None:
+            raise Held(held_by.why) from None
+
+    def _must_not_be_paused(self) -> None:
+        """Raises: MustWait while everything is paused."""
+        pause = self.pause()
+        if pause is not None:
+            raise MustWait(f"everything is {pause.why}") from None
+
     def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
-        """Keep a hold that came while the final step was under way; it counts if that has no
+        """Keep a hold that came while the final step was under way. It counts if that step has no
         effect.
 
-        Return False when the call is no longer noted, or another late hold stands.
+        Return false if the call is no longer noted, or another late hold stands.
         """
         is_under_way = _OPEN & present(f"steps_done.{episode.final_step.value}")
         noted = update(
@@ -232,35 +256,37 @@ class Episodes(Pauses):
     def forget_step(self, episode: Episode, step: str, noted_at: datetime) -> bool:
         """Take back the note of a call made at this time, which had no effect.
 
-        Return False where it was rechecked, or noted again, since `episode` was read.
+        Return false if the step was rechecked, or noted again, since `episode` was read.
         """
-        others = {name: at for name, at in episode.steps_done.items() if name != step}
+        remaining_steps = {name: at for name, at in episode.steps_done.items() if name != step}
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
         is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
         return self._table.holds(
-            update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged)
+            update(keys.episode(episode.ref), {"steps_done": remaining_steps}, is_unchanged)
         )
 
     def hold(
         self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None
     ) -> None:
-        """Hold the episode in place of `before` alone, and store what the answer says of the
-        instance. Raises: ConflictError: the final step was noted, another holds it, or the episode
-        is over."""
+        """Hold the episode in place of `before` alone, and store the keep or exemption that the
+        answer gives the instance.
+
+        Raises: ConflictError: the final step was noted, somebody else holds the episode, or it is
+        over.
+        """
         holding = update(
             keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before)
         )
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
-        open_still = check(keys.episode(episode.ref), not_begun)
-        self._with_standing(episode.ref, standing, brake.at, holding, open_still)
+        still_open = check(keys.episode(episode.ref), not_begun)
+        self._with_standing(episode.ref, standing, brake.at, holding, still_open)
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once. The longest of the others that still run holds from
-        then on.
+        """End a keep before its date, once. From then on the longest keep that still runs holds.
 
-        Another keep that stands stays, also with the same date. Of a keep of the release before,
-        the date alone says whose it is. Raises: ConflictError: it was ended, or another one stands
-        or came meanwhile.
+        Another keep that stands stays, even with the same date. A keep of the previous release is
+        recognized by its date alone. Raises: ConflictError: the keep was ended, or another one
+        stands or came meanwhile.
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
@@ -282,38 +308,36 @@ class Episodes(Pauses):
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
         """Store a keep or an exemption by itself; a longer keep stays."""
-        ways = _standing(target, instance_id, standing)
-        are_stored = [self._table.holds(write) for write in ways[0]]
+        alternatives = _standing(target, instance_id, standing)
+        are_stored = [self._table.holds(write) for write in alternatives[0]]
         if are_stored and not are_stored[0]:
-            for write in ways[-1]:
+            for write in alternatives[-1]:
                 self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off. The longest of the other keeps that still run holds
-        from then on.
+        """Take a keep and an exemption off. From then on the longest other keep that still runs
+        holds.
 
         Raises: ConflictError where another hold than `seen` stands, or anything of it changes at
         this moment.
         """
-        places = keys.holds(target, instance_id)
-        stored = [self._table.get(place) or {} for place in places]
-        own, copy = (next(self._table.records(Hold, [item])) for item in stored)
-        if own.stricter(copy) != seen:
+        place, old_place = keys.holds(target, instance_id)
+        item = self._table.get(place) or {}
+        old_item = self._table.get(old_place) or {}
+        [hold] = self._table.records(Hold, [item])
+        [copied_hold] = self._table.records(Hold, [old_item])
+        if hold.stricter(copied_hold) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
+        following = keeps.next_keep(self._table, item, seen, at)
+        forgotten = keeps.names_to_forget(self._table, item, at, seen)
         names = [field.name for field in fields(Hold)]
-        following = keeps.next_keep(self._table, stored[0], seen, at)
-        forgotten = keeps.names_to_forget(self._table, stored[0], at, seen)
-        writes = []
-        for place, item in zip(places, stored, strict=True):
-            is_same = reduce(
-                Condition.__and__, [_as_read(item, name) for name in names], keeps.as_read(item)
-            )
-            if not item:
-                writes.append(check(place, is_same))
-            elif place == places[0]:
-                writes.append(_ended(place, names, following, is_same, forgotten))
-            else:
-                writes.append(_ended_copy(place, names, following, is_same))
+        # An item that does not exist is not written; the check fails if it came meanwhile.
+        own = check(place, _is_hold_as_read(item))
+        if item:
+            own = _ended(place, names, following, _is_hold_as_read(item), forgotten)
+        copy = check(old_place, _is_hold_as_read(old_item))
+        if old_item:
+            copy = _ended_copy(old_place, names, following, _is_hold_as_read(old_item))
         ended = {
             "what": "hold ended",
             "by": by,
@@ -322,18 +346,22 @@ class Episodes(Pauses):
             "exempt_reason": seen.exempt_reason,
         }
         key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
-        self._table.transact(*writes, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
+        log = update(key, ended, absent(), until=at + _APPROVALS_KEPT)
+        self._table.transact(own, copy, log)
 
     def _with_standing(self, ref: EpisodeRef, standing: Hold, at: datetime, *writes: Write) -> None:
-        *ways, last = _standing(ref.target, ref.instance_id, standing)
-        if not any(self._table.wins(*writes, *way) for way in ways):
+        """Carry out these writes together with those of a standing answer. Raises:
+        ConflictError."""
+        *alternatives, last = _standing(ref.target, ref.instance_id, standing)
+        is_written = any(self._table.wins(*writes, *alternative) for alternative in alternatives)
+        if not is_written:
             self._table.transact(*writes, *last)
         if standing.snoozed_until is not None:
             self._forget_past_keeps(ref, at)
 
     def _forget_past_keeps(self, ref: EpisodeRef, at: datetime) -> None:
-        """Take keeps that are over off the item, or one that is kept every day would grow for
-        good."""
+        """Take keeps that are over off the item. Otherwise the item of an instance that is kept
+        every day would grow without end."""
         place, _ = keys.holds(ref.target, ref.instance_id)
         try:
             item = self._table.get(place) or {}
@@ -344,8 +372,8 @@ class Episodes(Pauses):
             _log.exception("past keeps of %s stay stored", ref.instance_id)
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
-        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's
-        answer."""
+        """Keep a fact that the episode itself does not hold, for the audit alone: a refusal, or
+        EC2's answer."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
         self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
 
@@ -358,15 +386,13 @@ class Episodes(Pauses):
         at: datetime,
         decision: Decision | None = None,
     ) -> None:
-        """Keep an answer that was refused, for the audit alone; the first of its kind by the same
+        """Keep an answer that was refused, for the audit alone: the first of its kind by the same
         person."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
         refused: Document = {
             "what": "refused",
             "episode": approval.episode.execution_name,
             "reason": why,
-        }
-        refused |= {
             "evidence_hash": approval.evidence_hash,
             "by": by,
             "answer": answer,
@@ -376,15 +402,16 @@ class Episodes(Pauses):
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""
-        # First: where it alone succeeds, nobody is notified once more.
+        # The record first: if only this write succeeds, nobody is notified a second time.
         is_untold = where("untold", "=", ref.execution_name)
         self._table.holds(update(_record(ref), {}, is_untold, remove=("untold",)))
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid it; true when nobody was noted. Raises: ConflictError unless closed or
-        stopped."""
-        key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
+        """Note who undid the episode; return true if nobody was noted before. Raises: ConflictError
+        unless the episode is closed or its instance stopped."""
+        key = keys.episode(ref)
+        undone = {"undone_at": at, "undone_by": by}
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
         try:
             self._table.write(update(key, undone, was_stopped & _unset("undone_at")))
@@ -404,36 +431,47 @@ class Episodes(Pauses):
         quiet_until: datetime | None,
         ledger: LedgerEntry | None,
     ) -> bool:
-        """Close the episode, if need be unsaved, free the lock and book the entry; true when it was
-        open."""
+        """Close the episode, even if it was never saved, free its lock and book the entry.
+
+        Return true if the episode was open. Raises: ConflictError where it keeps changing.
+        """
+        became = None
+        if ledger is not None and ledger.ours:
+            became = ledger.outcome
         closed = {
             "phase": Phase.CLOSED,
             "phase_since": at,
             "closed_at": at,
             "outcome": outcome,
             "outcome_reason": reason,
-            "became": ledger.outcome if ledger is not None and ledger.ours else None,
+            "became": became,
         }
         for _ in range(_ATTEMPTS):
             stored = self._table.get(keys.episode(ref))
-            locks = {key: self._table.get(key) or {} for key in _locks(ref)}
-            held = [
-                key for key, item in locks.items() if item.get("open_episode") == ref.execution_name
-            ]
-            is_over = stored["phase"] == Phase.CLOSED if stored else not held
+            held_locks = self._held_locks(ref)
+            is_over = stored["phase"] == Phase.CLOSED if stored else not held_locks
             if is_over:
                 return False
-            # Without an episode freeing the lock is the whole close, unless one is saved this
-            # moment.
-            gone = check(keys.episode(ref), absent())
-            writes = [update(keys.episode(ref), closed, _OPEN) if stored else gone]
-            if held:
-                writes += _freeing(ref, held, outcome, quiet_until, opened=stored is not None)
+            # Without an episode, freeing the lock is the whole close, unless one is saved now.
+            writes = [check(keys.episode(ref), absent())]
+            if stored:
+                writes = [update(keys.episode(ref), closed, _OPEN)]
+            if held_locks:
+                writes += _freeing(ref, held_locks, outcome, quiet_until, opened=stored is not None)
             if ledger is not None:
                 writes += booking(ledger)
             if self._table.wins(*writes):
                 return True
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
+
+    def _held_locks(self, ref: EpisodeRef) -> list[Key]:
+        """Return the places of the lock that this episode holds."""
+        held_locks = []
+        for key in _locks(ref):
+            item = self._table.get(key) or {}
+            if item.get("open_episode") == ref.execution_name:
+                held_locks.append(key)
+        return held_locks
 
     def approval(self, approval_id: str) -> Approval | None:
         return self._table.read(Approval, keys.approval(approval_id))
@@ -441,35 +479,46 @@ class Episodes(Pauses):
     def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
         """Return questions with their episodes: execution names by the questions' ids. Read at
         once."""
-        ids = {
-            *map(keys.approval, asked),
-            *((f"EPISODE#{name}", "EPISODE") for name in asked.values()),
-        }
-        items = self._table.get_all(sorted(ids))
-        of_questions = [one for one in items if one["pk"].startswith("APPROVAL#")]
-        episodes = self._table.records(Episode, [one for one in items if one["sk"] == "EPISODE"])
-        known = {one.ref: one for one in episodes}
-        found = self._table.records(Approval, of_questions)
-        return [(one, known[one.episode]) for one in found if one.episode in known]
+        wanted_keys = {keys.approval(approval_id) for approval_id in asked}
+        for execution_name in asked.values():
+            wanted_keys.add((f"EPISODE#{execution_name}", "EPISODE"))
+        items = self._table.get_all(sorted(wanted_keys))
+        question_items = [item for item in items if item["pk"].startswith("APPROVAL#")]
+        episode_items = [item for item in items if item["sk"] == "EPISODE"]
+        episodes = self._table.records(Episode, episode_items)
+        episode_by_ref = {episode.ref: episode for episode in episodes}
+        questions = []
+        for question in self._table.records(Approval, question_items):
+            episode = episode_by_ref.get(question.episode)
+            if episode is not None:
+                questions.append((question, episode))
+        return questions
 
     def answered(self, approval_ids: Sequence[str]) -> set[str]:
-        """Return those of the questions that are open no longer. Read at once."""
-        items = self._table.get_all([keys.approval(one) for one in approval_ids])
-        return {
-            str(one["approval_id"]) for one in items if one.get("status") != ApprovalStatus.PENDING
-        }
+        """Return the ids of these questions that are no longer open. Read at once."""
+        items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
+        answered_ids = set()
+        for item in items:
+            if item.get("status") != ApprovalStatus.PENDING:
+                answered_ids.add(str(item["approval_id"]))
+        return answered_ids
 
     def open_questions(
         self, refs: Sequence[EpisodeRef]
     ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
-        """Return what can be read of these episodes, with the question of each that asks. Read at
-        once."""
+        """Return the episodes that can be read, each with its question if it asks. Read at once."""
         table = Readable(self._table)
         items = table.get_all([keys.episode(ref) for ref in refs])
-        found = list(table.records(Episode, items))
-        asking = [keys.approval(one.approval_id) for one in found if one.phase is Phase.ASKING]
-        questions = {one.approval_id: one for one in table.records(Approval, table.get_all(asking))}
-        return {one.ref: (one, questions.get(one.approval_id)) for one in found}
+        episodes = list(table.records(Episode, items))
+        question_keys = []
+        for episode in episodes:
+            if episode.phase is Phase.ASKING:
+                question_keys.append(keys.approval(episode.approval_id))
+        questions = table.records(Approval, table.get_all(question_keys))
+        question_by_id = {question.approval_id: question for question in questions}
+        return {
+            episode.ref: (episode, question_by_id.get(episode.approval_id)) for episode in episodes
+        }
 
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
@@ -523,10 +572,10 @@ class Episodes(Pauses):
     def _decision(
         self, approval_id: str, changes: Document, condition: Condition
     ) -> tuple[Approval, Write]:
-        """Return the question, and the write that decides it. Raises: ConflictError: it is
-        decided."""
+        """Return the question, and the write that decides it. Raises: ConflictError where it is
+        decided already."""
         approval = self.existing(approval_id)
-        # Read first: spares a transaction that must fail.
+        # This saves a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
         return approval, update(keys.approval(approval_id), changes, condition)
@@ -544,33 +593,45 @@ def _record(ref: EpisodeRef) -> Key:
 
 
 def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
-    """Return where the lock is, and where the release before this one reads it: a rollback brings
-    that one back. Both are written and read for one release; locked is what either says."""
+    """Return where the lock is, and where the previous release reads it.
+
+    Both are written and read for one release, since a rollback brings the previous one back. An
+    instance is locked if either place says so.
+    """
     return keys.lock(ref.target, ref.instance_id), _record(ref)
 
 
 def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
-    """The writes of a standing answer about the instance, if there is one: in each place, and in
-    place of these, those for a transaction where a longer keep stands in one place or both, and
-    stays."""
-    (place, old_place), until = keys.holds(target, instance_id), hold.snoozed_until
-    # The project and the question are noted in the first alone: the release before this one would
-    # hold anew beside old ones.
-    if until is None:
-        exempt = {"exempt_reason": hold.exempt_reason}
-        own, copy = (
-            update(place, {**exempt, "exempt_in": hold.exempt_in}),
-            update(old_place, exempt),
-        )
-        return [[own, copy] if hold.exempt_reason is not None else []]
+    """Return the writes of a standing answer about the instance, as alternatives for a transaction.
+
+    The first writes both places. A longer keep stays, so each of the others is for one or both
+    places with a longer keep. Without a standing answer there is one alternative without writes.
+    """
+    if hold.snoozed_until is not None:
+        return _standing_keep(target, instance_id, hold, hold.snoozed_until)
+    if hold.exempt_reason is None:
+        return [[]]
+    place, old_place = keys.holds(target, instance_id)
+    exempt = {"exempt_reason": hold.exempt_reason}
+    # Not in the old place: the previous release would leave the project there beside a new hold.
+    own = update(place, {**exempt, "exempt_in": hold.exempt_in})
+    return [[own, update(old_place, exempt)]]
+
+
+def _standing_keep(
+    target: Target, instance_id: str, hold: Hold, until: UtcDatetime
+) -> list[list[Write]]:
+    """Return the alternatives of `_standing` for a keep."""
+    place, old_place = keys.holds(target, instance_id)
     is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
     remembered = {keeps.name_of(hold): keeps.only_keep(hold)}
     counted = {keeps.COUNT: 1}
     own = update(place, {**kept, **remembered}, is_shorter, add=counted)
+    # Only the end: the previous release would leave project and question beside a new hold.
     copy = update(old_place, {"snoozed_until": until}, is_shorter)
-    longer = update(place, remembered, where("snoozed_until", ">", until), add=counted)
-    return [[own, copy], [own], [longer, copy], [longer]]
+    longer_stays = update(place, remembered, where("snoozed_until", ">", until), add=counted)
+    return [[own, copy], [own], [longer_stays, copy], [longer_stays]]
 
 
 def _ended(
@@ -580,22 +641,22 @@ def _ended(
     condition: Condition,
     forgotten: Sequence[str],
 ) -> Write:
-    """Take these attributes of a hold off, or write the keep that follows; forget the keeps that
-    are over."""
+    """Return the write that takes these attributes of a hold off, or puts the following keep in
+    their place, and forgets keeps that are over."""
     kept: Document = {}
     if following.snoozed_until is not None:
         kept = {name: getattr(following, name) for name in _KEPT}
-    left = [name for name in names if name not in kept]
-    return update(place, kept, condition, remove=[*left, *forgotten], add={keeps.COUNT: 1})
+    removed = [name for name in names if name not in kept]
+    return update(place, kept, condition, remove=[*removed, *forgotten], add={keeps.COUNT: 1})
 
 
 def _ended_copy(place: Key, names: Sequence[str], following: Hold, condition: Condition) -> Write:
-    """As `_ended`, where the release before reads it: it knows the end of a keep alone."""
+    """Return the write of `_ended` for the previous release, which knows only the end of a keep."""
     kept: Document = {}
     if following.snoozed_until is not None:
         kept = {"snoozed_until": following.snoozed_until}
-    left = [name for name in names if name not in kept]
-    return update(place, kept, condition, remove=left)
+    removed = [name for name in names if name not in kept]
+    return update(place, kept, condition, remove=removed)
 
 
 def _unset(attribute: str) -> Condition:
@@ -603,12 +664,21 @@ def _unset(attribute: str) -> Condition:
 
 
 def _is_brake(read: Decision | None) -> Condition:
-    """The episode is held by this decision alone, or by nobody, as it was read."""
+    """Return the condition that still this decision alone holds the episode, or still nobody."""
     return _unset("brake") if read is None else where("brake.at", "=", read.at)
 
 
+def _is_hold_as_read(item: Document) -> Condition:
+    """Return the condition that neither the hold nor its keeps have changed since the item was
+    read."""
+    condition = keeps.as_read(item)
+    for field in fields(Hold):
+        condition &= _as_read(item, field.name)
+    return condition
+
+
 def _as_read(item: Document, attribute: str) -> Condition:
-    """The attribute is what this item, or none, had of it."""
+    """Return the condition that the attribute is as the item holds it; unset if it does not."""
     value = item.get(attribute)
     return _unset(attribute) if value is None else where(attribute, "=", value)
 
@@ -619,57 +689,69 @@ def _is_held_by(ref: EpisodeRef) -> Condition:
 
 def _freeing(
     ref: EpisodeRef,
-    held: Sequence[Key],
+    held_locks: Sequence[Key],
     outcome: Outcome,
     quiet_until: datetime | None,
     *,
     opened: bool,
 ) -> list[Write]:
-    values: Document = {
-        "last_outcome": outcome,
-        **({"untold": ref.execution_name} if opened else {}),
-    }
-    quiet: Document = {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
-    remove = [] if outcome is Outcome.FAILED else ["failures"]
-    add = {"failures": 1} if outcome is Outcome.FAILED and quiet_until is not None else {}
+    """Return the writes that free the lock of a closed episode and note its end on the record."""
+    values: Document = {"last_outcome": outcome}
+    removed: list[str] = []
+    added: dict[str, int] = {}
+    if opened:
+        values["untold"] = ref.execution_name
+    if outcome is not Outcome.FAILED:
+        removed.append("failures")
+    elif quiet_until is not None:
+        added["failures"] = 1
     if quiet_until is None:
-        remove += quiet
+        removed += ["quiet_until", "quiet_launch_time"]
     else:
-        values |= quiet
+        values["quiet_until"] = quiet_until
+        values["quiet_launch_time"] = ref.launch_time
+
     lock, record = _locks(ref)
-    freed = [update(lock, {}, _is_held_by(ref), remove=["open_episode"])] if lock in held else []
-    if record not in held:
-        return [*freed, update(record, values, remove=remove, add=add)]
-    return [
-        *freed,
-        update(record, values, _is_held_by(ref), remove=[*remove, "open_episode"], add=add),
-    ]
+    writes: list[Write] = []
+    if lock in held_locks:
+        writes.append(update(lock, {}, _is_held_by(ref), remove=["open_episode"]))
+    is_own = None
+    if record in held_locks:
+        is_own = _is_held_by(ref)
+        removed.append("open_episode")
+    writes.append(update(record, values, is_own, remove=removed, add=added))
+    return writes
 
 
 class Expiries(Store):
-    """Notices to owners about expiring snapshots, and each snapshot's end: a partition a target."""
+    """Notices to owners about expiring snapshots, and each snapshot's end. Each target has its own
+    partition."""
 
     def expiries(self, target: Target) -> list[Expiry]:
         return self._table.read_all(Expiry, f"EXPIRY#{keys.place(target)}")
 
-    def note_expiring(self, target: Target, found: Iterable[Expiry]) -> None:
-        """Note that their owner was notified, in place of what is known of them."""
-        self._table.write_all([put(_expiry_key(target, one), one) for one in found])
+    def note_expiring(self, target: Target, expiries: Iterable[Expiry]) -> None:
+        """Note that the owner was notified of these snapshots; replace what is stored of them."""
+        self._table.write_all([put(_expiry_key(target, expiry), expiry) for expiry in expiries])
 
-    def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now; false while everything is paused, and where its owner was
-        notified again, or it has ended, since `one` was read."""
-        same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
+    def begin_deletion(self, target: Target, expiry: Expiry, at: UtcDatetime) -> bool:
+        """Note that EC2 is asked now to delete the snapshot.
+
+        Return false while everything is paused, and if the owner was notified again or the
+        snapshot has ended since `expiry` was read.
+        """
+        is_unchanged = _GOES_ON & where("noticed_at", "=", expiry.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
-        return self._table.wins(update(_expiry_key(target, one), begun, same), not_paused())
+        beginning = update(_expiry_key(target, expiry), begun, is_unchanged)
+        return self._table.wins(beginning, not_paused())
 
     def end_deletion(
-        self, target: Target, one: Expiry, at: UtcDatetime, what: str, request_id: str | None
+        self, target: Target, expiry: Expiry, at: UtcDatetime, what: str, request_id: str | None
     ) -> None:
-        """Note its end, once."""
+        """Note the end of the snapshot, once."""
         ended = {"ended_at": at, "what": what, "request_id": request_id}
-        self._table.holds(update(_expiry_key(target, one), ended, _GOES_ON))
+        self._table.holds(update(_expiry_key(target, expiry), ended, _GOES_ON))
 
 
-def _expiry_key(target: Target, one: Expiry) -> Key:
-    return f"EXPIRY#{keys.place(target)}", f"{one.episode}#{one.snapshot_id}"
+def _expiry_key(target: Target, expiry: Expiry) -> Key:
+    return f"EXPIRY#{keys.place(target)}", f"{expiry.episode}#{expiry.snapshot_id}"
