@@ -467,13 +467,23 @@ BUGS = (
     Bug(
         "the window of the caps is minutes long",
         "within_the_caps",
-        (Edit("stores.caps:_Count.counted", "one.until > now", "one.until > now + WINDOW"),),
+        (
+            Edit(
+                "stores.caps:_Count.counted", "counted.until > now", "counted.until > now + WINDOW"
+            ),
+        ),
         ("approvals of a whole hour under a cap",),
     ),
     Bug(
         "the window of the caps is half an hour long",
         "within_the_caps",
-        (Edit("stores.caps:_Count.counted", "one.until > now", "one.until > now + WINDOW / 2"),),
+        (
+            Edit(
+                "stores.caps:_Count.counted",
+                "counted.until > now",
+                "counted.until > now + WINDOW / 2",
+            ),
+        ),
         ("approvals of a whole hour under a cap",),
     ),
     Bug(

@@ -1,16 +1,16 @@
-"""Caps: how many stops and terminations began in the last 60 minutes, of everything, of an account
-or of an owner.
+"""Caps: how many stops and terminations began in the last 60 minutes, in all, in an account or of
+an owner. This module must not know what an action is.
 
-One item a cap counts actions by the minute, so its size does not grow with the cap. One item an
-episode and step is its reservation: the minute in which it counts, its caps, and the attempts that
-rest on it. Everything that counts an action is one transaction on the versions that were read, so
-no two writers can take the same room. This module must not know what an action is.
+Each cap has one item, which counts actions by the minute, so its size does not grow with the cap.
+Each step of an episode has one item, its reservation: the minute in which it counts, its caps, and
+the attempts that rest on it. Everything that counts an action is one transaction on the versions
+that were read, so no two writers can take the same room.
 
-For one release the counters by clock hour count too, which the release before wrote. Each counts in
-full until 60 minutes after its hour. The first reservation that meets such a counter closes it: it
-keeps the number aside and sets the counter above every cap, so a function of the release before
-that still runs takes nothing more. A reservation of that release stays in its hour's counter, and
-its step is counted again. So after an update a step may count twice, and none is missing.
+For one release the previous release's counters, one a clock hour, count too. Each counts in full
+until 60 minutes after its hour. The first reservation that meets such a counter closes it: it keeps
+the number aside and sets the counter above every cap, so a function of the previous release that
+still runs takes nothing more. A reservation of that release stays in its hour's counter, and its
+step is counted again. So after an update a step may count twice, but none is missed.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _CLOSED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Actions that began in one minute, or in one hour of the release before, and until when they
-    count."""
+    """Actions that began in one minute, or in one hour of the previous release, and the time until
+    which they count."""
 
     number: int
     until: datetime
@@ -72,8 +72,8 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _HourOfBefore:
-    """A counter of the release before. `stored` is what its `taken` holds; `None` if there is no
-    item."""
+    """A counter of the previous release. `stored` is the value of its `taken`; `None` if there is
+    no item."""
 
     begins: datetime
     number: int
@@ -91,36 +91,40 @@ class _Count:
     hours: tuple[_HourOfBefore, ...]
 
     def counted(self, now: datetime) -> list[_Counted]:
-        """Return what counts now, the first to leave first."""
-        found = [
-            _Counted(number, minute + _COUNTED_FOR) for minute, number in self.by_minute.items()
-        ]
-        found += [_Counted(hour.number, hour.begins + _HOUR + WINDOW) for hour in self.hours]
-        return sorted((one for one in found if one.until > now), key=lambda one: one.until)
+        """Return the actions that count now; those that leave the window first come first."""
+        known = []
+        for minute, number in self.by_minute.items():
+            known.append(_Counted(number, minute + _COUNTED_FOR))
+        for hour in self.hours:
+            known.append(_Counted(hour.number, hour.begins + _HOUR + WINDOW))
+        still_counted = [counted for counted in known if counted.until > now]
+        return sorted(still_counted, key=lambda counted: counted.until)
 
     def taken(self, now: datetime) -> int:
-        return sum(one.number for one in self.counted(now))
+        """Return how many actions count now."""
+        return sum(counted.number for counted in self.counted(now))
 
     def room_at(self, most: int, now: datetime) -> datetime | None:
-        """Return when fewer than `most` count; `None` if the cap is 0, which time does not
-        change."""
+        """Return when fewer than `most` actions count; `None` if the cap is 0, since then waiting
+        does not help."""
         if most <= 0:
             return None
         left = self.taken(now)
         free_at = now
-        for one in self.counted(now):
+        for counted in self.counted(now):
             if left < most:
                 break
-            left -= one.number
-            free_at = one.until
+            left -= counted.number
+            free_at = counted.until
         return free_at
 
     def outdated(self, now: datetime) -> list[datetime]:
-        """Return the minutes that count no more, by any host's clock."""
+        """Return the minutes that no longer count, by any host's clock."""
         oldest = now - _COUNTED_FOR - _CLOCKS_DIFFER
         return [minute for minute in self.by_minute if minute <= oldest]
 
     def unchanged(self) -> Condition:
+        """Return the condition that nobody has counted since this count was read."""
         return absent("version") if self.version is None else where("version", "=", self.version)
 
 
@@ -133,8 +137,8 @@ class _Reservation:
     caps: tuple[str, ...]
 
     def stands(self, caps: Mapping[str, int], now: datetime) -> bool:
-        """Return whether the step is counted already. A cap of 0 holds back what was counted,
-        too."""
+        """Return whether the step is counted already. A cap of 0 also holds back a counted
+        step."""
         is_counted = self.minute + _COUNTED_FOR > now and set(self.caps) == set(caps)
         return is_counted and 0 not in caps.values()
 
@@ -156,9 +160,9 @@ class ActionCaps(Store):
             counts = [self._count(cap, now) for cap in caps]
             stands = held is not None and held.stands(caps, now)
             if not stands:
-                full = _full(counts, caps, now)
-                if full is not None:
-                    return full
+                full_cap = _full(counts, caps, now)
+                if full_cap is not None:
+                    return full_cap
             writes = _reserving(
                 _reservation_key(name, step), held, counts, now, attempt, stands=stands
             )
@@ -169,9 +173,9 @@ class ActionCaps(Store):
     def give_back(self, name: str, step: str, attempt: str) -> None:
         """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
 
-        While others rest on it, it stays in the minute of the newest attempt, which may be this
-        one's. A count that cannot be given back stays until it leaves the window. Both only hold
-        actions back.
+        While other attempts rest on it, it stays in the minute of the newest one, which may be this
+        one. A count that cannot be given back stays until it leaves the window. Both errors only
+        hold actions back.
         """
         self._give_back(name, step, attempt)
 
@@ -179,8 +183,8 @@ class ActionCaps(Store):
         """Undo the count of a step whose call certainly had no effect, whatever attempts rest on
         it.
 
-        Only for the attempt whose note stands: no other one may send before that note is taken
-        back. Earlier ones had no effect, or the step would not have been noted again.
+        Only the attempt whose note stands may call this: no other attempt may send before that note
+        is taken back, and earlier ones had no effect, or the step would not have been noted again.
         """
         self._give_back(name, step, None)
 
@@ -202,22 +206,25 @@ class ActionCaps(Store):
         return _full([self._count(cap, now) for cap in caps], caps, now)
 
     def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
-        """Return when enough actions leave the window; `None` if the cap is 0, which time does not
-        change."""
+        """Return when enough actions leave the window; `None` if the cap is 0, since then waiting
+        does not help."""
         return self._count(cap, now).room_at(most, now)
 
     def used(self, now: datetime) -> dict[str, int]:
-        """Return how many actions count now, by cap; without those of which none does."""
+        """Return how many actions count now, by cap, without caps that count none."""
         hours = _hours_of_before(now)
+        pks = [_PK, *(_hour_pk(begins) for begins in hours)]
         items: dict[Key, Document] = {}
-        for pk in (_PK, *map(_hour_pk, hours)):
+        for pk in pks:
             for item in self._table.query(pk):
                 items[pk, str(item["sk"])] = item
-        taken = {}
-        for cap in sorted({cap for _, cap in items}):
-            count = _count_of(cap, hours, items)
-            taken[cap] = count.taken(now)
-        return {cap: number for cap, number in taken.items() if number > 0}
+        caps = {cap for _, cap in items}
+        taken_by_cap = {}
+        for cap in sorted(caps):
+            number = _count_of(cap, hours, items).taken(now)
+            if number > 0:
+                taken_by_cap[cap] = number
+        return taken_by_cap
 
     def _is_given_back(self, name: str, step: str, attempt: str | None) -> bool:
         """Return whether this attempt is given back, or all of them (`None`), or was before."""
@@ -227,11 +234,14 @@ class ActionCaps(Store):
         if attempt is not None and attempt not in held.attempts:
             return True
         key = _reservation_key(name, step)
-        others = [] if attempt is None else [one for one in held.attempts if one != attempt]
-        if others:
-            return self._table.holds(update(key, {"attempts": others}, _unchanged(held)))
+        remaining_attempts: list[str] = []
+        if attempt is not None:
+            remaining_attempts = [known for known in held.attempts if known != attempt]
+        if remaining_attempts:
+            resting = update(key, {"attempts": remaining_attempts}, _unchanged(held))
+            return self._table.holds(resting)
         free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])
-        # No version is checked: to count less takes nobody's room.
+        # No version is checked: counting less takes nobody's room.
         counting = [update(_key(cap), {}, add={_name(held.minute): -1}) for cap in held.caps]
         return self._table.wins(free, *counting)
 
@@ -253,7 +263,10 @@ class ActionCaps(Store):
 
 
 def _count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> _Count:
-    """Raises: CloudError: an item cannot be read, so nothing may begin."""
+    """Return the count of a cap from these items.
+
+    Raises: CloudError where an item cannot be read, so nothing may begin.
+    """
     key = _key(cap)
     item = items.get(key, {})
     try:
@@ -277,8 +290,11 @@ def _hour_of_before(key: Key, begins: datetime, items: Mapping[Key, Document]) -
 
 
 def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str | None:
-    """Return the first cap without room."""
-    return next((one.cap for one in counts if one.taken(now) >= caps[one.cap]), None)
+    """Return the first cap without room; `None` if each has room."""
+    for count in counts:
+        if count.taken(now) >= caps[count.cap]:
+            return count.cap
+    return None
 
 
 def _reserving(
@@ -292,35 +308,39 @@ def _reserving(
 ) -> Iterator[Write]:
     """Yield the writes of one transaction: the reservation, and the count of each cap."""
     minute = now.astimezone(UTC).replace(second=0, microsecond=0)
-    others = held.attempts if held is not None and stands else ()
-    moved_from = held.minute if held is not None and stands else None
+    attempts = {attempt}
+    moved_from = None
+    if held is not None and stands:
+        attempts |= set(held.attempts)
+        moved_from = held.minute
     kept = {
         "at": f"{minute:{_MINUTE_FORMAT}}",
-        "attempts": sorted({*others, attempt}),
-        "caps": [one.cap for one in counts],
+        "attempts": sorted(attempts),
+        "caps": [count.cap for count in counts],
     }
-    free = absent("at") if held is None else _unchanged(held)
-    # `hour` is of the release before, which would give it back by that.
-    yield update(key, kept, free, until=now + _RESERVATION_KEPT_FOR, remove=["hour"])
+    is_unchanged = absent("at") if held is None else _unchanged(held)
+    # `hour` is an attribute of the previous release, which would give the reservation back by it.
+    yield update(key, kept, is_unchanged, until=now + _RESERVATION_KEPT_FOR, remove=["hour"])
     for count in counts:
         yield _counting(count, minute, moved_from, now)
         yield from _closing(count, now)
 
 
 def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now: datetime) -> Write:
+    """Return the write that counts a step in this minute instead of the one it is moved from."""
     add = {"version": 1}
     if moved_from != minute:
         add[_name(minute)] = 1
         if moved_from is not None:
             add[_name(moved_from)] = -1
-    outdated = [_name(one) for one in count.outdated(now)]
+    outdated = [_name(old_minute) for old_minute in count.outdated(now)]
     return update(
         _key(count.cap), {}, count.unchanged(), add=add, remove=outdated, until=now + _KEPT_FOR
     )
 
 
 def _closing(count: _Count, now: datetime) -> Iterator[Write]:
-    """Yield the writes that let the release before count nothing more in these hours."""
+    """Yield the writes that keep the previous release from counting more in these hours."""
     for hour in count.hours:
         if hour.is_closed:
             continue
@@ -330,17 +350,19 @@ def _closing(count: _Count, now: datetime) -> Iterator[Write]:
 
 
 def _unchanged(held: _Reservation) -> Condition:
+    """Return the condition that the reservation is as it was read."""
     at = where("at", "=", f"{held.minute:{_MINUTE_FORMAT}}")
     return at & where("attempts", "=", list(held.attempts))
 
 
 def _hours_of_before(now: datetime) -> list[datetime]:
     """Return the clock hours whose counters still count: this one and the last."""
-    this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return [this, this - _HOUR]
+    this_hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return [this_hour, this_hour - _HOUR]
 
 
 def _minutes(item: Document) -> Iterator[tuple[datetime, int]]:
+    """Yield each minute that the item counts, with its number of actions."""
     for name, number in item.items():
         if name.startswith(_BY_MINUTE):
             yield _moment(name.removeprefix(_BY_MINUTE)), int(number)
