@@ -286,6 +286,7 @@ BUGS = (
         "an_open_episode_stands_behind_it",
         (
             _guard("Guards.open_episode", "episode.phase is Phase.CLOSED", "False"),
+            _guard("Guards.must_still_hold", "record.open_episode != cleared.episode.ref", "False"),
             Edit(
                 "stores.episodes:Episodes.note_call",
                 "_OPEN & is_last_recheck & is_unused",
