@@ -9,7 +9,7 @@ from governor.wiring.policies import asking, use_case
 
 
 def acting(parts: Ec2Parts) -> Ready[PutAway]:
-    """For `put_away`. It reads members with credentials that change nothing: each call that stops
-    or terminates takes credentials of its own."""
+    """Return the use case of `put_away`. It reads members with credentials that change nothing:
+    each call that stops or terminates takes credentials of its own."""
     parts.clients.only_read_members()
     return use_case(parts, PutAway, asking)

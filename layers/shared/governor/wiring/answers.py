@@ -1,4 +1,4 @@
-"""The ways an answer comes in beside the page: the command line's API, and buttons in Slack."""
+"""Wiring of the ways to answer besides the page: the command line's API, and buttons in Slack."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from governor.wiring.policies import accepted, or_defaults, or_last, ready
 
 
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
-    """For `serve_api`."""
-
-    known = parts.settings
-    opens = OpenConsole(
-        parts.sign_ins, parts.clock, known.oidc_issuer, known.need("approval_base_url")
+    """Return what `serve_api` answers requests with. Each request sees one policy."""
+    settings = parts.settings
+    open_console = OpenConsole(
+        parts.sign_ins, parts.clock, settings.oidc_issuer, settings.need("approval_base_url")
     )
-
     accept = parts.fill(AcceptPolicy, parse_accepted=accepted)
 
     def make(policies: PolicyBook) -> ApprovalApi:
@@ -41,7 +39,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
             accept=accept,
             targets=targets,
             ownership=base.ownership,
-            open_console=opens,
+            open_console=open_console,
             pause_all=parts.fill(PauseAll),
             policy=base,
             policy_is_whole=policies.whole,
@@ -51,19 +49,21 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
 
 def slack_actions(parts: Parts) -> Ready[SlackActions]:
-    """For `handle_slack_action`. The secret is read at each invocation, the policy for answers
-    alone."""
+    """Return what `handle_slack_action` answers presses with. The secret is read at each
+    invocation, the policy only for an answer."""
     secret = parts.channel_secret
     policies = or_last(parts)
     public = Https(only_public=True)
     private = Https()
 
     def make(stored: Mapping[str, str]) -> SlackActions:
-        token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
+        token = stored.get("slack_bot_token", "")
+        api_url = stored.get("slack_api_url") or API_URL
 
         def send_ephemeral(thread: str, user_id: str, text: str, held: str | None) -> None:
             https = https_of("slack", stored, public, private)
-            SlackApi(token, https, parts.clock, api_url).send_ephemeral(thread, user_id, text, held)
+            slack = SlackApi(token, https, parts.clock, api_url)
+            slack.send_ephemeral(thread, user_id, text, held)
 
         return parts.fill(
             SlackActions,
@@ -74,6 +74,6 @@ def slack_actions(parts: Parts) -> Ready[SlackActions]:
         )
 
     make({})
-    # Builds the parser.
+    # Builds the parser at cold start.
     parse_policy("")
     return lambda: make(secret.read())

@@ -1,6 +1,6 @@
-"""Parts of functions, made at cold start. A keyword argument puts another part in the place of one.
+"""Parts of functions, made at cold start. Keyword arguments replace parts of their names.
 
-Each function makes only what its use case asks for, so that none opens a client that it has no
+Each function makes only the parts that its use case needs, so none opens a client that it has no
 right to use.
 """
 
@@ -24,18 +24,18 @@ from governor.ports import Clock
 Part = TypeVar("Part")
 UseCase = TypeVar("UseCase")
 Ready = Callable[[], UseCase]
-"""Gives the use case of one invocation, which sees one policy."""
+"""Returns the use case of one invocation, which sees one policy."""
 
 
 def over(adapter: Callable[..., Part], *settings: str, opens: str = "") -> cached_property[Part]:
-    """Declare a part: an adapter over the clients, and settings it needs. Its making opens that
-    client."""
+    """Declare a part: an adapter made of the clients and these settings. Making the part opens the
+    client that `opens` names."""
 
     def make(parts: Basics) -> Part:
-        needed = [parts.settings.need(setting) for setting in settings]
+        values = [parts.settings.need(setting) for setting in settings]
         if opens:
             parts.clients.client(opens)
-        return adapter(parts.clients, *needed)
+        return adapter(parts.clients, *values)
 
     return cached_property(make)
 
@@ -47,38 +47,46 @@ class SystemClock:
 
 
 class Basics:
-    """The parts of every function. Raises: ConfigurationError, which names the variable that a part
-    lacks."""
+    """The parts of every function.
+
+    Raises: ConfigurationError, which names the environment variable that a part lacks.
+    """
 
     clock: Clock = SystemClock()
     link_keys = over(SecretDocument, "link_key_secret_arn", opens="secretsmanager")
     signer = cached_property(
-        lambda its: LinkSigner(its.link_keys.read, its.settings.approval_base_url or None)
+        lambda parts: LinkSigner(parts.link_keys.read, parts.settings.approval_base_url or None)
     )
     channel_secret = over(SecretDocument, "channel_secret_arn", opens="secretsmanager")
     client_secret = over(SecretDocument, "oidc_client_secret_arn", opens="secretsmanager")
-    hub = cached_property(lambda its: Target(its.settings.hub_account_id, its.settings.aws_region))
+    hub = cached_property(
+        lambda parts: Target(parts.settings.hub_account_id, parts.settings.aws_region)
+    )
 
     def __init__(
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object
     ) -> None:
         self.settings = settings or parse_settings()
         self.clients = clients or Clients(self.settings.aws_region)
-        if unknown := [name for name in replaced if not hasattr(type(self), name)]:
+        unknown = [name for name in replaced if not hasattr(type(self), name)]
+        if unknown:
             raise TypeError(f"no such parts: {', '.join(unknown)}")
         # A cached property gives way to an attribute of its name.
         vars(self).update(replaced)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
-        """Make a use case: each field without default is given, a part of its name, or made
-        likewise."""
+        """Make a use case. Each field without a default gets the argument of its name, the part of
+        its name, or an object of its type that is made in the same way."""
         for field in fields(kind):  # type: ignore[arg-type]
-            if field.name in given or field.default is not MISSING:
+            name = field.name
+            if name in given or field.default is not MISSING:
                 continue
-            if field.name == "policies" and policies is not None:
-                given["policies"] = policies
-            elif hasattr(type(self), field.name):
-                given[field.name] = getattr(self, field.name)
-            elif inner := vars(sys.modules[kind.__module__]).get(str(field.type)):
-                given[field.name] = self.fill(inner, policies)
+            if name == "policies" and policies is not None:
+                given[name] = policies
+            elif hasattr(type(self), name):
+                given[name] = getattr(self, name)
+            else:
+                field_type = vars(sys.modules[kind.__module__]).get(str(field.type))
+                if field_type:
+                    given[name] = self.fill(field_type, policies)
         return kind(**given)

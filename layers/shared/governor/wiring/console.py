@@ -1,4 +1,4 @@
-"""The console."""
+"""Wiring of the console: its views, its forms, and the policy that each request sees."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ VIEWS: Mapping[str, View] = {
 
 
 def console(parts: Parts) -> Console:
-    """For `serve_console`. Each request sees one policy."""
-    policies, known = or_defaults(parts), parts.settings
+    """Return the console of `serve_console`. Each request sees one policy."""
+    policies = or_defaults(parts)
+    settings = parts.settings
 
     def reader() -> Reader:
         book = policies()
@@ -51,20 +52,20 @@ def console(parts: Parts) -> Console:
             clock=parts.clock,
             policy=policy,
             targets=swept(policy, parts.hub),
-            environment=known.need("powertools_metrics_namespace"),
+            environment=settings.need("powertools_metrics_namespace"),
             policy_is_whole=book.whole,
         )
 
-    enter = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
-    # Builds the parser.
+    open_console = OpenConsole(parts.sign_ins, parts.clock, settings.oidc_issuer)
+    # Builds the parser at cold start.
     parse_policy("")
-    doors = Doors(Sessions(parts.signer, known.session_scope), enter)
+    doors = Doors(Sessions(parts.signer, settings.session_scope), open_console)
     decide = parts.fill(Decide, policies_now=policies)
     return Console(reader, doors, VIEWS, forms(decide, parts.undoer, parts.fill(PauseAll)))
 
 
 def forms(decide: Decide, undoer: Undoer, pause_all: PauseAll) -> Mapping[str, Post]:
-    """Return what takes each form, by its path."""
+    """Return the handler of each form, by its path."""
     answers = questions.Answers(decide, undoer)
     return {
         "/questions": answers.several,

@@ -1,4 +1,4 @@
-"""The worker that takes alerts from their queue to the channels."""
+"""Wiring of the worker that takes alerts from their queue to the channels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from governor.wiring.policies import or_last
 
 
 def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> Worker:
-    """For `deliver_alert`. Policy and secret are read for each message."""
-    policies, secret, sender = (
-        or_last(parts, keep=True),
-        parts.channel_secret,
-        parts.settings.email_sender,
-    )
+    """Return the worker of `deliver_alert`. Policy and secret are read for each message."""
+    policies = or_last(parts, keep=True)
+    secret = parts.channel_secret
+    sender = parts.settings.email_sender
     mail = SesMailService(parts.clients) if sender else None
     parts.clients.client("kms")
     alarms = CloudWatchAlarms(parts.clients, parts.settings.need("alarm_topic_arn"))
@@ -34,10 +32,12 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
         return parts.fill(Dispatch, book, registry=registry, park=parts.failures.park, vouch=vouch)
 
     def dispatch() -> Dispatch:
+        stored: Mapping[str, str] = {}
+        problem = None
         try:
-            stored, problem = secret.read(), None
+            stored = secret.read()
         except ConfigurationError as error:
-            stored, problem = {}, str(error)
+            problem = str(error)
         return make(policies(), stored, problem)
 
     make(parse_policy(""), {})

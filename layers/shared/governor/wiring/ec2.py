@@ -1,5 +1,7 @@
-"""The parts of functions that read or change instances, in whatever account and Region these are.
-Clients of the hub are opened at cold start, those of members when needed."""
+"""The parts of functions that read or change instances, in any account and Region.
+
+Clients of the hub are opened at cold start, those of members when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from governor.wiring.parts import Parts
 
 
 class _CountedMetrics(CloudWatchMetrics):
-    """Counts the metrics that it asks for: AWS charges for each."""
+    """Counts the metrics that it reads: AWS charges for each."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         tally("MetricsRead", len(queries))
@@ -40,19 +42,19 @@ class Ec2Parts(Parts):
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = cached_property(
-        lambda its: AwsPrices(its.clients, its.state.price_list, its.state.commitments)
+        lambda parts: AwsPrices(parts.clients, parts.state.price_list, parts.state.commitments)
     )
     price_reader: cached_property[ports.PriceReader] = cached_property(
-        lambda its: AwsPriceLists(its.clients, its.hub)
+        lambda parts: AwsPriceLists(parts.clients, parts.hub)
     )
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)
     spread = staticmethod(partial(at_once, most=SMALL_CALLS_AT_A_TIME))
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
-    api_id = cached_property(lambda its: its.settings.need("api_id"))
-    """The API whose refusals are looked for."""
-    namespace = cached_property(lambda its: its.settings.need("powertools_metrics_namespace"))
+    api_id = cached_property(lambda parts: parts.settings.need("api_id"))
+    """The API whose refused answers are counted."""
+    namespace = cached_property(lambda parts: parts.settings.need("powertools_metrics_namespace"))
 
     @cached_property
     def hook(self) -> ports.CheckpointHook | None:

@@ -1,5 +1,5 @@
-"""Responses to warnings: each function has only the steps of its own causes, and so only their
-rights."""
+"""Wiring of the responses to warnings. Each function has only the steps for its own causes, and so
+needs only their rights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from governor.wiring.policies import or_last, ready
 
 
 class ToInterruptions(NamedTuple):
-    """The response, and what keeps a warning that cannot be read, with the reason."""
+    """The response, and the function that keeps a warning that cannot be read, with the reason."""
 
     respond: Ready[RespondToWarnings]
     keep: Callable[[str, str], None]
 
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
-    """For `handle_spot_interruption`."""
+    """Return the response of `handle_spot_interruption`."""
     parts.clients.client("kms")
-    void, advise = parts.fill(VoidEpisode), parts.fill(AdviseElsewhere)
+    void = parts.fill(VoidEpisode)
+    advise = parts.fill(AdviseElsewhere)
     make = partial(
         parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise
     )
@@ -33,7 +34,7 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
 
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """For `handle_lifecycle_action`."""
+    """Return the response of `handle_lifecycle_action`."""
     parts.clients.client("kms")
     make = partial(parts.fill, RespondToWarnings, void=parts.fill(VoidEpisode), hooks=parts.hooks)
     return ready(or_last(parts), make)

@@ -1,4 +1,4 @@
-"""The approval page. Without a sign-in only few answers need the policy."""
+"""Wiring of the approval page. Without a sign-in only few answers need the policy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from governor.wiring.parts import Parts
 
 
 def approval_site(parts: Parts) -> ApprovalSite:
-    """For `serve_approval`."""
+    """Return the page of `serve_approval`."""
 
     def read_later() -> Policies:
-        # Not at the top: a page without a sign-in starts without the policy's parser.
+        # Imported here, so that a page without a sign-in starts without the policy's parser.
         from governor.wiring.policies import or_defaults
 
         return or_defaults(parts)()
 
-    policies, gate = read_later, None
+    policies = read_later
+    gate = None
     if parts.settings.oidc_issuer:
         from governor.wiring.policies import or_defaults
 

@@ -27,13 +27,15 @@ class Parts(Basics):
     parameter = over(PolicyParameter, "policy_parameter")
     documents = over(PolicyBucket, "policy_bucket")
     table = over(DynamoTable, "table_name", opens="dynamodb")
-    policy_text = cached_property(lambda its: PolicyText(its.parameter, its.documents, its.table))
-    state = cached_property(lambda its: StateTable(its.table))
+    policy_text = cached_property(
+        lambda parts: PolicyText(parts.parameter, parts.documents, parts.table)
+    )
+    state = cached_property(lambda parts: StateTable(parts.table))
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )
     seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
-    """Opens its client at its first message: the page sends few, and would start later for it."""
+    """Opens its client at its first message: the page sends few, and starts faster without it."""
     opening_seal: cached_property[SealMaker] = over(KmsSealMaker, "opening_key_arn")
     delivery_seal: cached_property[SealMaker] = over(KmsSealMaker, "delivery_key_arn")
     expiry_seal: cached_property[SealMaker] = over(KmsSealMaker, "expiry_key_arn")
@@ -50,14 +52,15 @@ class Parts(Basics):
 
     @cached_property
     def sign_ins(self) -> SignIns:
-        # Here, or every cold start would load what the console alone needs.
+        # Imported here: only the console needs it, and every cold start would load it.
         from governor.stores.sessions import SignIns
 
         return SignIns(self.table)
 
     @cached_property
     def answer_seal(self) -> SealMaker:
-        """Gives up within seconds: a person waits, and may press again."""
+        """Return the seal of answers. It gives up within seconds: a person waits, and may press
+        again."""
         return KmsSealMaker(self.clients, self.settings.need("answer_key_arn"), patient=False)
 
     @cached_property
@@ -67,7 +70,8 @@ class Parts(Basics):
 
     @cached_property
     def hasty_announcer(self) -> Announcer:
-        """Gives up within seconds: for what must not wait for a message, and sends it later."""
+        """Return an announcer that gives up within seconds, for callers that must not wait for a
+        message and send it later."""
         seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
         return SnsAnnouncer(
             self.clients, self.settings.need("alert_topic_arn"), seal, patient=False
@@ -75,9 +79,9 @@ class Parts(Basics):
 
     @cached_property
     def accounts(self) -> Accounts:
-        known = self.settings
-        role = known.member_role_name or None
-        return Accounts(known.hub_account_id, known.aws_region, known.partition, role)
+        settings = self.settings
+        role = settings.member_role_name or None
+        return Accounts(settings.hub_account_id, settings.aws_region, settings.partition, role)
 
     @cached_property
     def log(self) -> EventLog:

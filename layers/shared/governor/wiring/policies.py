@@ -1,5 +1,7 @@
-"""The policy of one invocation, read at its beginning: changes count at once, no invocation sees
-two."""
+"""The policy of one invocation, read at its beginning.
+
+A change counts from the next invocation on, and no invocation sees two policies.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from functools import partial
 from governor.contracts.policy import PolicyBook, parse_policy, people_of
 from governor.domain.instance import Target
 from governor.domain.money.cost import month_of
+from governor.domain.policy.policy import Policy
 from governor.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
@@ -18,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
-    """Return what makes the use case for each invocation. One is made now, to miss no setting."""
+    """Return a function that makes the use case of each invocation.
+
+    One use case is made at once, so that a missing setting shows at cold start.
+    """
     make(parse_policy(""))
     return lambda: make(policies())
 
@@ -28,7 +34,8 @@ def use_case(
     kind: Callable[..., UseCase],
     policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
 ) -> Ready[UseCase]:
-    """Return the use case made of these parts, by the present policy unless told otherwise."""
+    """Return a function that makes the use case of these parts; by default under the present
+    policy."""
     return ready((policies or present)(parts), partial(parts.fill, kind))
 
 
@@ -37,15 +44,17 @@ def by_target(
     kind: Callable[..., Callable[[Target], UseCase]],
     policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
 ) -> Callable[[str, str], UseCase]:
-    """Return what makes the use case of an account and Region, and raises SafetyError for no
-    target."""
+    """Return a function that makes the use case of an account and Region. It raises SafetyError
+    for places that are no target."""
     accounts = parts.accounts
-    made = ready(
-        (policies or present)(parts), lambda book: (parts.fill(kind, book), book.base().policy)
-    )
+
+    def make(book: PolicyBook) -> tuple[Callable[[Target], UseCase], Policy]:
+        return parts.fill(kind, book), book.base().policy
+
+    use_case_and_policy = ready((policies or present)(parts), make)
 
     def of_target(account: str, region: str) -> UseCase:
-        use_case, policy = made()
+        use_case, policy = use_case_and_policy()
         accounts.must_govern(policy, account, region)
         return use_case(accounts.target(account, region))
 
@@ -55,39 +64,56 @@ def by_target(
 def present(
     parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy, *, must: bool = True
 ) -> Ready[PolicyBook]:
-    """The document as it stands. Raises: PolicyError, CloudError."""
+    """Return a function that reads the document in force.
+
+    It raises PolicyError and CloudError; also where the accounts of organizational units `must` be
+    known and are not.
+    """
     text = parts.policy_text
     parts.clients.client("s3")
-    return lambda: _with_accounts(parts, _with_acceptances(parts, parse(text.read())), must)
+
+    def read_policy() -> PolicyBook:
+        book = _with_acceptances(parts, parse(text.read()))
+        return _with_accounts(parts, book, must)
+
+    return read_policy
 
 
 def asking(parts: Parts) -> Ready[PolicyBook]:
-    """As `present`, for what asks about instances and acts on the answer: with the projects over
-    budget."""
-    policies, state, clock = present(parts), parts.state, parts.clock
+    """As `present`, with the projects over budget: for use cases that ask about instances and act
+    on the answer."""
+    policies = present(parts)
+    state = parts.state
+    clock = parts.clock
 
-    def found() -> PolicyBook:
+    def read_policy() -> PolicyBook:
         book = policies()
-        asks = book.base().policy.budget.act == "ask"
-        return book.over_budget(state.over_budget(month_of(clock.now()))) if asks else book
+        if book.base().policy.budget.act != "ask":
+            return book
+        projects = state.over_budget(month_of(clock.now()))
+        return book.over_budget(projects)
 
-    return found
+    return read_policy
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
-    """For what must come to an end whatever the document says: locks are freed, people are
-    notified."""
+    """As `present`, with defaults where the document is refused: for use cases that must end
+    whatever it says, which free locks and notify people."""
     return present(parts, accepted, must=False)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
-    """Return the last accepted document where the present one is refused, or cannot be read: for
-    what must reach people. With `keep`, for the one function that may, an accepted document is
-    stored for that."""
-    text, state, clock = parts.policy_text, parts.state, parts.clock
+    """Return a function that reads the document in force or, if that is refused or cannot be read,
+    the last accepted one: for messages that must reach people.
+
+    With `keep` an accepted document is stored for that; only one function may.
+    """
+    text = parts.policy_text
+    state = parts.state
+    clock = parts.clock
     parts.clients.client("s3", patient=False)
 
-    def found() -> PolicyBook:
+    def read_policy() -> PolicyBook:
         try:
             document = text.read(patient=False)
             book = parse_policy(document)
@@ -96,13 +122,13 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
             if kept is None and not isinstance(error, PolicyError):
                 raise
             _log.error("%s; the last accepted document is used", error)
-            # Perhaps of an earlier release, which accepted what this one refuses.
+            # An earlier release may have accepted a document that this one refuses.
             return _with_accounts(parts, _if_readable(parts, accepted(kept or "")))
         if keep and document != state.kept_policy():
             state.keep_policy(document, clock.now())
         return _with_accounts(parts, _if_readable(parts, book))
 
-    return found
+    return read_policy
 
 
 def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
@@ -115,8 +141,8 @@ def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
 
 
 def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
-    """As `_with_acceptances`; without any while the table does not answer, for what must reach
-    people."""
+    """As `_with_acceptances`, but without any while the table does not answer: for messages that
+    must reach people."""
     try:
         return _with_acceptances(parts, book)
     except (Throttled, Unavailable) as error:
@@ -125,8 +151,10 @@ def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
 
 
 def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:
-    """Return the book with the accounts of its units, as plan_sweep has found them. Raises:
-    Unavailable, where it `must` and plan_sweep has not looked at these units yet."""
+    """Return the book with the accounts of its organizational units, as plan_sweep has read them.
+
+    Raises: Unavailable where it `must` have them and plan_sweep has not read these units yet.
+    """
     targets = book.base().policy.targets
     if not targets.units:
         return book
@@ -139,7 +167,8 @@ def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyB
 
 
 def accepted(document: str) -> PolicyBook:
-    """The policy of a document; where it is refused its people, and defaults of everything else."""
+    """Return the policy of a document. If it is refused, return its people, and defaults of
+    everything else."""
     try:
         return parse_policy(document, accepted=True)
     except PolicyError as error:

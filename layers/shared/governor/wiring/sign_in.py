@@ -1,4 +1,4 @@
-"""Signing in at the OIDC issuer."""
+"""Wiring of the sign-in at the OIDC issuer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from governor.wiring.parts import Parts
 
 
 def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
-    """For `sign_in`."""
-    known = parts.settings
+    """Return the site of `sign_in`."""
+    settings = parts.settings
     client = Client(
-        issuer=known.need("oidc_issuer"),
-        client_id=known.need("oidc_client_id"),
-        secret=parts.client_secret.read if known.oidc_client_secret_arn else None,
+        issuer=settings.need("oidc_issuer"),
+        client_id=settings.need("oidc_client_id"),
+        secret=parts.client_secret.read if settings.oidc_client_secret_arn else None,
         wants_groups=True,
     )
     return parts.fill(
         SignInSite,
         provider=provider or OidcProvider(client),
-        sessions=Sessions(parts.signer, known.session_scope),
-        groups_claim=known.oidc_groups_claim,
-        approver_group=known.oidc_approver_group,
-        base_url=known.need("approval_base_url"),
+        sessions=Sessions(parts.signer, settings.session_scope),
+        groups_claim=settings.oidc_groups_claim,
+        approver_group=settings.oidc_approver_group,
+        base_url=settings.need("approval_base_url"),
     )

@@ -1,5 +1,5 @@
-"""Wiring of the steps before a sweep. Apart: no other function starts with the review of the
-policy."""
+"""Wiring of the steps before a sweep. It is a module of its own, because no other function starts
+with the review of the policy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,14 @@ class SweepPlan(NamedTuple):
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
-    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in
-    force. It raises where units of an organization cannot be read: neither the last accounts are
-    swept nor fewer."""
-    hub, text = parts.hub, parts.policy_text
+    """Return the steps of `plan_sweep`, among them the review of the policy, and the account and
+    Region of every target of the policy in force.
+
+    If the organizational units cannot be read, `places` raises: a sweep of the last known
+    accounts, or of fewer, would be wrong.
+    """
+    hub = parts.hub
+    text = parts.policy_text
     parts.clients.client("s3", patient=False)
 
     def places(policies: PolicyBook) -> tuple[Target, ...]:
@@ -52,7 +56,8 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             _log.error("which projects are over budget is as before: %s", error)
         return swept(policies.base().policy, hub)
 
-    # The sweep goes on under the version before, and the next one tries again.
+    # If the announcer gives up, the sweep goes on under the version before, and the next one tries
+    # again.
     hasty = parts.hasty_announcer
     review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
     plan = ready(lambda: parse_policy(text.read()), places)
