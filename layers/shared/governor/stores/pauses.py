@@ -55,7 +55,11 @@ class Pauses(Store):
     def unsent_pause_messages(self) -> list[PauseMessage]:
         """Return the messages about pauses that nobody was sent yet, the oldest first."""
         items = self._table.query(_MESSAGES)
-        unsent = [item["message"] for item in items if "message" in item and "sent_at" not in item]
+        unsent = []
+        for item in items:
+            is_unsent = "message" in item and "sent_at" not in item
+            if is_unsent:
+                unsent.append(item["message"])
         return list(Readable(self._table).records(PauseMessage, unsent))
 
     def note_pause_message_sent(self, message: PauseMessage, at: datetime) -> None:

@@ -520,7 +520,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
     is_undone = episode.undone_at is not None
     is_stopped = Step.STOP in episode.steps_done
     has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not is_undone
-    ended_stopped = outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped)
+    ended_stopped = _has_ended_stopped(episode, outcome)
     words: dict[str, object] = {
         "done": "terminated" if episode.plan.destroys else "stopped",
         "saved": None,
@@ -532,8 +532,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         **_answer_words(approval),
     }
     if has_acted:
-        saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
-        words["saved"] = usd(saved_per_day) if saved_per_day > 0 else None
+        words["saved"] = _saved_a_day(episode)
         words["restart"] = [restart_text(episode)]
     if is_undone and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
@@ -543,6 +542,19 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
     if has_acted or outcome in (Outcome.OBSERVED, Outcome.TOLD):
         words["left_behind"] = ""
     return words
+
+
+def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
+    """Return whether the episode left its instance stopped."""
+    if outcome is Outcome.HELD:
+        return Step.STOP in episode.steps_done
+    return outcome is Outcome.STOPPED
+
+
+def _saved_a_day(episode: Episode) -> str | None:
+    """Return the amount saved a day; `None` if the plan saves nothing."""
+    saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
+    return usd(saved_per_day) if saved_per_day > 0 else None
 
 
 def _answer_words(approval: Approval | None) -> dict[str, object]:
@@ -606,8 +618,13 @@ def _failed_step(episode: Episode | None, reason: str) -> str:
     if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
         return "ask"
     error, _ = _error_and_cause(reason)
-    steps_done = [step for step in episode.plan.steps if step in episode.steps_done]
-    steps_ahead = [step for step in episode.plan.steps if step not in steps_done]
+    steps_done = []
+    steps_ahead = []
+    for step in episode.plan.steps:
+        if step in episode.steps_done:
+            steps_done.append(step)
+        else:
+            steps_ahead.append(step)
     if steps_done and (error in _WAITING or not steps_ahead):
         return steps_done[-1].value
     if steps_ahead:

@@ -180,13 +180,20 @@ def _plain(value: object) -> object:
         case timedelta():
             # The table keeps whole seconds.
             return int(value.total_seconds())
-        case Mapping():
-            return {str(_plain(key)): _plain(member) for key, member in value.items()}
-        case Set():
-            return sorted(str(_plain(member)) for member in value)
-        case Sequence():
-            return [_plain(member) for member in value]
+        case Mapping() | Set() | Sequence():
+            return _plain_collection(value)
     return _plain(_parts(value))
+
+
+def _plain_collection(
+    value: Mapping[object, object] | Set[object] | Sequence[object],
+) -> dict[str, object] | list[str] | list[object]:
+    """Return a collection in that form: a set as its sorted texts, a sequence as a list."""
+    if isinstance(value, Mapping):
+        return {str(_plain(key)): _plain(member) for key, member in value.items()}
+    if isinstance(value, Set):
+        return sorted(str(_plain(member)) for member in value)
+    return [_plain(member) for member in value]
 
 
 def _number(number: float | Decimal) -> str:

@@ -37,8 +37,11 @@ def silent_alert(
     outage: bool,
 ) -> Alert:
     """Return one message about instances without data: those of one owner, in an `outage` all."""
-    instances = [one for one, _ in silent]
-    lines = [f"{named(one)}: {_since(found, owner, now)}{found.reason}" for one, found in silent]
+    instances = [instance for instance, _ in silent]
+    lines = []
+    for instance, verdict in silent:
+        since = _since(verdict, owner, now)
+        lines.append(f"{named(instance)}: {since}{verdict.reason}")
     facts = {"instance_ids": ids(instances), "outage": outage}
     words = {"which": counted(instances), "listed": bullets(lines, _NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
@@ -46,13 +49,13 @@ def silent_alert(
 
 
 def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
-    """Return since when not all GPUs are measured; nothing where readings come, but too few."""
-    if (found := verdict.evidence) is None:
+    """Return since when not all GPUs are measured; an empty text if readings come, but too few."""
+    evidence = verdict.evidence
+    if evidence is None:
         return ""
-    window = found.window
-    since = min(
-        (last_reading_end(gpu.utilization, window) for gpu in found.gpus), default=window.start
-    )
+    window = evidence.window
+    ends = [last_reading_end(gpu.utilization, window) for gpu in evidence.gpus]
+    since = min(ends, default=window.start)
     if since >= window.end:
         return ""
     earlier = " or earlier" if since <= window.start else ""
@@ -68,10 +71,11 @@ def exemption_alert(
 ) -> Alert:
     """Return one message about instances of an owner, each with the oddly spelled tag that keeps
     it."""
-    instances = [one for one, _ in kept]
-    lines = bullets([f"{named(one)}: {tag}" for one, tag in kept], _NAMED)
+    instances = [instance for instance, _ in kept]
+    lines = bullets([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}
-    facts, dedup_id = {"instance_ids": ids(instances)}, f"exemption-{target}-{iso(now)}-{owner.key}"
+    facts = {"instance_ids": ids(instances)}
+    dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"
     return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
 
@@ -101,8 +105,12 @@ def breaker_alert(
     by whom in the console. `again` counts the reminders; `left` of the instances that turned still
     are so."""
     place = "all" if template.startswith("all") else about
-    facts = {"why": state.why, "turned": state.turned, "left": left}
-    facts |= {"incident": f"breaker-{place}-{iso(state.tripped_at)}"}
+    facts = {
+        "why": state.why,
+        "turned": state.turned,
+        "left": left,
+        "incident": f"breaker-{place}-{iso(state.tripped_at)}",
+    }
     words = {"since": state.tripped_at, "again": again, "by": by}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
