@@ -110,11 +110,10 @@ class PolicyBook:
         parts = _split(document.settings)
         self._settings = parts.settings
         base, base_mistakes = _checked(Policy, parts.settings)
-        known_mistakes = frozenset(base_mistakes)
-        read = [_read_override(item, parts.settings, known_mistakes) for item in parts.overrides]
+        readings = _read_overrides(parts, frozenset(base_mistakes))
         mistakes = [
             *parts.mistakes,
-            *_mistakes_of_overrides(read),
+            *_mistakes_of_overrides(readings),
             *base_mistakes,
             *_wrong_names(parts.overrides),
         ]
@@ -124,8 +123,8 @@ class PolicyBook:
         retired_reason = "is no longer a setting and is ignored; remove it"
         self.retired = tuple(self._problems((path, retired_reason) for path in parts.retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
-        self.overrides = tuple(reading.override for reading in read if reading.override)
-        override_policies = [reading.policy for reading in read if reading.policy]
+        self.overrides = tuple(reading.override for reading in readings if reading.override)
+        override_policies = [reading.policy for reading in readings if reading.policy]
         self.says_two_people = base.two_people_for_policy is not None
         """True if the document itself says whether two people are needed. Otherwise that depends on
         its rules."""
@@ -142,7 +141,7 @@ class PolicyBook:
             self._people = frozenset(addresses(tuple(base.ownership.contacts.values())))
         self._over_budget: frozenset[str] = frozenset()
         self._accepted = NOBODY_ACCEPTED
-        self._refuse(_reckless_anywhere(base, read, self._people))
+        self._refuse(_reckless_anywhere(base, readings, self._people))
 
     def in_accounts(self, accounts: Iterable[str]) -> Self:
         """Add the accounts of the organizational units to the targets."""
@@ -387,6 +386,14 @@ def _retired_names(section: object, names: str) -> list[str]:
     if not isinstance(section, dict):
         return []
     return [name for name in names.split() if name in section]
+
+
+def _read_overrides(parts: _Parts, known_mistakes: frozenset[Mistake]) -> list[_ReadOverride]:
+    """Return the readings of all overrides, in the order of the document."""
+    readings = []
+    for override in parts.overrides:
+        readings.append(_read_override(override, parts.settings, known_mistakes))
+    return readings
 
 
 def _read_override(
