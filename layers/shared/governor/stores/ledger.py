@@ -76,16 +76,12 @@ class Ledger(Store):
             ours=False,
         )
         pk, sk = _ledger_key(entry)
-        if end.is_away:
-            until = entry.booked_at + _OPEN_KEPT
-            open_entry = put(_open_key(entry), end, present(), until=until)
-        else:
-            open_entry = delete(_open_key(entry), present())
-        writes = [open_entry, insert((pk, sk + _END), end)]
+        adding_end = insert((pk, sk + _END), end)
+        writes = [_settling_open(entry, end), adding_end]
         if by:
             # An instance replaces only one other.
-            once = (f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN")
-            writes.append(insert(once, {}, until=now + _REPLACED_KEPT))
+            replacement_key = (f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN")
+            writes.append(insert(replacement_key, {}, until=now + _REPLACED_KEPT))
         return self._table.wins(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
@@ -155,6 +151,15 @@ def booking(entry: LedgerEntry) -> list[Write]:
     if entry.ended_at is not None:
         return [booked]
     return [booked, insert(_open_key(entry), entry, until=entry.booked_at + _OPEN_KEPT)]
+
+
+def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
+    """Return the write that settles the open entry: it is deleted, or kept with its end while the
+    instance is away."""
+    if not end.is_away:
+        return delete(_open_key(entry), present())
+    until = entry.booked_at + _OPEN_KEPT
+    return put(_open_key(entry), end, present(), until=until)
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:

@@ -36,20 +36,16 @@ _SENT_FOR = MESSAGES_KEPT + timedelta(days=1)
 _NOT_BEGUN = "nothing is paused: other pauses began and ended at the same moment. Pause again"
 _WHO_MAY_PAUSE = (
     "only a person of ownership.contacts, or an admin of console.scopes, may pause "
-    "everything: have your "
-    "identity added to the policy"
+    "everything: have your identity added to the policy"
 )
 _WHO_MAY_END = (
     "only an admin of everything may end the pause (console.scopes with role: admin and "
-    "everything: true), "
-    "or a person of ownership.contacts where the policy names no such admin"
+    "everything: true), or a person of ownership.contacts where the policy names no such admin"
 )
 _POLICY_REFUSED = (
     "the policy in force is refused, so it cannot be read who may end the pause, and the "
-    "pause stays: see "
-    "what is wrong with `governor policy get` and `governor policy check`, store a "
-    "corrected version with "
-    "`governor policy put`, and end the pause then"
+    "pause stays: see what is wrong with `governor policy get` and `governor policy check`, "
+    "store a corrected version with `governor policy put`, and end the pause then"
 )
 _GONE = (
     "the pause that you saw has ended, and somebody may have paused again: look "
