@@ -20,6 +20,9 @@ _SCHEMES: Sequence[dict[str, Any]] = (
     {"color_scheme": "dark", "forced_colors": "none"},
     {"color_scheme": "light", "forced_colors": "active"},
 )
+_OF_A_PAGE_THAT_IS_GONE = ("Execution context was destroyed", "undefined (reading 'run')")
+"""Faults of a look during which the page has gone. The second: axe-core was loaded into that
+page."""
 
 
 @dataclass
@@ -93,7 +96,8 @@ class Visitor:
             try:
                 return look()
             except (Error, AssertionError) as fault:
-                if before == self.pages and "Execution context was destroyed" not in str(fault):
+                is_of_the_page_before = any(text in str(fault) for text in _OF_A_PAGE_THAT_IS_GONE)
+                if before == self.pages and not is_of_the_page_before:
                     raise
 
     def offered(self) -> list[str]:

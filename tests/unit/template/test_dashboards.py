@@ -212,7 +212,7 @@ def test_the_hubs_dashboard_names_idle_instances() -> None:
     assert fields
     source = (ROOT / "functions" / "open_episode" / "handler.py").read_text(encoding="utf-8")
     assert all(f'"{name}": ' in source for name in fields[1].split(", "))
-    assert '"instance": instance.name' in source
+    assert '"instance": episode.instance.name' in source
 
 
 def test_the_hubs_dashboard_leads_to_the_console() -> None:

@@ -117,7 +117,7 @@ def test_a_deleted_count_of_the_hour_lets_more_start_than_the_cap() -> None:
     assert ["stop"] == world.writes()
 
 
-def test_a_deleted_lock_has_people_asked_twice_and_an_instance_stopped_once() -> None:
+def test_a_deleted_lock_has_people_asked_twice_and_the_first_yes_counts_no_more() -> None:
     world = World()
     again = EpisodeRef(
         TARGET.account, TARGET.region, world.ref.instance_id, world.ref.launch_time, 2
@@ -128,9 +128,9 @@ def test_a_deleted_lock_has_people_asked_twice_and_an_instance_stopped_once() ->
     world.state.items.pop(keys.instance(TARGET, world.ref.instance_id), None)
 
     assert world.state.take_lock(again)
-    world.put_away(world.ref, Step.STOP)
-    world.put_away(world.ref, Step.STOP)
-    assert ["stop"] == world.writes()
+    with pytest.raises(SafetyError, match="another episode is open"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
 
 
 def test_a_forged_price_changes_no_step() -> None:

@@ -307,12 +307,23 @@ class Episodes(Pauses):
         )
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
-        """Store a keep or an exemption by itself; a longer keep stays."""
+        """Store a keep or an exemption by itself; a longer keep stays.
+
+        Raises: ConflictError: somebody else changed the keeps at each attempt.
+        """
         alternatives = _standing(target, instance_id, standing)
-        are_stored = [self._table.holds(write) for write in alternatives[0]]
-        if are_stored and not are_stored[0]:
-            for write in alternatives[-1]:
-                self._table.holds(write)
+        for _ in range(_ATTEMPTS):
+            if self._is_stored(alternatives):
+                return
+        raise ConflictError(f"the keeps of {instance_id} change all the time")
+
+    def _is_stored(self, alternatives: Sequence[Sequence[Write]]) -> bool:
+        """Write the first alternative, or the last one where a longer keep stands. Return false if
+        that keep ended in between."""
+        are_written = [self._table.holds(write) for write in alternatives[0]]
+        if all(are_written[:1]):
+            return True
+        return all(self._table.holds(write) for write in alternatives[-1])
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
         """Take a keep and an exemption off. From then on the longest other keep that still runs

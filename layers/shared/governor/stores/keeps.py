@@ -20,12 +20,15 @@ _KEEP = "keep_"
 
 
 def name_of(keep: Hold) -> str:
-    """Return the attribute that remembers a keep: of a question by its id, else by its end."""
-    if keep.kept_by is not None:
-        return f"{_KEEP}{keep.kept_by}"
+    """Return the attribute that remembers a keep, by its question, if it has one, and its end.
+
+    Several people may keep an instance by the same question. A keep with the same end as another
+    one of its question is refused, so no two of them have the same name.
+    """
+    question = keep.kept_by or "none"
     if keep.snoozed_until is None:
-        return f"{_KEEP}none"
-    return f"{_KEEP}{as_utc(keep.snoozed_until):%Y%m%d%H%M%S}"
+        return f"{_KEEP}{question}"
+    return f"{_KEEP}{question}_{as_utc(keep.snoozed_until):%Y%m%d%H%M%S}"
 
 
 def only_keep(hold: Hold) -> Hold:

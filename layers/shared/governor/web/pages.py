@@ -101,6 +101,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     idle_since = episode.idle.since if episode.idle else None
     device_by_volume = {volume.volume_id: volume.device for volume in episode.instance.volumes}
     allowed_answers = {answer.value: _may(view, form.visitor, answer) for answer in Answer}
+    is_held = view.approval.brake is not None or episode.outcome is Outcome.HELD
     return _render(
         "approval.html",
         form,
@@ -114,7 +115,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
         costs=messages.cost_lines(episode),
-        restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
+        restart=messages.restart_text(episode, only_stopped=is_held),
         start=messages.restart_text(episode, only_stopped=True),
         devices=device_by_volume,
         console=console_url(episode.instance),

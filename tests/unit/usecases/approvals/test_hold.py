@@ -514,6 +514,33 @@ def test_a_hold_that_came_during_the_call_is_the_outcome(error: type[CloudError]
     assert "running" == world.ec2.instances[world.ref.instance_id].state
 
 
+@pytest.mark.parametrize(
+    ("answer", "more", "expected"),
+    [
+        (Answer.KEEP, {"keep_until": LATER}, "It is kept until"),
+        (Answer.EXEMPT, {"reason": "demo"}, "It is exempt"),
+    ],
+)
+def test_the_message_of_a_late_keep_says_that_it_is_kept(
+    answer: Answer, more: dict[str, Any], expected: str
+) -> None:
+    """And not that people are asked again."""
+    world = World()
+    world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    with pytest.raises(DecisionRefused, match="too late"):
+        decide(world, answer, **more)
+    world.clock.moment += UNDER_WAY_FOR
+    over = world.recheck(world.ref, Step.STOP)
+    assert over.outcome is not None
+    recorder(world)(world.ref, over.outcome, over.reason)
+
+    text = "\n".join(world.announcer.sent[-1].lines)
+    assert expected in text
+    assert "asked again" not in text
+
+
 def test_a_hold_during_a_call_that_ec2_carried_out_changes_nothing() -> None:
     """It was too late, as its answer said."""
     world = World()

@@ -18,6 +18,7 @@ import pytest
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.terms import Role
+from governor.domain.episode.plan import Step
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
 from governor.stores import keys
@@ -495,4 +496,49 @@ def test_keeps_that_are_over_are_forgotten() -> None:
     keep_longer(world, ALICE)
     item = world.state.memory.items[keys.holds(TARGET, world.ref.instance_id)[0]]
 
-    assert [f"keep_{APPROVAL_ID}"] == [name for name in item if name.startswith("keep_")]
+    [name] = [name for name in item if name.startswith("keep_")]
+    assert name.startswith(f"keep_{APPROVAL_ID}_")
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: one.__name__)
+def test_a_keep_of_the_same_question_holds_again_when_a_longer_one_ends(
+    end: Callable[[World, str], Given],
+) -> None:
+    """Alice keeps it after the yes, and Bob for longer. The end of Bob's keep leaves Alice's."""
+    world = kept_by_a_brake()
+    keep_longer(world, BOB)
+    assert LONG == _standing(world).snoozed_until
+    end(world, BOB)
+
+    assert SHORT == _standing(world).snoozed_until
+
+
+def test_a_late_keep_replaces_no_longer_one_of_the_same_question() -> None:
+    """Both came during a call, and both givers read that their answers are stored."""
+    world = approved()
+    world.state.note_step(world.ref, Step.STOP.value, NOW)
+    for person, until in ((ALICE, LONG), (BOB, DAY)):
+        with pytest.raises(DecisionRefused, match="your answer is stored"):
+            _decide(world, person, Answer.KEEP, keep_until=until)
+    keep_of_an_undo(world, LONG + timedelta(days=1))
+    end_hold(world, "admin@example.com")
+
+    assert LONG == _standing(world).snoozed_until
+
+
+def test_a_keep_is_stored_when_the_longer_one_ends_between_its_writes() -> None:
+    """It is written again, as the only one."""
+    world = asked()
+    keep_of_bob(world, LONG)
+    holds = world.state._table.holds
+    ends_now = iter([False, False, True])
+
+    def end_before_the_third(change: Any) -> bool:
+        if next(ends_now, False):
+            Context().run(end_hold, world, "admin@example.com")
+        return bool(holds(change))
+
+    world.state._table.holds = end_before_the_third  # type: ignore[method-assign]
+    keep_of_an_undo(world, DAY)
+
+    assert DAY == _standing(world).snoozed_until

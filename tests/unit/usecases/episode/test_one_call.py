@@ -307,7 +307,7 @@ def test_an_episode_that_ends_after_the_note_sends_no_call(step: Step) -> None:
 
     world.state.note_call = before_the_end  # type: ignore[method-assign, assignment]
     counted = world.state.used(world.clock.now())
-    with pytest.raises(SafetyError, match="has ended at this moment"):
+    with pytest.raises(SafetyError, match="the episode has ended"):
         world.put_away(world.ref, step)
 
     assert 0 == sent(world, step)

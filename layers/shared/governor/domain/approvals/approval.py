@@ -129,6 +129,11 @@ class Approval:
         return last + _RECORD_SHOWN
 
     @property
+    def counted_hold(self) -> Decision | None:
+        """Return the hold of an episode that ended as held, also one that came during a call."""
+        return self.brake or self.late_hold
+
+    @property
     def kept(self) -> Decision | None:
         """Return the answer that keeps it; `None` if no answer does."""
         decision = self.brake or self.decision

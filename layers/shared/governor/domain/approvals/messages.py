@@ -529,7 +529,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         "snapshots": ", ".join(episode.snapshot_ids),
         "startable": ended_stopped and not is_undone,
         "restart": [],
-        **_answer_words(approval),
+        **_answer_words(approval, outcome),
     }
     if has_acted:
         words["saved"] = _saved_a_day(episode)
@@ -557,12 +557,12 @@ def _saved_a_day(episode: Episode) -> str | None:
     return usd(saved_per_day) if saved_per_day > 0 else None
 
 
-def _answer_words(approval: Approval | None) -> dict[str, object]:
+def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, object]:
     """Return what people answered, for the template of an end."""
     if approval is None:
         return {"until": None, "decision": None, "first_yes": None, "held": False, "brake": None}
     decision = approval.decision
-    brake = approval.brake
+    brake = approval.counted_hold if outcome is Outcome.HELD else approval.brake
     held: str | bool = brake is not None and brake.keep_until is not None
     if brake is not None and brake.answer is Answer.EXEMPT:
         held = "exempt"

@@ -209,10 +209,16 @@ class Decide:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)
         except TooLate as error:
-            # Guards and sweeps still obey the keep or the exemption in the answer.
-            self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
+            self._stand(episode, standing)
             return self._hold_late(approval, episode, decision, error)
         return held
+
+    def _stand(self, episode: Episode, standing: Hold) -> None:
+        """Store the keep or the exemption of an answer: guards and sweeps obey it from now on."""
+        try:
+            self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
+        except ConflictError:
+            raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
     def _hold_late(
         self, approval: Approval, episode: Episode, decision: Decision, error: TooLate

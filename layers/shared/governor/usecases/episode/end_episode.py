@@ -279,7 +279,7 @@ class RecordOutcome:
         if approval is not None:
             # A hold that came during a call counts: the recheck has seen that EC2 did not carry it
             # out.
-            hold = approval.brake or approval.late_hold
+            hold = approval.counted_hold
         if hold is None:
             raise errors.SafetyError("the workflow says held, but nobody holds it")
         return hold.why

@@ -230,7 +230,7 @@ class Guards:
         instance = cleared.instance
         record = self.state.record(instance.target, instance.instance_id)
         if record.open_episode != cleared.episode.ref:
-            raise SafetyError("the episode has ended at this moment")
+            raise SafetyError("the episode has ended, or another episode is open")
         if record.is_warned(now):
             raise MustWait("EC2 has announced that it takes the instance back")
         if record.hold.stands(now):

@@ -122,7 +122,7 @@ class PutAway:
             # It may have taken effect: it stays noted and counted until a later check shows that
             # it had none.
             raise
-        except (Throttled, MustWait):
+        except (Throttled, MustWait, SafetyError):
             # EC2 has certainly not carried it out.
             self._take_back_all(cleared, step)
             self.state.forget_step(cleared.episode, step.value, noted_at)

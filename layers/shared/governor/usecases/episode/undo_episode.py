@@ -17,7 +17,14 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, in_utc
-from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    ConflictError,
+    NoCapacity,
+    Unsupported,
+    WrongState,
+)
 from governor.ports import UndoAnswer, policy_or_base
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -83,7 +90,10 @@ class UndoEpisode:
         # Stored before the start: if the table is busy, the instance stays stopped. Otherwise it
         # would run without the keep, and people would be asked about it again.
         keep = self._keep(episode)
-        self.state.stand(target, ref.instance_id, keep)
+        try:
+            self.state.stand(target, ref.instance_id, keep)
+        except ConflictError:
+            return "others changed its keep at this moment: press once more"
         if self._is_being_terminated(ref):
             return (
                 "EC2 has been asked to terminate it for a later question: it is too "
