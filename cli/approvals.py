@@ -60,7 +60,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command(
         "hold",
         _hold,
-        "stop a plan that was approved, or that nobody is asked about, before EC2 is called",
+        "hold a plan that will be carried out; after EC2 was asked, it counts only if EC2 does "
+        "not carry out the call",
     )
     command("end-keep", _end_keep, "end a keep before its date: your own, or as an approver any")
 
@@ -234,7 +235,8 @@ def _state_line(question: Mapping[str, Any]) -> str:
         return f"  can be held, kept or exempted until EC2 is called; id {question_id}"
     if question.get("can_hold_late"):
         return (
-            f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {question_id}"
+            "  EC2 was asked; a hold counts only if EC2 does not carry out that call; "
+            f"id {question_id}"
         )
     if question["can_decide"]:
         silence = f"if nobody answers, {_silence(question)}"

@@ -189,7 +189,7 @@ def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
     named = Presser(ADA, "ada@example.com", ())
     policy = book.base().policy
 
-    with pytest.raises(NotAllowed, match=r"cannot be read.*governor policy check"):
+    with pytest.raises(NotAllowed, match=r"does not know who.*governor policy check"):
         pause_all.end(named, DRILL.at, policy, policy_is_whole=book.whole)
     assert DRILL == world.state.pause()
 

@@ -43,9 +43,9 @@ _WHO_MAY_END = (
     "everything: true), or a person of ownership.contacts where the policy names no such admin"
 )
 _POLICY_REFUSED = (
-    "the policy in force is refused, so it cannot be read who may end the pause, and the "
-    "pause stays: see what is wrong with `governor policy get` and `governor policy check`, "
-    "store a corrected version with `governor policy put`, and end the pause then"
+    "the policy in force is refused, so GPU Governor does not know who may end the pause. Find the "
+    "mistakes with `governor policy get` and `governor policy check`, store a corrected version "
+    "with `governor policy put`, then end the pause"
 )
 _GONE = (
     "the pause that you saw has ended, and somebody may have paused again: look "

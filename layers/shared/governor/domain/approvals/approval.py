@@ -180,9 +180,7 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
-LATE_HOLD_COUNTS = (
-    "If EC2 does not carry out that call, your answer counts, and EC2 is not asked again"
-)
+LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts"
 
 STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.APPROVE: ApprovalStatus.APPROVED,
