@@ -92,7 +92,10 @@ class Vouch:
         return hmac.compare_digest(self.seal(sealed_text(sent)).encode(), given.encode())
 
     def _alarm(self, sent: Alert) -> Alert:
-        """Return the alarm as CloudWatch knows it. Raises: AlertRefused; CloudError."""
+        """Return the alarm as CloudWatch knows it. It counts as over only if the message says so.
+
+        Raises: AlertRefused; CloudError.
+        """
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
         alarm = self.alarms(name) if name else None
         if alarm is None:

@@ -212,13 +212,15 @@ class _Form:
         )
 
     def _part(self, part: Field[Any], schema: CoreSchema) -> core_schema.DataclassField:
-        """Return a field of the dataclass under its stored name, with its default if it has one."""
+        """Return a field of the dataclass under its stored name, with its default if it has one.
+
+        A field that is omitted is neither stored nor read.
+        """
         default = self.older.get(part.name, part.default)
-        if part.name in self.needed:
-            pass
-        elif part.default_factory is not MISSING:
+        is_needed = part.name in self.needed
+        if not is_needed and part.default_factory is not MISSING:
             schema = core_schema.with_default_schema(schema, default_factory=part.default_factory)
-        elif default is not MISSING:
+        elif not is_needed and default is not MISSING:
             schema = core_schema.with_default_schema(schema, default=default)
         stored_name = self.names.get(part.name)
         is_omitted = part.name in self.omitted

@@ -201,7 +201,10 @@ def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -
 
 
 def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
-    """Return whether the terms give this person that power; `None` is somebody unknown."""
+    """Return whether the terms give this person that power; `None` is somebody unknown.
+
+    People whom the policy names by address have every power.
+    """
     if is_known(terms, person):
         return True
     if person is None:
@@ -213,6 +216,7 @@ def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
         return wanted in (terms.cli_may or ())
     if is_address(person):
         return wanted in terms.tag_owner_may
+    # Proven by a chat, and unknown to the policy: no more than a link that went to a list.
     return wanted in terms.broadcast_may
 
 

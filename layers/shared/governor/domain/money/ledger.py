@@ -350,7 +350,11 @@ def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
 def net_by_day(
     entries: Iterable[LedgerEntry], days: Sequence[date], now: UtcDatetime, counts_for: timedelta
 ) -> list[Usd]:
-    """Return the net saving of each of these days (UTC, consecutive), up to now."""
+    """Return the saving of each of these days (UTC, consecutive, at least one), up to now.
+
+    It is net of storage. Entries of others, and those without a price, save nothing. `counts_for`
+    is how long a stop counts.
+    """
     net_usd = [Decimal(0)] * len(days)
     first_midnight = datetime.combine(days[0], time(), tzinfo=UTC)
     end = min(now, first_midnight + DAY * len(days))

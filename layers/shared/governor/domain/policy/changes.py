@@ -190,7 +190,10 @@ class AskedUnder:
 
 def _stricter(section: str, then: Section, now: Any) -> Any:
     """Return the section as it is now, with the stricter value of each setting that is compared.
-    Raises: SettingError if a setting that must stay has changed."""
+
+    Stricter is what keeps more instances. `_COMPARED` names the settings of a section, none for
+    all of them; a setting of the risk `any` must stay. Raises: SettingError if it has changed.
+    """
     compared = _COMPARED[section]
     values_then = {path: value for path, _, value in settings_of(then, f"{section}.")}
     stricter_values: dict[str, Any] = {}

@@ -375,7 +375,7 @@ def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
         return None
     window = evidence.window
     stretch = int(LONGEST_HOLE / window.period) + 1
-    most_samples = (gpu_count - 1) * stretch * _collections(window.period, policy)
+    most_samples = (gpu_count - 1) * stretch * _collections_in(window.period, policy)
     sample_counts = [samples or 0.0 for samples in evidence.samples]
     for end in range(len(sample_counts), stretch - 1, -1):
         if sum(sample_counts[end - stretch : end]) <= most_samples:
@@ -539,10 +539,10 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
 def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpu_count: int) -> Verdict | None:
     """Return a no-data verdict unless enough periods hold so many samples that no GPU can be
     missing. This is the coverage of single GPUs, for an aggregate."""
-    collections = _collections(evidence.window.period, policy)
-    most_with_one_hidden = (gpu_count - 1) * collections
+    expected_collections = _collections_in(evidence.window.period, policy)
+    most_with_one_hidden = (gpu_count - 1) * expected_collections
     # Whole collections may be missing, as at the end: agents drift and skip one.
-    fewest_with_all = gpu_count * max(1, collections - _may_be_missing(policy))
+    fewest_with_all = gpu_count * max(1, expected_collections - _most_missing_collections(policy))
     sample_counts = padded(evidence.samples, evidence.window)
     full_periods = 0
     for samples in sample_counts:
@@ -563,9 +563,9 @@ def _judge_counted_end(evidence: Evidence, policy: Policy, gpu_count: int) -> Ve
     window = evidence.window
     bins = newest_bins(evidence.samples, window, END) or []
     counts = [_total(samples) for samples in bins]
-    collections = _collections(len(counts) * max(END_BIN, window.period), policy)
-    fewest = gpu_count * (collections - _may_be_missing(policy))
-    # Only a whole collection may be missing: as many samples could be those of one hidden GPU.
+    expected_collections = _collections_in(len(counts) * max(END_BIN, window.period), policy)
+    fewest = gpu_count * (expected_collections - _most_missing_collections(policy))
+    # Only whole collections may be missing. A part of one could be that of a hidden GPU.
     are_whole_collections = all(count % gpu_count == 0 for count in counts)
     is_complete = are_whole_collections and sum(counts) >= fewest
     has_all_in_each_bin = bool(counts) and min(counts) >= gpu_count
@@ -581,7 +581,7 @@ def _have_all_published_lately(evidence: Evidence, policy: Policy, gpu_count: in
     """Return whether a period of the last half hour holds the samples of all GPUs: one GPU fewer
     could not publish as many."""
     window = evidence.window
-    full_count = gpu_count * _collections(window.period, policy)
+    full_count = gpu_count * _collections_in(window.period, policy)
     newest_counts = padded(evidence.samples, window)[-LATE // window.period :]
     return any((samples or 0.0) >= full_count for samples in newest_counts)
 
@@ -590,12 +590,12 @@ def _total(samples: Series) -> float:
     return sum(count or 0.0 for count in samples)
 
 
-def _collections(length: timedelta, policy: Policy) -> float:
+def _collections_in(length: timedelta, policy: Policy) -> float:
     """Return how often the agent collects in this time."""
     return length.total_seconds() / policy.metrics.collection_interval_seconds
 
 
-def _may_be_missing(policy: Policy) -> int:
+def _most_missing_collections(policy: Policy) -> int:
     """Return how many collections may be missing: one, or those of a minute for an agent that
     collects more often."""
     return max(1, 60 // policy.metrics.collection_interval_seconds)

@@ -177,11 +177,13 @@ class RecordOutcome:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
-        """Close the episode, and return the outcome that stands: the first one.
+        """Close the episode, and return the outcome that stands: the first one that was stored.
 
-        Of `reason`, only the name of an error is believed. Raises: SafetyError if there is no such
-        episode; nothing was written or sent. CloudError: it was not written, or no channel has
-        taken the message.
+        The outcome of the workflow is a claim: the record or the answer of a person must prove it.
+        Of `reason`, only the name of an error is believed. An episode that was locked and never
+        saved is closed by its lock, as failed or refused only. Raises: SafetyError if nothing was
+        locked or saved, or nothing proves the claim; then nothing was written or sent. CloudError:
+        it was not written, or no channel has taken the message.
         """
         now = self.clock.now()
         episode = self.state.episode(ref)

@@ -52,7 +52,10 @@ def _write_marks(
     write: _TagWrite,
     instance_ids: Sequence[str],
 ) -> None:
-    """Write the tags, then note in the state table which instances got them."""
+    """Write the tags, or remove them, then note in the state table which instances got them.
+
+    Mode observe writes no tag (a dry run) and goes by the note alone.
+    """
     tags: dict[str, str | None] = dict.fromkeys(MARKS)
     noted_at = None
     ids_at_once = 1

@@ -116,8 +116,10 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify that no instance fails for a cause any more, or that its step works in the
-        target."""
+        """Notify people of each cause by which no instance fails any more.
+
+        The next failure of that cause is notified at once again.
+        """
         by_cause: dict[str, list[Failing]] = defaultdict(list)
         for failure in self._updated_failures(sweep):
             by_cause[failure.cause].append(failure)

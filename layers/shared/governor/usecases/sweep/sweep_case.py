@@ -330,7 +330,10 @@ class Case:
         return self.listed.now if self.notified else self.previous.managed_told_at
 
     def _last_known(self) -> str | None:
-        """Return the newest verdict by metrics: missing data and an answer to keep it hide none."""
+        """Return the newest verdict that says something of the instance; `None` if there was none.
+
+        Without data, or while it is exempt or kept, the verdict before stands.
+        """
         kind = self.verdict.kind
         if kind is VerdictKind.NO_DATA or kind in LEFT_ALONE:
             return self.previous.last_known
