@@ -768,8 +768,8 @@ BUGS = (
             Edit("stores.episodes:Episodes.end_keep", " & keeps.as_read(stored)", ""),
             Edit(
                 "stores.episodes:Episodes.end_keep",
-                "keeps.next_keep(self._table, stored, keep, at)",
-                "Hold()",
+                "keeps.beside(self._table, stored, at, keep)",
+                "keeps.OtherKeeps(Hold(), ())",
             ),
         ),
         ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
@@ -961,7 +961,7 @@ BUGS = (
         "a hold that came during a call is forgotten with it",
         "too_late_was_too_late",
         (
-            _guard("_held_by", "return approval.late_hold", "return None"),
+            _guard("_held_by", "return approval.counted_hold", "return approval.brake"),
             Edit(
                 "stores.episodes:Episodes._note_before_call",
                 '_unset("brake") & _unset("late_hold")',

@@ -231,7 +231,7 @@ class Episodes(Pauses):
     def _must_not_be_held(self, question: Key) -> None:
         """Raises: Held, with the answer that holds the episode."""
         approval = self._table.read(Approval, question)
-        held_by = None if approval is None else approval.brake or approval.late_hold
+        held_by = None if approval is None else approval.counted_hold
         if held_by is not None:
             raise Held(held_by.why) from None
 
@@ -298,12 +298,11 @@ class Episodes(Pauses):
         is_its_copy = has_its_date | _unset("snoozed_until")
         stored = self._table.get(place) or {}
         keep = Hold(kept.keep_until, kept_by=approval.approval_id)
-        following = keeps.next_keep(self._table, stored, keep, at)
-        forgotten = keeps.names_to_forget(self._table, stored, at, keep)
+        others = keeps.beside(self._table, stored, at, keep)
         self._table.transact(
             update(keys.approval(approval.approval_id), ended, not_ended),
-            _ended(place, _KEPT, following, is_its & keeps.as_read(stored), forgotten),
-            _ended_copy(old_place, _KEPT, following, is_its_copy),
+            _ended(place, _KEPT, others, is_its & keeps.as_read(stored)),
+            _ended_copy(old_place, _KEPT, others.longest, is_its_copy),
         )
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
@@ -339,16 +338,15 @@ class Episodes(Pauses):
         [copied_hold] = self._table.records(Hold, [old_item])
         if hold.stricter(copied_hold) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
-        following = keeps.next_keep(self._table, item, seen, at)
-        forgotten = keeps.names_to_forget(self._table, item, at, seen)
+        others = keeps.beside(self._table, item, at, seen)
         names = [field.name for field in fields(Hold)]
         # An item that does not exist is not written; the check fails if it came meanwhile.
         own = check(place, _is_hold_as_read(item))
         if item:
-            own = _ended(place, names, following, _is_hold_as_read(item), forgotten)
+            own = _ended(place, names, others, _is_hold_as_read(item))
         copy = check(old_place, _is_hold_as_read(old_item))
         if old_item:
-            copy = _ended_copy(old_place, names, following, _is_hold_as_read(old_item))
+            copy = _ended_copy(old_place, names, others.longest, _is_hold_as_read(old_item))
         ended = {
             "what": "hold ended",
             "by": by,
@@ -376,7 +374,7 @@ class Episodes(Pauses):
         place, _ = keys.holds(ref.target, ref.instance_id)
         try:
             item = self._table.get(place) or {}
-            past = keeps.names_to_forget(self._table, item, at)
+            past = keeps.beside(self._table, item, at).names_to_forget
             if past:
                 self._table.holds(update(place, {}, keeps.as_read(item), remove=past))
         except CloudError:
@@ -648,16 +646,16 @@ def _standing_keep(
 def _ended(
     place: Key,
     names: Sequence[str],
-    following: Hold,
+    others: keeps.OtherKeeps,
     condition: Condition,
-    forgotten: Sequence[str],
 ) -> Write:
-    """Return the write that takes these attributes of a hold off, or puts the following keep in
+    """Return the write that takes these attributes of a hold off, or puts the longest other keep in
     their place, and forgets keeps that are over."""
     kept: Document = {}
-    if following.snoozed_until is not None:
-        kept = {name: getattr(following, name) for name in _KEPT}
+    if others.longest.snoozed_until is not None:
+        kept = {name: getattr(others.longest, name) for name in _KEPT}
     removed = [name for name in names if name not in kept]
+    forgotten = others.names_to_forget
     return update(place, kept, condition, remove=[*removed, *forgotten], add={keeps.COUNT: 1})
 
 

@@ -6,7 +6,8 @@ remembered in that item by itself, so that a shorter one holds again when the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from governor.domain.sweep.verdict import NO_HOLD, Hold
@@ -36,26 +37,27 @@ def only_keep(hold: Hold) -> Hold:
     return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
 
 
-def next_keep(table: Table, item: Document, ended: Hold, at: datetime) -> Hold:
-    """Return the longest keep that still runs when `ended` has ended; `NO_HOLD` if there is none.
+@dataclass(frozen=True, slots=True)
+class OtherKeeps:
+    """What an item remembers beside a keep that ends."""
 
-    Raises: CloudError where a keep cannot be read.
-    """
-    following = NO_HOLD
-    for name, keep in _remembered(table, item):
-        if name != name_of(ended) and keep.stands(at):
-            following = following.stricter(keep)
-    return following
+    longest: Hold
+    """The longest of those that still run; `NO_HOLD` if there is none."""
+    names_to_forget: Sequence[str]
+    """The attributes of the keeps that are over, and of the one that ends."""
 
 
-def names_to_forget(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> list[str]:
-    """Return the attributes of the keeps that are over, and of the one that is ended. Raises:
-    CloudError."""
+def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
+    """Return what an item remembers beside `ended`. Raises: CloudError where a keep cannot be
+    read."""
+    longest = NO_HOLD
     names = []
     for name, keep in _remembered(table, item):
         if name == name_of(ended) or not keep.stands(at):
             names.append(name)
-    return names
+        else:
+            longest = longest.stricter(keep)
+    return OtherKeeps(longest, names)
 
 
 def as_read(item: Document) -> Condition:

@@ -130,7 +130,8 @@ class Approval:
 
     @property
     def counted_hold(self) -> Decision | None:
-        """Return the hold of an episode that ended as held, also one that came during a call."""
+        """Return the hold, also one that came during a call, which counts if the call had no
+        effect."""
         return self.brake or self.late_hold
 
     @property
@@ -236,8 +237,7 @@ def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
     """Return whether a hold would count only if EC2 does not carry out the call that was sent."""
     if episode.begun_at is None or episode.is_past_final_step:
         return False
-    is_held = approval.brake is not None or approval.late_hold is not None
-    return not is_held and acts_by_itself(episode, approval, now)
+    return approval.counted_hold is None and acts_by_itself(episode, approval, now)
 
 
 def late_hold_text(episode: Episode, now: datetime) -> str:

@@ -489,8 +489,8 @@ def _must_not_carry_exemption(
 def _held_by(approval: Approval, episode: Episode) -> Decision | None:
     """Return the hold that counts; `None` if there is none. A hold that came during a call counts
     once that call is forgotten."""
-    if approval.brake is None and episode.begun_at is None:
-        return approval.late_hold
+    if episode.begun_at is None:
+        return approval.counted_hold
     return approval.brake
 
 
