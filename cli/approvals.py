@@ -245,7 +245,7 @@ def _state_line(question: Mapping[str, Any]) -> str:
 
 
 def _silence(question: Mapping[str, Any]) -> str:
-    """Return what happens without an answer. A stack of the release before does not tell."""
+    """Return what happens without an answer. A stack of the previous release does not say."""
     acts = question.get("acts_on_silence")
     if acts is None:
         return "the policy says what happens (approval.on_expiry)"
@@ -255,7 +255,7 @@ def _silence(question: Mapping[str, Any]) -> str:
 def _decided(question: Mapping[str, Any]) -> str:
     """Return `Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`.
 
-    A stack of the release before has no time of the decision.
+    A stack of the previous release has no time of the decision.
     """
     decided = f"{_ANSWERED[question['decision']]} by {printable(people(question['decided_by']))}"
     if question.get("decided_at"):

@@ -336,7 +336,7 @@ class Leftovers:
         return _leftover(text, names, size / _GB * LOGS_USD, remove)
 
     def table(self) -> Leftover | None:
-        """Return the state tables: one of each time that the stack was deployed anew."""
+        """Return the state tables: one for each time that the stack was deployed."""
         return self._tables_left(self._tables, TABLE_USD + PITR_USD)
 
     def copies(self) -> Leftover | None:
@@ -429,7 +429,7 @@ class Leftovers:
 
     @cached_property
     def _copies(self) -> list[str]:
-        """Return the names of copies. Somebody chose them: a source or a key tells a copy."""
+        """Return the names of copies. People chose them: the source or the key identifies one."""
         copies = []
         for name in self._all_tables:
             if name not in self._tables and self._is_copy(self._table(name)):

@@ -138,7 +138,7 @@ def _put_all(dynamodb: Any, table: str, lacking: Sequence[Item]) -> int:
 def _check(dynamodb: Any, source: str, table: str) -> str | None:
     """Check that the source is a copy of a state table that can be read.
 
-    Return the time that the copy shows; `None` where DynamoDB does not tell.
+    Return the time that the copy shows; `None` where DynamoDB does not say.
 
     Raises:
         CommandError: it is none, or not yet.
@@ -170,7 +170,7 @@ def _check(dynamodb: Any, source: str, table: str) -> str | None:
 
 
 def _schema(dynamodb: Any, table: str) -> int:
-    """Return the schema of a table's items; 1 where the table does not tell."""
+    """Return the schema of a table's items; 1 where the table does not say."""
     pk, sk = SCHEMA_KEY
     answer = dynamodb.get_item(TableName=table, Key={"pk": {"S": pk}, "sk": {"S": sk}})
     number = answer.get("Item", {}).get("number", {"N": "1"})

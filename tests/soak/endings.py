@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
+from governor.domain.policy.consent import StandingVersion
 from tests.builders import TARGET
 from tests.soak.cloud import START, Cloud, Press
 from tests.soak.faults import CrashPoint, Kind, NoFaults
@@ -234,11 +235,16 @@ def _works_from(cloud: Cloud, moment: datetime) -> datetime:
     return max(moment, faults.until)
 
 
+def _version_of_people(cloud: Cloud) -> StandingVersion | None:
+    """Return the version that counts; `None` in a story whose people store none."""
+    return cloud.state.standing_version() if cloud.documents else None
+
+
 @at_end
 def versions_are_announced_first(cloud: Cloud) -> Iterator[str]:
     """People get a message about a version of the policy before it counts."""
-    standing = cloud.state.standing_version()
-    if standing is None or not cloud.documents:
+    standing = _version_of_people(cloud)
+    if standing is None:
         return
     announced_at = cloud.announced.get(standing.version)
     is_first = announced_at is not None and announced_at <= standing.at
@@ -253,8 +259,8 @@ def versions_are_announced_first(cloud: Cloud) -> Iterator[str]:
 def versions_count_when_they_may(cloud: Cloud) -> Iterator[str]:
     """One that cannot be used never does; a risky one does once two people of the policy stand
     behind it."""
-    standing = cloud.state.standing_version()
-    if standing is None or not cloud.documents:
+    standing = _version_of_people(cloud)
+    if standing is None:
         return
     earliest = cloud.counts_from.get(standing.version)
     may_count = earliest is not None and earliest <= standing.at

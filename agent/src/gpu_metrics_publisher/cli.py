@@ -102,7 +102,7 @@ def identify(options: argparse.Namespace, environment: Mapping[str, str]) -> Ide
     """Return who this instance is, by the options or else by the metadata service.
 
     Raises:
-        MetadataError: the metadata service does not tell what the options leave out.
+        MetadataError: the metadata service does not say what the options leave out.
     """
     if options.instance_id and options.region:
         return Identity(options.instance_id, "", options.region)

@@ -78,7 +78,7 @@ class AwsBatch(Adapter):
 
 class AutoScalingHooks(Adapter):
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """Return how long a lifecycle hook waits, or `None` if Auto Scaling does not tell.
+        """Return how long a lifecycle hook waits, or `None` if Auto Scaling does not say.
 
         It is sent once: the answer is only a help, and a Spot instance has two minutes left.
         """

@@ -39,7 +39,7 @@ def only_keep(hold: Hold) -> Hold:
 
 @dataclass(frozen=True, slots=True)
 class OtherKeeps:
-    """What an item remembers beside a keep that ends."""
+    """The keeps that an item remembers beside one that ends."""
 
     longest: Hold
     """The longest of those that still run; `NO_HOLD` if there is none."""

@@ -629,7 +629,7 @@ class _Batch:
         return round(max(peaks) * self._scale(pending, "memory"), 3)
 
     def _gpus_reporting(self, pending: _Pending) -> int | None:
-        """Return how many GPUs publish; `None` where an aggregate does not tell."""
+        """Return how many GPUs publish; `None` where an aggregate does not say."""
         if pending.source is MetricSource.PER_GPU:
             return pending.count_reporting()
         if pending.source is not MetricSource.AGGREGATE:
