@@ -33,7 +33,7 @@ from governor.console.app import Console
 from governor.console.page import Reader
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetRow, Share
-from governor.stores import StateTable
+from governor.stores.policy import PolicyVersions
 from governor.stores.table import Document, Readable
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
@@ -167,11 +167,13 @@ def _site(wire: Wire) -> Console:
         client = clients.client("dynamodb")
     client.meta.events.register("before-send.dynamodb.*", wire)
     table = DynamoTable(clients, "state")
-    state, policy, clock = StateTable(table), parse_policy(_POLICY).base().policy, FakeClock(NOW)
+    policy_store = PolicyVersions(table)
+    policy = parse_policy(_POLICY).base().policy
+    clock = FakeClock(NOW)
 
     def reader() -> Reader:
         # As every request does: a version that was accepted since counts.
-        assert state.version_in_force() is None
+        assert policy_store.version_in_force() is None
         return Reader(Readable(table), clock, policy, TARGETS, "governor", policy_is_whole=True)
 
     doors = Entrance(table)

@@ -86,8 +86,9 @@ def run(
     for number, span in extra:
         broken[number].append(span)
     works = [list(spans(number, days, chance, holidays)) for number in range(INSTANCES)]
-    state, announcer = MemoryStateTable(), RecordingAnnouncer()
-    breaker = FreezePlans(state, announcer, HUB)
+    state = MemoryStateTable()
+    announcer = RecordingAnnouncer()
+    breaker = FreezePlans(state, state, state, announcer, HUB)
     before = [False] * INSTANCES
     month = Month([], [])
     now, end, position = START, START + DAY * days, [0] * INSTANCES

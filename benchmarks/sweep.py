@@ -250,16 +250,18 @@ class Bench:
 
     def _ask(self) -> None:
         """Write what the workflows of these episodes write until a question is open."""
-        state, now = self.parts.state, self.clock.now()
+        now = self.clock.now()
         with self.wired(), patch.object(self.wire, "sleeps", new=False):
             for name in self._started:
                 ref = episode_from_execution_name(name)
                 self.asked.add(ref.instance_id)
                 opened = make_episode(make_row(1), ref=ref, approval_id=name, opened_at=now)
                 opened = replace(opened, opening_seal="1.of the bench")
-                state.take_lock(ref)
-                state.save_opened(opened)
-                state.await_answer(name, "token", "ask", now + timedelta(days=1))
+                self.parts.episode_store.take_lock(ref)
+                self.parts.approval_store.save_opened(opened)
+                self.parts.approval_store.await_answer(
+                    name, "token", "ask", now + timedelta(days=1)
+                )
         self._started.clear()
 
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from cli.unswept import unswept
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.stores import Fleet
+from governor.stores.fleet import Fleet
 from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.engine.repairs.organization import ORGANIZATION
 from local.fleet import T4, Member, busy, idle

@@ -35,7 +35,11 @@ from governor.domain.episode.episode import (
 )
 from governor.domain.instance import Target
 from governor.domain.units import money, span
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
+from governor.stores.sweeps import Sweeps
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import METRIC_LENGTH, demo_fleet
 from local.receivers import Receivers
@@ -81,7 +85,11 @@ class Demo:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.table = DynamoTable(Clients(), scene.outputs["StateTableName"])
-        self.state = StateTable(self.table)
+        self._episode_store = Episodes(self.table)
+        self._approval_store = Approvals(self.table)
+        self._instance_store = Instances(self.table)
+        self._ledger_store = Ledger(self.table)
+        self._sweep_store = Sweeps(self.table)
         self.verdicts: dict[str, str] = {}
         executions = scene.executions().values()
         self._before = {execution["executionArn"] for execution in executions}
@@ -89,12 +97,12 @@ class Demo:
 
     def rows(self) -> list[Row]:
         """Return a row for each launched instance, from what sweep and workflows have stored."""
-        observations = self.state.observations(TARGET)
+        observations = self._sweep_store.observations(TARGET)
         self.verdicts = {}
         for instance_id, observation in observations.items():
             self.verdicts[instance_id] = str(observation.verdict)
         episodes = {}
-        for record in self.state.records(TARGET).values():
+        for record in self._instance_store.records(TARGET).values():
             episode = self._latest_episode(record)
             if episode is not None:
                 episodes[record.instance_id] = episode
@@ -220,7 +228,7 @@ class Demo:
 
     def print_news(self) -> None:
         """Print each step of each episode that was not printed before."""
-        for record in self.state.records(TARGET).values():
+        for record in self._instance_store.records(TARGET).values():
             self._print(record)
 
     def _print(self, record: InstanceRecord) -> None:
@@ -240,7 +248,7 @@ class Demo:
         execution = self.scene.executions().get(record.instance_id)
         if execution is None:
             return None
-        return self.state.episode(episode_from_execution_name(execution["name"]))
+        return self._episode_store.episode(episode_from_execution_name(execution["name"]))
 
     def summary(self) -> dict[str, Any]:
         """Return what the first sweep saw, and what has happened.
@@ -268,7 +276,7 @@ class Demo:
 
     def _latest_episodes(self) -> list[Episode]:
         episodes = []
-        for record in self.state.records(TARGET).values():
+        for record in self._instance_store.records(TARGET).values():
             episode = self._latest_episode(record)
             if episode is not None:
                 episodes.append(episode)
@@ -277,7 +285,7 @@ class Demo:
     def _approved_ids(self, episodes: Sequence[Episode]) -> list[str]:
         instance_ids = []
         for episode in episodes:
-            approval = self.state.approval(episode.approval_id)
+            approval = self._approval_store.approval(episode.approval_id)
             if approval is not None and approval.status is ApprovalStatus.APPROVED:
                 instance_ids.append(episode.ref.instance_id)
         return instance_ids
@@ -296,7 +304,7 @@ class Demo:
         own = {episode.ref for episode in episodes}
         saved = Decimal(0)
         for month in months:
-            for entry in self.state.entries(month):
+            for entry in self._ledger_store.entries(month):
                 if entry.episode in own:
                     saved += entry.saved_usd_per_hour or Decimal(0)
         return saved

@@ -33,7 +33,8 @@ from governor.domain.instance import (
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Prices
 from governor.domain.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
-from governor.stores import StateTable
+from governor.stores.episodes import Episodes
+from governor.stores.ledger import Ledger
 from simulation.patterns import Advice
 
 TABLE_USD = Decimal("0.25")
@@ -497,16 +498,20 @@ class Leftovers:
         now = datetime.now(tz=UTC)
         this_month = now.year * 12 + now.month - 1
         for table in self._tables:
-            state = self._state(table)
+            state_table = self._state_table(table)
+            ledger_store = Ledger(state_table)
+            episode_store = Episodes(state_table)
             for ago in range(LEDGER_MONTHS):
                 year, month = divmod(this_month - ago, 12)
-                for entry in state.entries(f"{year:04}-{month + 1:02}"):
-                    episode = state.episode(entry.episode) if is_wanted(entry) else None
+                for entry in ledger_store.entries(f"{year:04}-{month + 1:02}"):
+                    if not is_wanted(entry):
+                        continue
+                    episode = episode_store.episode(entry.episode)
                     if episode is not None:
                         yield episode
 
-    def _state(self, table: str) -> StateTable:
-        return StateTable(DynamoTable(Clients(self._session.region_name), table))
+    def _state_table(self, name: str) -> DynamoTable:
+        return DynamoTable(Clients(self._session.region_name), name)
 
     def _stopped_by_us(self, table: str, region: str) -> Iterator[str]:
         """Yield the ids of instances whose saving goes on: they have not been started since."""

@@ -32,7 +32,7 @@ from governor.domain.money.cost import DAY, month_of, parse_month
 from governor.domain.money.ledger import Cash, LedgerEntry
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural
 from governor.errors import GovernorError
-from governor.stores import StateTable
+from governor.stores.ledger import Ledger
 
 _HOURS = {"hrs", "hours", "hour"}
 _USAGE = re.compile("BoxUsage|SpotUsage|DedicatedUsage")
@@ -119,10 +119,10 @@ def _run(arguments: argparse.Namespace) -> int:
     corrected_count = 0
     try:
         with Progress("reading the ledger"):
-            state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
-            comparisons = list(_comparisons(state, bill))
+            ledger_store = Ledger(DynamoTable(Clients(), stack.outputs["StateTableName"]))
+            comparisons = list(_comparisons(ledger_store, bill))
         if arguments.store:
-            corrected_count = _store_corrections(state, comparisons, path.name, now)
+            corrected_count = _store_corrections(ledger_store, comparisons, path.name, now)
     except (ClientError, BotoCoreError, GovernorError) as error:
         why = break_glass.reason(error, stack.session, stack.name)
         raise CommandError(f"the ledger could not be read or corrected: {why}") from None
@@ -133,18 +133,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _store_corrections(
-    state: StateTable, comparisons: Sequence[Comparison], source: str, now: UtcDatetime
+    ledger_store: Ledger, comparisons: Sequence[Comparison], source: str, now: UtcDatetime
 ) -> int:
     """Add the bill's costs to the ledger. Return how many entries were corrected."""
     count = 0
     for comparison in comparisons:
         if comparison.cash is not None:
-            state.correct(comparison.entry, comparison.cash, source, now)
+            ledger_store.correct(comparison.entry, comparison.cash, source, now)
             count += 1
     return count
 
 
-def _comparisons(state: StateTable, bill: Bill) -> Iterator[Comparison]:
+def _comparisons(ledger_store: Ledger, bill: Bill) -> Iterator[Comparison]:
     """Yield the actions of the bill's months, and actions of the month before that ran on.
 
     An action of the month before is in the bill only if its instance ran while it counts as saved.
@@ -154,7 +154,7 @@ def _comparisons(state: StateTable, bill: Bill) -> Iterator[Comparison]:
         months.update(month_of(charge.start) for charge in charges)
     months_before = {month_of(parse_month(month) - DAY) for month in months}
     for month in sorted(months | months_before):
-        acted = [compared(entry, bill) for entry in state.entries(month) if entry.acted]
+        acted = [compared(entry, bill) for entry in ledger_store.entries(month) if entry.acted]
         for comparison in acted:
             if month in months or comparison.ran_on:
                 yield comparison

@@ -32,7 +32,8 @@ from governor.domain.money.cost_messages import report_alert
 from governor.domain.money.report import COLUMNS, Report
 from governor.domain.units import UtcDatetime, money, printable
 from governor.errors import GovernorError, PolicyError
-from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.stores.ledger import Ledger
 from governor.usecases.money.report_savings import Books, Reader
 
 _FORMATS = ("table", "html", "csv", "json")
@@ -67,8 +68,9 @@ def _run(arguments: argparse.Namespace) -> None:
     with Progress("reading the ledger") as progress:
         policy = _policy(arguments.stack_name, stack)
         try:
-            state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
-            books = Books(state, timedelta(days=policy.ledger.saving_counts_days))
+            table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+            saving_counts_for = timedelta(days=policy.ledger.saving_counts_days)
+            books = Books(Ledger(table), Fleet(table), saving_counts_for)
             report = books.report(start, min(now, month_end(start)), now, reader)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None

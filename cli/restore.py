@@ -24,7 +24,7 @@ from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.units import iso, plural, printable
 from governor.errors import GovernorError
-from governor.stores import StateTable
+from governor.stores.brakes import Brakes
 from governor.stores.policy import SCHEMA, SCHEMA_KEY
 from governor.stores.table import update
 
@@ -215,7 +215,7 @@ def _freeze(stack: Stack, source: str) -> None:
     at the earliest, and not with the next sweep.
     """
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    before = StateTable(table).hub().freeze
+    before = Brakes(table).hub().freeze
     why = f"the state table was restored from {source}"
     if before:
         why += f"; before that: {before.why}"

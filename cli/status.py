@@ -41,8 +41,9 @@ from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import KEY_FOR_IAM, Mode, TagMatch
 from governor.domain.units import in_parts, iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
-from governor.stores import StateTable
 from governor.stores.fleet import Fleet
+from governor.stores.instances import Failures
+from governor.stores.policy import PolicyVersions
 from governor.usecases.accounts import swept
 
 _STALE = timedelta(hours=1)
@@ -317,7 +318,7 @@ def _targets(stack: Stack) -> Line:
     book, _ = stack.policy
     named_targets = book.base().policy.targets
     if named_targets.units:
-        accounts = StateTable(table).accounts_of(named_targets)
+        accounts = PolicyVersions(table).accounts_of(named_targets)
         if accounts is None:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
         book.in_accounts(accounts)
@@ -510,7 +511,7 @@ def _failing(stack: Stack) -> Line:
     There is one text for each cause.
     """
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    failures = sorted(StateTable(table).failing(), key=lambda failure: failure.at, reverse=True)
+    failures = sorted(Failures(table).failing(), key=lambda failure: failure.at, reverse=True)
     failures_by_cause: dict[str, list[Failing]] = {}
     for failure in failures:
         if failure.over_at is None:

@@ -31,7 +31,11 @@ from cli.demo import (
 )
 from cli.errors import CommandError
 from governor.errors import GovernorError
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
+from governor.stores.table import Table
 from local.cloud import REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
 from local.past import past_metrics, write_past
@@ -82,13 +86,15 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     pulse = Pulse(scene, launched)
     # The console shows what a sweep has seen: the questions of one are in the next.
     pulse.beat(now())
-    return demo, pulse, show(scene, demo.state, front)
+    return demo, pulse, show(scene, demo.table, front)
 
 
-def show(scene: Scene, state: StateTable, front: Front) -> Story:
+def show(scene: Scene, table: Table, front: Front) -> Story:
     """Let the front show this stack from now on, and let its visitors into the console."""
     names = {instance_id: member.name for instance_id, member in scene.members.items()}
-    story = Story(state, TARGET, names, now)
+    story = Story(
+        Episodes(table), Approvals(table), Instances(table), Ledger(table), TARGET, names, now
+    )
     api = scene.cloud.reachable_url(scene.outputs["ApiUrl"])
     front.site = Pages(api, _codes(scene, api), Messages(scene), story)
     return story

@@ -35,8 +35,11 @@ from governor.domain.money.ledger import Ending, LedgerEntry
 from governor.domain.policy.contacts import Weekday
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.policy.schedule import next_morning
-from governor.stores import StateTable
-from governor.stores.ledger import booking
+from governor.stores.approvals import Approvals
+from governor.stores.calls import Calls
+from governor.stores.episodes import Episodes
+from governor.stores.fleet import Fleet
+from governor.stores.ledger import Ledger, booking
 from governor.stores.table import Table
 from local.fleet import Member, Points, busy, idle, noise, one_of_eight, past_of
 
@@ -65,7 +68,7 @@ def write_past(
 ) -> int:
     """Write it, for members by their ids; `person` gave the answers. Return how many stops are
     booked."""
-    state, first = StateTable(table), _hour(now - WEEKS)
+    first = _hour(now - WEEKS)
     spent: dict[date, dict[tuple[str, str], Share]] = defaultdict(dict)
     stops = 0
     for instance_id, member in members.items():
@@ -78,11 +81,11 @@ def write_past(
                 shares, whose = spent[at.date()], _whose(member)
                 shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
         nights = list(_nights(lived, now - timedelta(minutes=member.launched_minutes_ago)))
-        _book(table, state, target, instance_id, member, nights, person, now)
+        _book(table, target, instance_id, member, nights, person, now)
         stops += len(nights)
-    _count(state, target, spent, now)
+    _count(Ledger(table), target, spent, now)
     rows = (_row(target, i, one, now) for i, one in members.items())
-    state.keep_page(
+    Fleet(table).keep_page(
         FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows))
     )
     return stops
@@ -174,7 +177,6 @@ def _nights(lived: list[tuple[datetime, str | None]], launched: datetime) -> Ite
 
 def _book(
     table: Table,
-    state: StateTable,
     target: Target,
     instance_id: str,
     member: Member,
@@ -209,15 +211,15 @@ def _book(
             recorded_at=night.start,
         )
         if number > len(nights) - _EPISODES_KEPT:
-            _decide(state, ref, member, entry, person, now)
+            _decide(table, ref, member, entry, person, now)
         else:
             table.transact(*booking(entry))
         why = Ending.UNDONE if night.end - night.start <= MISTAKE else Ending.STARTED
-        state.settle_entry(entry, night.end, why, night.end)
+        Ledger(table).settle_entry(entry, night.end, why, night.end)
 
 
 def _decide(
-    state: StateTable,
+    table: Table,
     ref: EpisodeRef,
     member: Member,
     entry: LedgerEntry,
@@ -233,8 +235,10 @@ def _decide(
     evidence = Evidence(window, MetricSource.AGGREGATE, (GpuReadings("all", series),))
     approval_id = f"past-{ref.instance_id[2:]}-{ref.number}"
     saving = Saving(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour)
-    state.take_lock(ref)
-    state.save_opened(
+    episode_store = Episodes(table)
+    approval_store = Approvals(table)
+    episode_store.take_lock(ref)
+    approval_store.save_opened(
         Episode(
             ref=ref,
             phase=Phase.ASKING,
@@ -263,12 +267,20 @@ def _decide(
         )
     )
     decision = Decision(Answer.APPROVE, f"link:{person}", "page", stopped_at, person=person)
-    state.settle(approval_id, decision)
-    state.clear_step(ref, Step.STOP.value, stopped_at)
-    state.note_step(ref, Step.STOP.value, stopped_at)
+    approval_store.settle(approval_id, decision)
+    episode_store.clear_step(ref, Step.STOP.value, stopped_at)
+    Calls(table).note_step(ref, Step.STOP.value, stopped_at)
     why = f"approved by link:{person}"
-    state.close_episode(ref, Outcome.STOPPED, why, stopped_at, quiet_until=None, ledger=entry)
-    state.note_told(ref, stopped_at)
+    episode_store.close_episode(
+        ref,
+        Outcome.STOPPED,
+        why,
+        stopped_at,
+        quiet_until=None,
+        became=Outcome.STOPPED,
+        booking=booking(entry),
+    )
+    episode_store.note_told(ref, stopped_at)
 
 
 def _day_before(member: Member, asked_at: datetime, now: datetime) -> History:
@@ -282,7 +294,7 @@ def _day_before(member: Member, asked_at: datetime, now: datetime) -> History:
 
 
 def _count(
-    state: StateTable,
+    ledger_store: Ledger,
     target: Target,
     spent: Mapping[date, Mapping[tuple[str, str], Share]],
     now: datetime,
@@ -299,7 +311,7 @@ def _count(
             if month == month_of(now)
             else month_end(datetime.combine(costs[-1].day, now.timetz()))
         )
-        state.bring_forward(Meter(target, month, last, dict(usd)), None, costs)
+        ledger_store.bring_forward(Meter(target, month, last, dict(usd)), None, costs)
 
 
 def _row(target: Target, instance_id: str, member: Member, now: datetime) -> FleetRow:

@@ -129,7 +129,15 @@ def _overview() -> str:
     world = console_world.lively()
     world.policy = Policy(mode=Mode.ASK)
     page = Reply(200, (), console_world.html(overview, world).encode())
-    story = Story(world.state, console_world.TARGETS[0], {}, lambda: NOW)
+    story = Story(
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        ledger_store=world.state,
+        target=console_world.TARGETS[0],
+        names={},
+        clock=lambda: NOW,
+    )
     tabs = {"/": "Console", **{f"/simulated/{channel}": name for channel, name in CHANNELS.items()}}
     return dressed(page, inside(story.progress(), tabs, "/")).body.decode()
 

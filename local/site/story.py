@@ -15,7 +15,10 @@ from governor.domain.instance import Target
 from governor.domain.money.cost import months
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.units import usd
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
 
 _HOURS_A_DAY = 24
 LOOKED, SAVED = "/fleet", "/savings"
@@ -51,7 +54,10 @@ class Progress:
 class Story:
     """The story of one `make up`, from now on; `names` are those of the instances by id."""
 
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    ledger_store: Ledger
     target: Target
     names: Mapping[str, str]
     clock: Callable[[], datetime]
@@ -85,9 +91,9 @@ class Story:
 
     def _done(self) -> list[News]:
         """Return what was stopped or terminated since the story began, oldest first."""
-        booked = (
-            one for month in months(self._began, self.clock()) for one in self.state.entries(month)
-        )
+        booked: list[LedgerEntry] = []
+        for month in months(self._began, self.clock()):
+            booked += self.ledger_store.entries(month)
         return [self._ended(one) for one in booked if one.booked_at >= self._began and one.ours]
 
     def _ended(self, entry: LedgerEntry) -> News:
@@ -101,11 +107,15 @@ class Story:
 
     def _acting(self) -> list[News]:
         """Return what was answered with yes, and is not done yet."""
-        records = self.state.records(self.target).values()
-        episodes = [self.state.episode(one.open_episode) for one in records if one.open_episode]
+        records = self.instance_store.records(self.target).values()
+        episodes = [
+            self.episode_store.episode(record.open_episode)
+            for record in records
+            if record.open_episode
+        ]
         answered = (one for one in episodes if one and self._is_answered(one))
         return [News(f"{one.plan.doing} {one.instance.name} ...") for one in answered]
 
     def _is_answered(self, episode: Episode) -> bool:
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         return approval is not None and approval.status is ApprovalStatus.APPROVED

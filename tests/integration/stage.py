@@ -23,11 +23,11 @@ from governor.domain.approvals.sealing import Duty, sealed
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
-from governor.stores import StateTable
 from local.cloud import ACCOUNT, REGION, LocalCloud
 from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
+from tests.twins.stores import EveryStore
 
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
@@ -50,10 +50,10 @@ class Stage:
 
     scene: Scene
     clients: Clients = field(default_factory=Clients)
-    state: StateTable = field(init=False)
+    state: EveryStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = StateTable(DynamoTable(self.clients, self.scene.outputs["StateTableName"]))
+        self.state = EveryStore(DynamoTable(self.clients, self.scene.outputs["StateTableName"]))
 
     def policy(self, text: str, *, as_it_is: bool = False) -> None:
         """Replaces the policy document; it counts from the next invocation on.

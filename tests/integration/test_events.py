@@ -11,12 +11,12 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.stores import EventLog
 from local.cloud import ROOT
 from local.fleet import T4
 from local.samples import happening, of_this_account
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
+from tests.twins.stores import EveryEventStore
 
 SPOT: dict[str, Any] = {
     "instance_type": "g4dn.xlarge",
@@ -370,7 +370,7 @@ def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
     sample = of_this_account(
         json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
     )
-    log = EventLog(DynamoTable(Clients(), stage.scene.outputs["StateTableName"]))
+    log = EveryEventStore(DynamoTable(Clients(), stage.scene.outputs["StateTableName"]))
 
     def say(hours_ago: int, days: int, status: str = "upcoming") -> tuple[list[str], list[str]]:
         now = datetime.now(tz=UTC).replace(microsecond=0)

@@ -33,7 +33,7 @@ from governor.domain.alerts.alert import (
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.instance import INSTANCE_TAG
 from governor.domain.units import iso
-from governor.stores import EventLog, keys
+from governor.stores import keys
 from governor.stores.table import present, update
 from local.cloud import ROOT
 from local.fleet import T4
@@ -42,6 +42,7 @@ from local.scene import CHECKPOINT_DOCUMENT, STACK
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage, guarded_stage
+from tests.twins.stores import EveryEventStore
 
 BREAK_GLASS = f"arn:aws:iam::{TARGET.account}:role/break-glass"
 
@@ -665,7 +666,7 @@ def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage)
     event = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
     event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
     event["detail"]["eventArn"] += "-moved"
-    log = EventLog(DynamoTable(Clients(), guarded.scene.outputs["StateTableName"]))
+    log = EveryEventStore(DynamoTable(Clients(), guarded.scene.outputs["StateTableName"]))
     kept = []
     for hours in (300, 10):
         when = datetime.now(tz=UTC) + timedelta(hours=hours)

@@ -30,7 +30,7 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
     them."""
     stage.policy(VISITORS_POLICY + "mode: ask\n", as_it_is=True)
     with Front() as front:
-        show(stage.scene, stage.state, front)
+        show(stage.scene, stage.state._table, front)
         instance_id, _ = stage.ask()
         stage.scene.sweep()  # which sees the question that the one before has asked
 

@@ -94,7 +94,15 @@ def world() -> ConsoleWorld:
 
 @pytest.fixture
 def story(world: ConsoleWorld) -> Story:
-    return Story(world.state, TARGET, {}, lambda: NOW)
+    return Story(
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        ledger_store=world.state,
+        target=TARGET,
+        names={},
+        clock=lambda: NOW,
+    )
 
 
 def entry(**changes: Any) -> LedgerEntry:

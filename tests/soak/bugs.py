@@ -113,9 +113,9 @@ _NO_PROOF = Edit(
 _ONE_RECHECK_FOR_ALL = (
     _guard("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
     Edit(
-        "stores.episodes:Episodes.note_call",
-        "_OPEN & is_last_recheck & is_unused",
-        "_OPEN & is_last_recheck",
+        "stores.calls:Calls.note_call",
+        "IS_OPEN & is_last_recheck & is_unused",
+        "IS_OPEN & is_last_recheck",
     ),
 )
 """A recheck lets any number of calls through."""
@@ -126,7 +126,7 @@ _NEEDS_NO_RECHECK = (
         "return\n    if True:",
     ),
     _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"),
-    Edit("stores.episodes:Episodes.note_call", "_OPEN & is_last_recheck & is_unused", "_OPEN"),
+    Edit("stores.calls:Calls.note_call", "IS_OPEN & is_last_recheck & is_unused", "IS_OPEN"),
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
     "domain.policy.consent:under_consent",
@@ -238,9 +238,9 @@ BUGS = (
         (
             _guard("Guards._approval", "if held_by is not None:", "if False:"),
             Edit(
-                "stores.episodes:Episodes._note_before_call",
-                '_unset("brake") & _unset("late_hold")',
-                "present()",
+                "stores.calls:Calls._note_before_call",
+                'unset("brake") & unset("late_hold")',
+                'where("pk", "<>", "")',
             ),
         ),
         (f"a hold {_STOP}", "a hold at every call of mode auto"),
@@ -288,9 +288,9 @@ BUGS = (
             _guard("Guards.open_episode", "episode.phase is Phase.CLOSED", "False"),
             _guard("Guards.must_still_hold", "record.open_episode != cleared.episode.ref", "False"),
             Edit(
-                "stores.episodes:Episodes.note_call",
-                "_OPEN & is_last_recheck & is_unused",
-                "present() & is_last_recheck & is_unused",
+                "stores.calls:Calls.note_call",
+                "IS_OPEN & is_last_recheck & is_unused",
+                "is_last_recheck & is_unused",
             ),
         ),
         (f"an abort before EC2 is asked {_STOP}",),
@@ -749,9 +749,9 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "stores.episodes:_is_hold_as_read",
+                "stores.holds:_is_hold_as_read",
                 "return condition",
-                "return present() | absent()",
+                'return where("pk", "<>", "")',
             ),
         ),
         ("an admin ends an exemption, and somebody keeps it at every call of that",),
@@ -761,13 +761,13 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "stores.episodes:Episodes.end_keep",
-                'is_its = (has_its_date & is_its_own) | _unset("snoozed_until")',
+                "stores.approvals:Approvals.end_keep",
+                'is_its = (has_its_date & is_its_own) | unset("snoozed_until")',
                 "is_its = present() | absent()",
             ),
-            Edit("stores.episodes:Episodes.end_keep", " & keeps.as_read(stored)", ""),
+            Edit("stores.approvals:Approvals.end_keep", " & keeps.as_read(stored)", ""),
             Edit(
-                "stores.episodes:Episodes.end_keep",
+                "stores.approvals:Approvals.end_keep",
                 "keeps.beside(self._table, stored, at, keep)",
                 "keeps.OtherKeeps(Hold(), ())",
             ),
@@ -963,9 +963,9 @@ BUGS = (
         (
             _guard("_held_by", "return approval.counted_hold", "return approval.brake"),
             Edit(
-                "stores.episodes:Episodes._note_before_call",
-                '_unset("brake") & _unset("late_hold")',
-                '_unset("brake")',
+                "stores.calls:Calls._note_before_call",
+                'unset("brake") & unset("late_hold")',
+                'unset("brake")',
             ),
         ),
         ("somebody holds the stop while EC2 throttles it",),

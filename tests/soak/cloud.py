@@ -26,7 +26,6 @@ from governor.domain.instance import Instance
 from governor.domain.units import iso, parse_iso
 from governor.errors import Unavailable
 from governor.ports import StoredPolicy, UndoAnswer
-from governor.stores import StateTable
 from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
 from tests.soak.aws import SimulatedEc2
@@ -40,6 +39,7 @@ from tests.twins import (
     StaticBatch,
     StaticSpotMarket,
 )
+from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable
 from tests.unit.wiring.samples import VARIABLES
 
@@ -234,7 +234,7 @@ class Cloud:
         self.ec2 = SimulatedEc2(instant=False, now=self.now, cloud=self)
         self.metrics = SimulatedMetrics(self.ec2)
         self.memory = _Memory()
-        self.state = StateTable(self.memory)
+        self.state = EveryStore(self.memory)
         """For a look at what is stored, past all faults."""
         self.batch, self.hook = StaticBatch(), RecordingHook()
         self.hooks, self.market = MemoryLifecycleHooks(), StaticSpotMarket()

@@ -16,8 +16,9 @@ from governor.adapters.table.dynamodb import attributes, packed, unpacked
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.errors import CloudError, ConflictError
-from governor.stores import EventLog, StateTable, keys
+from governor.stores import keys
 from governor.stores.table import Condition, Document, Key, Table, Write
+from tests.twins.stores import EveryEventStore, EveryStore
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -176,7 +177,7 @@ def _holds(condition: Condition, item: Document) -> bool:
             return type(known) is type(right) and _COMPARISONS[comparison](known, right)
 
 
-class MemoryStateTable(StateTable):
+class MemoryStateTable(EveryStore):
     """All stores over one table, whose `items` tests may change behind their back."""
 
     def __init__(self, memory: MemoryTable | None = None) -> None:
@@ -203,7 +204,7 @@ class MemoryStateTable(StateTable):
             del self.items[key]
 
 
-class MemoryEventLog(EventLog):
+class MemoryEventLog(EveryEventStore):
     """The event log over a table of its own."""
 
     def __init__(self) -> None:

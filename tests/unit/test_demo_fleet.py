@@ -117,7 +117,7 @@ def test_the_first_failed_workflow_ends_the_wait_for_people(
     )
     one = demo.Demo.__new__(demo.Demo)
     one.scene, one._before, one._printed = scene, set(), {}
-    one.state = cast("Any", SimpleNamespace(records=lambda _: {}))
+    one._instance_store = cast("Any", SimpleNamespace(records=lambda _: {}))
     monkeypatch.setattr(time, "sleep", lambda _: nothing_happened())
 
     with pytest.raises(

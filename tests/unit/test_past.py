@@ -13,12 +13,12 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import UNGOVERNED, Share
 from governor.domain.money.cost import months
 from governor.domain.money.ledger import LedgerEntry
-from governor.stores import StateTable
 from local.engine.cloudwatch import CloudWatchSimulator
 from local.engine.faults import Faults
 from local.fleet import NAMESPACE, Member, Points, demo_fleet
 from local.past import WEEKS, part_of, past_metrics, write_past
 from tests.builders import NOW, TARGET
+from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable
 
 PERSON = "owner@example.com"
@@ -29,17 +29,17 @@ def fleet() -> dict[str, Member]:
 
 
 @pytest.fixture(scope="module")
-def state() -> StateTable:
+def state() -> EveryStore:
     table = MemoryTable()
     assert write_past(table, TARGET, fleet(), NOW, PERSON) > 20
-    return StateTable(table)
+    return EveryStore(table)
 
 
-def entries(state: StateTable) -> list[LedgerEntry]:
+def entries(state: EveryStore) -> list[LedgerEntry]:
     return [one for month in months(NOW - WEEKS, NOW) for one in state.entries(month)]
 
 
-def test_every_month_of_the_past_adds_up(state: StateTable) -> None:
+def test_every_month_of_the_past_adds_up(state: EveryStore) -> None:
     """As the costs of sweeps do; the meter of this month is counted up to now."""
     for month in months(NOW - WEEKS, NOW):
         meter, days = state.meter(TARGET, month), state.days(month)
@@ -104,7 +104,7 @@ def maxima(simulator: CloudWatchSimulator, instance_id: str, now: datetime) -> d
     return dict(zip(found["Timestamps"], found["Values"], strict=True))
 
 
-def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) -> None:
+def test_stops_are_over_before_the_fleet_of_the_demo_started(state: EveryStore) -> None:
     """No two of one instance overlap, one in some was a mistake, and nothing is left open or
     unsaid."""
     stops = entries(state)
@@ -130,7 +130,7 @@ def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) 
             assert [] == state.open_entries(TARGET, instance_id)
 
 
-def test_the_newest_stops_say_who_decided(state: StateTable) -> None:
+def test_the_newest_stops_say_who_decided(state: EveryStore) -> None:
     """Their episodes are there as a workflow leaves them."""
     newest = entries(state)[-1]
     episode = state.episode(newest.episode)
@@ -143,7 +143,7 @@ def test_the_newest_stops_say_who_decided(state: StateTable) -> None:
     assert (Outcome.STOPPED, Outcome.STOPPED) == (episode.outcome, episode.became)
 
 
-def test_the_page_has_a_day_of_readings(state: StateTable) -> None:
+def test_the_page_has_a_day_of_readings(state: EveryStore) -> None:
     """Idle for hours, and at work before: the first sweep carries it on."""
     [page] = state.pages()
     rows = {row.name: row for row in page.rows}

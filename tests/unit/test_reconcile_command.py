@@ -77,7 +77,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> MemoryStateTable:
     )
     monkeypatch.setattr(aws, "session", lambda *_: SimpleNamespace(client=lambda _: client))
     monkeypatch.setattr(times, "now", lambda: NOW)
-    monkeypatch.setattr(reconcile, "StateTable", lambda _: made)
+    monkeypatch.setattr(reconcile, "Ledger", lambda _: made)
     return made
 
 

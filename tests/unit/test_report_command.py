@@ -17,7 +17,6 @@ from governor.console.formats import as_json
 from governor.console.views.savings import savings
 from governor.domain.money.cost import month_end, month_start, months
 from governor.domain.policy.policy import Policy
-from governor.stores import StateTable
 from governor.usecases.money.report_savings import Books, Night, Period, ReportSavings
 from governor.usecases.once import Once
 from local.fleet import demo_fleet
@@ -52,7 +51,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, world: ConsoleWorld) -> None:
     monkeypatch.setattr(aws, "session", lambda *_: SimpleNamespace(client=lambda _: stacks))
     monkeypatch.setattr(times, "now", lambda: NOW)
     monkeypatch.setattr(report, "deployed", lambda *_: "")
-    monkeypatch.setattr(report, "StateTable", lambda _: StateTable(world.table))
+    monkeypatch.setattr(report, "DynamoTable", lambda *_: world.table)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -101,9 +100,20 @@ def sent(world: ConsoleWorld, period: Period) -> Any:
     clock, announcer = FakeClock(NOW), RecordingAnnouncer()
     policies, once = StaticPolicies(POLICY), Once(clock, MemoryEventLog())
     use_case = ReportSavings(
-        clock, policies, world.state, once, announcer, SimpleNamespace(keep=lambda *_: None), TARGET
+        clock,
+        policies,
+        ledger_store=world.state,
+        fleet_store=world.state,
+        once=once,
+        announcer=announcer,
+        reports=SimpleNamespace(keep=lambda *_: None),
+        hub=TARGET,
     )
-    books = Books(world.state, timedelta(days=POLICY.ledger.saving_counts_days))
+    books = Books(
+        ledger_store=world.state,
+        fleet_store=world.state,
+        counts_for=timedelta(days=POLICY.ledger.saving_counts_days),
+    )
     use_case._send_reports(books, period, POLICY, NOW, Night())
     return announcer.sent[0].facts
 

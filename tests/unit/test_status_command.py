@@ -174,9 +174,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(status, "Api", lambda *_: made)
     monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
     monkeypatch.setattr(status, "unswept", lambda _: made.unswept)
-    monkeypatch.setattr(
-        status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing)
-    )
+    monkeypatch.setattr(status, "Failures", lambda _: SimpleNamespace(failing=lambda: made.failing))
     return made
 
 
@@ -241,8 +239,8 @@ def test_accounts_of_units_are_targets(
     cloud.answers["/api/policy"] = {"document": document, "in_force": "v7"}
     monkeypatch.setattr(
         status,
-        "StateTable",
-        lambda _: SimpleNamespace(accounts_of=lambda _: accounts, failing=list),
+        "PolicyVersions",
+        lambda _: SimpleNamespace(accounts_of=lambda _: accounts),
     )
 
     code, lines = shown(capsys)

@@ -254,7 +254,7 @@ def snapshots_left(
     monkeypatch.setattr(Leftovers, "_client", lambda *_: SimpleNamespace(delete_snapshot=delete))
     monkeypatch.setattr(Leftovers, "_pages", lambda *_, **__: [{"Snapshots": found}])
     monkeypatch.setattr(Leftovers, "_tables", ["t"])
-    monkeypatch.setattr(Leftovers, "_state", lambda *_: state)
+    monkeypatch.setattr(Leftovers, "_state_table", lambda *_: state.memory)
     session: Any = SimpleNamespace(region_name="us-east-1")
     return Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload", elsewhere), asked
 
@@ -365,7 +365,7 @@ def left_by_a_termination(
     monkeypatch.setattr(Leftovers, "_tables", ["t"])
     monkeypatch.setattr(Leftovers, "_account", samples.TARGET.account)
     monkeypatch.setattr(Leftovers, "_stopped", [("us-east-1", "i-stopped")])
-    monkeypatch.setattr(Leftovers, "_state", lambda *_: state)
+    monkeypatch.setattr(Leftovers, "_state_table", lambda *_: state.memory)
     session: Any = SimpleNamespace(region_name="us-east-1")
     return Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload"), asked
 

@@ -8,8 +8,8 @@ import pytest
 from moto import mock_aws
 
 from governor.adapters.clients import Clients
-from governor.stores import StateTable
 from tests.twins import MemoryStateTable
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import dynamo_table
 
 REGION = "us-east-1"
@@ -28,7 +28,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
 
 
 @pytest.fixture(params=["memory", "dynamodb"])
-def table(request: pytest.FixtureRequest) -> StateTable:
+def table(request: pytest.FixtureRequest) -> EveryStore:
     """Each implementation, empty."""
     if request.param == "memory":
         return MemoryStateTable()

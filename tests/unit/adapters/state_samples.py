@@ -18,7 +18,7 @@ from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, V
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.policy import Action, Mode, Policy
-from governor.stores import StateTable
+from tests.twins.stores import EveryStore
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 _DAY_END = NOW.replace(microsecond=0)
@@ -28,10 +28,10 @@ INSTANCE_ID = "i-0123456789abcdef0"
 TABLE = "state"
 
 
-def dynamo_table(clients: Clients) -> StateTable:
+def dynamo_table(clients: Clients) -> EveryStore:
     """The state table in moto, as the template defines its keys."""
     create_table(clients.client("dynamodb"))
-    return StateTable(DynamoTable(clients, TABLE, sleep=lambda _: None))
+    return EveryStore(DynamoTable(clients, TABLE, sleep=lambda _: None))
 
 
 def create_table(client: Any) -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.errors import CloudError, ConflictError, Throttled, Unavailable
-from governor.stores import StateTable
 from governor.stores.table import Document, Write, absent, update, where
 from tests.twins import MemoryStateTable
+from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable
 
 NOON = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
@@ -28,7 +28,7 @@ LONGEST = timedelta(minutes=63)
 take."""
 
 
-def reserved(table: StateTable, names: Sequence[str], now: datetime, most: int = 20) -> int:
+def reserved(table: EveryStore, names: Sequence[str], now: datetime, most: int = 20) -> int:
     """Return how many of these steps were counted."""
     return sum(
         table.reserve(name, "stop", {"ORGANIZATION": most}, now, "a") is None for name in names
@@ -40,7 +40,7 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-def test_the_turn_of_the_hour_opens_no_second_window(table: StateTable) -> None:
+def test_the_turn_of_the_hour_opens_no_second_window(table: EveryStore) -> None:
     """Before, 40 of 20 went through within two seconds."""
     before = NOON.replace(hour=13, minute=59, second=59)
     after = NOON.replace(hour=14, minute=0, second=1)
@@ -50,7 +50,7 @@ def test_the_turn_of_the_hour_opens_no_second_window(table: StateTable) -> None:
     assert {"ORGANIZATION": 20} == table.used(after)
 
 
-def test_an_action_leaves_the_window_after_60_minutes(table: StateTable) -> None:
+def test_an_action_leaves_the_window_after_60_minutes(table: EveryStore) -> None:
     """Not earlier than 60 minutes after EC2 can have been called, and not much later."""
     assert 20 == reserved(table, names("e", 20), NOON + 30 * SECOND)
     room_at = table.room_at("ORGANIZATION", 20, NOON + MINUTE)
@@ -62,7 +62,7 @@ def test_an_action_leaves_the_window_after_60_minutes(table: StateTable) -> None
     assert 20 == reserved(table, names("f", 21), NOON + LONGEST)
 
 
-def test_a_step_waits_for_the_oldest_action_that_blocks_it(table: StateTable) -> None:
+def test_a_step_waits_for_the_oldest_action_that_blocks_it(table: EveryStore) -> None:
     """With a cap that was lowered meanwhile, for as many as are too many; a cap of 0 opens by no
     time."""
     for minute in range(3):
@@ -75,7 +75,7 @@ def test_a_step_waits_for_the_oldest_action_that_blocks_it(table: StateTable) ->
     assert table.room_at("ORGANIZATION", 0, now) is None
 
 
-def test_a_loser_gives_back_only_its_own(table: StateTable) -> None:
+def test_a_loser_gives_back_only_its_own(table: EveryStore) -> None:
     """Before, the cap stood at 0 after 8 of 60 quadruple stops."""
     for name in names("e", 8):
         for attempt in "abcd":
@@ -86,7 +86,7 @@ def test_a_loser_gives_back_only_its_own(table: StateTable) -> None:
     assert {"ORGANIZATION": 8} == table.used(NOON)
 
 
-def test_a_step_without_effect_gives_back_whatever_rests_on_it(table: StateTable) -> None:
+def test_a_step_without_effect_gives_back_whatever_rests_on_it(table: EveryStore) -> None:
     """An earlier attempt, too; and nothing of another step."""
     for attempt in "ab":
         assert table.reserve("e", "stop", TWENTY, NOON, attempt) is None
@@ -99,7 +99,7 @@ def test_a_step_without_effect_gives_back_whatever_rests_on_it(table: StateTable
     assert {"ORGANIZATION": 1} == table.used(NOON)
 
 
-def test_what_nobody_rests_on_any_more_is_given_back(table: StateTable) -> None:
+def test_what_nobody_rests_on_any_more_is_given_back(table: EveryStore) -> None:
     """By the last of them, once, in whatever order; a stranger's attempt gives back nothing."""
     for attempt in "ab":
         assert table.reserve("e", "stop", {"ORGANIZATION": 1, "OWNER#a": 1}, NOON, attempt) is None
@@ -115,7 +115,7 @@ def test_what_nobody_rests_on_any_more_is_given_back(table: StateTable) -> None:
     assert table.reserve("f", "stop", {"ORGANIZATION": 1}, NOON, "c") is None
 
 
-def test_a_repeated_step_counts_once_and_from_its_newest_attempt_on(table: StateTable) -> None:
+def test_a_repeated_step_counts_once_and_from_its_newest_attempt_on(table: EveryStore) -> None:
     """A call that EC2 takes at the second attempt is in the window from then on."""
     later = NOON + 40 * MINUTE
     assert table.reserve("e", "stop", {"ORGANIZATION": 1}, NOON, "a") is None
@@ -127,7 +127,7 @@ def test_a_repeated_step_counts_once_and_from_its_newest_attempt_on(table: State
     assert {} == table.used(later + LONGEST)
 
 
-def test_a_step_whose_count_has_left_the_window_is_counted_anew(table: StateTable) -> None:
+def test_a_step_whose_count_has_left_the_window_is_counted_anew(table: EveryStore) -> None:
     """No attempt of then holds it: the one of now gives back all of it."""
     assert table.reserve("e", "stop", {"ORGANIZATION": 1}, NOON, "a") is None
     assert table.capped("e", "stop", {"ORGANIZATION": 1}, NOON + LONGEST - SECOND) is None
@@ -137,7 +137,7 @@ def test_a_step_whose_count_has_left_the_window_is_counted_anew(table: StateTabl
     assert {} == table.used(NOON + LONGEST)
 
 
-def test_a_step_with_other_caps_than_before_is_counted_anew(table: StateTable) -> None:
+def test_a_step_with_other_caps_than_before_is_counted_anew(table: EveryStore) -> None:
     """Its owner may have changed: it counts twice rather than nowhere."""
     assert table.reserve("e", "stop", {"ORGANIZATION": 9, "OWNER#a": 1}, NOON, "a") is None
     later = NOON + 5 * MINUTE
@@ -146,7 +146,7 @@ def test_a_step_with_other_caps_than_before_is_counted_anew(table: StateTable) -
     assert {"ORGANIZATION": 2, "OWNER#a": 1, "OWNER#b": 1} == table.used(later)
 
 
-def test_the_steps_of_an_episode_count_each(table: StateTable) -> None:
+def test_the_steps_of_an_episode_count_each(table: EveryStore) -> None:
     """A stop and the termination after it are two actions."""
     for step in ("stop", "terminate"):
         assert table.reserve("e", step, TWENTY, NOON, "a") is None
@@ -154,7 +154,7 @@ def test_the_steps_of_an_episode_count_each(table: StateTable) -> None:
     assert {"ORGANIZATION": 2} == table.used(NOON)
 
 
-def test_a_full_cap_takes_nothing_from_the_others(table: StateTable) -> None:
+def test_a_full_cap_takes_nothing_from_the_others(table: EveryStore) -> None:
     """All or none of an action's caps count it."""
     caps = {"ORGANIZATION": 9, "ACCOUNT#1": 1, "OWNER#a": 9}
     assert table.reserve("e", "stop", caps, NOON, "a") is None
@@ -163,7 +163,7 @@ def test_a_full_cap_takes_nothing_from_the_others(table: StateTable) -> None:
     assert {"ORGANIZATION": 1, "ACCOUNT#1": 1, "OWNER#a": 1} == table.used(NOON)
 
 
-def test_an_item_does_not_grow_with_its_cap(table: StateTable) -> None:
+def test_an_item_does_not_grow_with_its_cap(table: EveryStore) -> None:
     """Hundreds of actions an hour, for three hours: only minutes that still count are kept."""
     for minute in range(180):
         assert 2 == reserved(table, names(f"e{minute}-", 2), NOON + minute * MINUTE, 10_000)
@@ -495,7 +495,7 @@ def test_no_interleaving_passes_a_cap_or_loses_a_count(
 # the release before
 
 
-def count_before(table: StateTable, cap: str, now: datetime, most: int) -> bool:
+def count_before(table: EveryStore, cap: str, now: datetime, most: int) -> bool:
     """Count an action as the release before does, in its clock hour; false where its cap is
     reached."""
     room = absent("taken") | where("taken", "<", most)
@@ -504,7 +504,7 @@ def count_before(table: StateTable, cap: str, now: datetime, most: int) -> bool:
 
 @pytest.mark.parametrize("minutes", [0, 1, 59, 61, 119])
 def test_what_the_release_before_counted_counts_for_its_hour_and_the_next(
-    table: StateTable, minutes: int
+    table: EveryStore, minutes: int
 ) -> None:
     """It may have begun at the end of its hour: at the update no more than the cap goes through."""
     for _ in range(15):
@@ -517,7 +517,7 @@ def test_what_the_release_before_counted_counts_for_its_hour_and_the_next(
     assert NOON + 120 * MINUTE == table.room_at("ORGANIZATION", 15, now)
 
 
-def test_what_the_release_before_counted_leaves_after_two_hours(table: StateTable) -> None:
+def test_what_the_release_before_counted_leaves_after_two_hours(table: EveryStore) -> None:
     """60 minutes after its hour."""
     for _ in range(20):
         assert count_before(table, "ORGANIZATION", NOON, 20)
@@ -525,7 +525,7 @@ def test_what_the_release_before_counted_leaves_after_two_hours(table: StateTabl
     assert 20 == reserved(table, names("e", 21), NOON + 120 * MINUTE)
 
 
-def test_a_function_of_the_release_before_takes_nothing_more(table: StateTable) -> None:
+def test_a_function_of_the_release_before_takes_nothing_more(table: EveryStore) -> None:
     """It may still run while the new one counts; neither adds to what the other counted."""
     for _ in range(15):
         assert count_before(table, "ORGANIZATION", NOON, 20)
@@ -547,7 +547,7 @@ def test_a_function_of_the_release_before_that_counts_meanwhile_is_counted() -> 
     assert "ORGANIZATION" == table.reserve("e", "stop", TWENTY, NOON, "a")
 
 
-def test_a_reservation_of_the_release_before_is_counted_again(table: StateTable) -> None:
+def test_a_reservation_of_the_release_before_is_counted_again(table: EveryStore) -> None:
     """It stays in its hour's counter, so the step may count twice; that only holds actions back."""
     assert count_before(table, "ORGANIZATION", NOON, 20)
     old = {"hour": f"{NOON:%Y%m%d%H}", "caps": ["ORGANIZATION"]}

@@ -14,8 +14,8 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.events.notice import Notice
 from governor.errors import ConflictError, Throttled
-from governor.stores import EventLog, StateTable
 from tests.twins import MemoryEventLog
+from tests.twins.stores import EveryEventStore, EveryStore
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table
 
@@ -28,12 +28,12 @@ BEFORE = SAID - timedelta(hours=1)
 
 
 @pytest.fixture
-def log(table: StateTable) -> EventLog:
+def log(table: EveryStore) -> EveryEventStore:
     """Over each table, empty."""
-    return EventLog(table._table)
+    return EveryEventStore(table._table)
 
 
-def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> None:
+def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EveryEventStore) -> None:
     """A repeated event finds it done; another event is another matter."""
     assert log.claim("event-1", NOW, LEASE)
     log.done("event-1", NOW, DAY)
@@ -43,7 +43,7 @@ def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> No
     assert log.claim("event-1", NOW + timedelta(hours=25), LEASE)
 
 
-def test_a_claim_that_came_to_nothing_lapses(log: EventLog) -> None:
+def test_a_claim_that_came_to_nothing_lapses(log: EveryEventStore) -> None:
     """Whoever failed is made up for by the repetition, a minute later."""
     assert log.claim("event-1", NOW, LEASE)
 
@@ -51,7 +51,7 @@ def test_a_claim_that_came_to_nothing_lapses(log: EventLog) -> None:
     assert log.claim("event-1", NOW + timedelta(seconds=31), LEASE)
 
 
-def test_warnings_of_a_zone_are_counted_from_the_first(log: EventLog) -> None:
+def test_warnings_of_a_zone_are_counted_from_the_first(log: EveryEventStore) -> None:
     """One, two, three; after the window it begins anew, and each zone, Region and account has its
     own."""
     counted = [
@@ -91,7 +91,7 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
     client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
 
-    burst = EventLog(DynamoTable(FakeClients(client), TABLE)).count(
+    burst = EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count(
         TARGET, "interruption#a", NOW, WINDOW
     )
 
@@ -110,12 +110,12 @@ RETIREMENT = Notice(
 )
 
 
-def keep(log: EventLog, notice: Notice, *, remind: bool = True, **changes: Any) -> bool:
+def keep(log: EveryEventStore, notice: Notice, *, remind: bool = True, **changes: Any) -> bool:
     """Keeps it with these changes."""
     return log.keep_notice(replace(notice, **changes), remind=remind)
 
 
-def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
+def test_announced_dates_come_back_as_they_were(log: EveryEventStore) -> None:
     """A new date replaces the old one; what is over is gone; each Region has its own."""
     moved = replace(RETIREMENT, at=LATER + DAY)
     assert all(keep(log, notice) for notice in (RETIREMENT, BLOCK, moved))
@@ -128,7 +128,7 @@ def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
     assert [BLOCK] == list(log.notices(TARGET))
 
 
-def test_what_was_said_before_changes_nothing(log: EventLog) -> None:
+def test_what_was_said_before_changes_nothing(log: EveryEventStore) -> None:
     """Neither the date, nor that it is over; the same moment's word is taken, but does not open
     again."""
     assert keep(log, RETIREMENT)
@@ -147,7 +147,7 @@ def test_what_was_said_before_changes_nothing(log: EventLog) -> None:
 
 
 def test_what_is_not_to_be_reminded_of_has_its_place_in_the_order_all_the_same(
-    log: EventLog,
+    log: EveryEventStore,
 ) -> None:
     """It replaces the date before it."""
     assert keep(log, RETIREMENT)
@@ -156,7 +156,7 @@ def test_what_is_not_to_be_reminded_of_has_its_place_in_the_order_all_the_same(
     assert not keep(log, RETIREMENT)
 
 
-def test_the_same_date_again_leaves_the_reminder_as_it_is(log: EventLog) -> None:
+def test_the_same_date_again_leaves_the_reminder_as_it_is(log: EveryEventStore) -> None:
     """So does a word without a date; both are the latest word from then on."""
     assert keep(log, RETIREMENT)
     assert keep(log, RETIREMENT, said_at=SAID + DAY, remind=False)
@@ -166,7 +166,7 @@ def test_the_same_date_again_leaves_the_reminder_as_it_is(log: EventLog) -> None
     assert not keep(log, RETIREMENT, at=LATER + DAY, said_at=SAID + DAY)
 
 
-def test_a_word_without_a_date_is_kept_in_order_too(log: EventLog) -> None:
+def test_a_word_without_a_date_is_kept_in_order_too(log: EveryEventStore) -> None:
     """Though there is nothing to remind of."""
     assert keep(log, RETIREMENT, at=None, remind=False)
     assert keep(log, RETIREMENT, at=None, remind=False)
@@ -180,7 +180,7 @@ def test_a_busy_table_is_said_at_once() -> None:
     clients = FakeClients(client)
 
     with pytest.raises(Throttled):
-        EventLog(DynamoTable(clients, TABLE)).claim("event-1", NOW, LEASE)
+        EveryEventStore(DynamoTable(clients, TABLE)).claim("event-1", NOW, LEASE)
     assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.patient)
 
 
@@ -189,7 +189,7 @@ def test_a_count_that_keeps_losing_says_so() -> None:
     client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
 
     with pytest.raises(ConflictError):
-        EventLog(DynamoTable(FakeClients(client), TABLE)).count(
+        EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count(
             TARGET, "interruption#a", NOW, WINDOW
         )
     assert 6 == len(client.calls)
@@ -199,7 +199,7 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     """Every item has a time to live."""
     client = aws.client("dynamodb")
     create_table(client)
-    log = EventLog(DynamoTable(aws, TABLE))
+    log = EveryEventStore(DynamoTable(aws, TABLE))
     log.done("event-1", NOW, DAY)
     log.count(TARGET, "interruption#a", NOW, WINDOW)
     keep(log, BLOCK)
@@ -213,7 +213,7 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     assert [int(end.timestamp()) for end in ends] == sorted(lives)
 
 
-def test_what_people_were_told_is_known_until_its_time_is_over(log: EventLog) -> None:
+def test_what_people_were_told_is_known_until_its_time_is_over(log: EveryEventStore) -> None:
     """A later call moves the end; other targets know nothing of it."""
     log.keep_told(TARGET, [], NOW)
     log.keep_told(TARGET, ["i-1#hot", "i-2#hot"], NOW + timedelta(hours=1))
@@ -225,7 +225,7 @@ def test_what_people_were_told_is_known_until_its_time_is_over(log: EventLog) ->
     assert not log.told(replace(TARGET, region="eu-west-1"), NOW)
 
 
-def test_a_flood_of_findings_is_kept_in_few_calls(log: EventLog) -> None:
+def test_a_flood_of_findings_is_kept_in_few_calls(log: EveryEventStore) -> None:
     """Fifty instances with eight GPUs each: more than any batch and any page of what is written."""
     keys = {f"i-{number // 8}#hot#{number % 8}" for number in range(400)}
     log.keep_told(TARGET, keys, NOW + timedelta(hours=1))

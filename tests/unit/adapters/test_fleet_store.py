@@ -13,10 +13,10 @@ import pytest
 
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
-from governor.stores import StateTable
 from governor.stores.fleet import OTHERS, keeping
 from governor.stores.table import put
 from tests.console_world import many_rows
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, ref
 
 OTHER = Target("111122223333", "us-east-10")
@@ -87,7 +87,7 @@ GOLDEN = {
 """How a row is stored; a later release reads it so."""
 
 
-def test_pages_of_all_targets_are_read_by_one_query(table: StateTable) -> None:
+def test_pages_of_all_targets_are_read_by_one_query(table: EveryStore) -> None:
     """A Region whose name begins like another's has a page of its own, and no page is read for
     it."""
     here, there = page(row()), page(target=OTHER, problem="2 steps failed")
@@ -101,7 +101,7 @@ def test_pages_of_all_targets_are_read_by_one_query(table: StateTable) -> None:
     assert (here, there) == (table.page(TARGET), table.page(OTHER))
 
 
-def test_the_page_of_a_later_sweep_stands(table: StateTable) -> None:
+def test_the_page_of_a_later_sweep_stands(table: EveryStore) -> None:
     """Two sweeps at once, or a retry of one, bring no rows back."""
     later = page(row("i-2"), swept_at=LATER)
     assert table.keep_page(later)
@@ -113,7 +113,7 @@ def test_the_page_of_a_later_sweep_stands(table: StateTable) -> None:
 
 
 def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
-    table: StateTable, monkeypatch: pytest.MonkeyPatch
+    table: EveryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts that the long one leaves behind are not read."""
     monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 300)
@@ -128,7 +128,7 @@ def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
     assert (short,) == table.pages()
 
 
-def test_a_row_keeps_its_stored_form(table: StateTable) -> None:
+def test_a_row_keeps_its_stored_form(table: EveryStore) -> None:
     """Golden: the next release reads what this one stores. An older row may lack what has a
     default."""
     table.keep_page(page(row()))
@@ -144,7 +144,7 @@ def test_a_row_keeps_its_stored_form(table: StateTable) -> None:
     assert FleetRow(**{name: getattr(row(), name) for name in needed[:-1]}) == read
 
 
-def test_a_damaged_page_is_named_and_hides_no_other(table: StateTable) -> None:
+def test_a_damaged_page_is_named_and_hides_no_other(table: EveryStore) -> None:
     """Two parts of a query may also lie before and after a sweep."""
     for one in (page(row()), page(row(), target=OTHER)):
         table.keep_page(one)
@@ -159,7 +159,7 @@ def test_a_damaged_page_is_named_and_hides_no_other(table: StateTable) -> None:
     assert (whole,) == table.pages()
 
 
-def test_the_days_of_a_month_are_read_by_one_query(table: StateTable) -> None:
+def test_the_days_of_a_month_are_read_by_one_query(table: EveryStore) -> None:
     """Amounts are kept as they are, digit by digit; a damaged day counts as none."""
     shares = {
         ("alice", "vision"): Share(
@@ -181,7 +181,7 @@ def test_the_days_of_a_month_are_read_by_one_query(table: StateTable) -> None:
     assert ((second,), {}) == (table.days("2026-11"), table.days_of(TARGET, [first.day])[0].shares)
 
 
-def test_pages_and_days_expire(table: StateTable) -> None:
+def test_pages_and_days_expire(table: EveryStore) -> None:
     """A target that no policy names any more is gone after a week; a day, as a meter, after 400
     days."""
     table.keep_page(page())
@@ -196,7 +196,7 @@ def test_pages_and_days_expire(table: StateTable) -> None:
     )
 
 
-def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
+def test_a_day_of_too_many_owners_is_summed_up(table: EveryStore) -> None:
     """Tags of 256 characters on thousands of instances fill an item: the meter beside it is written
     all the same, the most expensive owners are kept, and the sum stays."""
     chance = random.Random(1)
@@ -220,7 +220,7 @@ def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
     assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total
 
 
-def test_a_page_of_5000_instances_is_at_most_ten_items(table: StateTable) -> None:
+def test_a_page_of_5000_instances_is_at_most_ten_items(table: EveryStore) -> None:
     """One more write for 500 instances; all of them in one call, so that nobody reads half a
     page."""
     rows = [replace(one, account=TARGET.account, region=TARGET.region) for one in many_rows(5_000)]

@@ -19,8 +19,8 @@ from governor.domain.money.cost import Meter
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import CloudError
-from governor.stores import EventLog, StateTable
 from governor.stores.table import Record
+from tests.twins.stores import EveryEventStore, EveryStore
 from tests.unit.adapters.golden import (
     ADDED,
     IDS,
@@ -116,7 +116,7 @@ def read_document(kind: type[Record], whole: dict[str, Any]) -> Record:
 def test_items_of_the_release_are_read_as_it_read_them(aws: Clients, client: Any) -> None:
     """Questions that are open during an update go on, whatever their shape."""
     table = DynamoTable(aws, TABLE)
-    now = read(StateTable(table), EventLog(table))
+    now = read(EveryStore(table), EveryEventStore(table))
 
     for name, before in GOLDEN["reads"].items():
         retired = RETIRED_OF_OBSERVATIONS if name == "observations" else RETIRED
@@ -125,7 +125,7 @@ def test_items_of_the_release_are_read_as_it_read_them(aws: Clients, client: Any
 
 def test_evidence_of_the_release_keeps_its_hash(aws: Clients, client: Any) -> None:
     """An approval given before an update is bound to the same evidence after it."""
-    table = StateTable(DynamoTable(aws, TABLE))
+    table = EveryStore(DynamoTable(aws, TABLE))
     for number, one in enumerate(IDS):
         episode, approval = table.episode(ref(1, one)), table.approval(f"approval-{number}")
         assert episode is not None
@@ -139,7 +139,7 @@ def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
     create_table(client)
     table = DynamoTable(aws, TABLE)
 
-    write(StateTable(table), EventLog(table))
+    write(EveryStore(table), EveryEventStore(table))
 
     own = ("BREAKER#", "LOCK#", "HOLD#")
     moved = [item for item in stored(client, TABLE) if not item["pk"]["S"].startswith(own)]

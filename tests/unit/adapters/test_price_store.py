@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.money.prices import PriceList, key_of
-from governor.stores import StateTable
 from governor.stores.table import put
 from tests.builders import NOW
+from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable
 
 ONE = PriceList("eu-central-1").with_type(
@@ -21,7 +21,7 @@ ONE = PriceList("eu-central-1").with_type(
 
 def test_a_list_is_kept_by_region() -> None:
     """The later one in place of the one before."""
-    state = StateTable(MemoryTable())
+    state = EveryStore(MemoryTable())
     assert state.price_list("eu-central-1") is None
 
     later = ONE.with_type("p5.48xlarge", {}, NOW)
@@ -39,7 +39,7 @@ def test_a_list_is_kept_by_region() -> None:
 )
 def test_an_amount_is_kept_to_the_last_digit(usd: dict[str, Decimal]) -> None:
     """As text: no float comes between."""
-    state = StateTable(MemoryTable())
+    state = EveryStore(MemoryTable())
     state.keep_price_list(replace(ONE, usd_per_hour=usd))
 
     found = state.price_list("eu-central-1")
@@ -54,4 +54,4 @@ def test_a_damaged_list_is_none() -> None:
     table = MemoryTable()
     for damage in (b"", b"x", b"x\x9c"):
         table.write(put(("PRICES", "eu-central-1"), {"list": damage}))
-        assert StateTable(table).price_list("eu-central-1") is None
+        assert EveryStore(table).price_list("eu-central-1") is None

@@ -18,9 +18,10 @@ from governor.adapters.clients import Clients
 from governor.adapters.table import codec
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.errors import CloudError
-from governor.stores import StateTable, policy
+from governor.stores import policy
 from governor.stores.policy import SCHEMA, SCHEMA_KEY
 from governor.stores.table import put
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import TABLE, create_table
 
 PATH = Path(__file__).with_name("schema.json")
@@ -147,7 +148,7 @@ def test_a_release_refuses_a_table_of_a_newer_schema(
     """And notes its own where an older one is kept."""
     create_table(aws.client("dynamodb"))
     table = DynamoTable(aws, TABLE)
-    state = StateTable(table)
+    state = EveryStore(table)
     state.check_schema()
     assert table.get(SCHEMA_KEY) is None
 

@@ -24,9 +24,10 @@ from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import parse_iso
 from governor.errors import ConflictError, DecisionRefused, NotFound
-from governor.stores import StateTable, keys
+from governor.stores import keys
 from governor.stores.ledger import booking
 from governor.stores.table import delete, put, update
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
     LAUNCHED,
@@ -41,7 +42,7 @@ from tests.unit.adapters.state_samples import (
 
 
 @pytest.fixture
-def opened(table: StateTable) -> StateTable:
+def opened(table: EveryStore) -> EveryStore:
     """With one opened episode."""
     assert table.take_lock(ref())
     table.save_opened(episode())
@@ -51,12 +52,12 @@ def opened(table: StateTable) -> StateTable:
 # the sweep's memory
 
 
-def test_a_first_sweep_remembers_nothing(table: StateTable) -> None:
+def test_a_first_sweep_remembers_nothing(table: EveryStore) -> None:
     """Before the first sweep there are no observations."""
     assert {} == table.observations(TARGET)
 
 
-def test_observations_come_back_as_they_were(table: StateTable) -> None:
+def test_observations_come_back_as_they_were(table: EveryStore) -> None:
     """Observations are read back field by field, and a later set replaces an earlier one."""
     table.remember(TARGET, {INSTANCE_ID: observation(), "i-00000001": observation()}, NOW)
     bare = observation(
@@ -69,7 +70,7 @@ def test_observations_come_back_as_they_were(table: StateTable) -> None:
     assert second == table.observations(TARGET)
 
 
-def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: StateTable) -> None:
+def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: EveryStore) -> None:
     """Each part by itself; what a slower sweep adds to a newer one's whole is nothing."""
     other, third = "i-00000001", "i-00000002"
     later = NOW + timedelta(minutes=5)
@@ -90,7 +91,7 @@ def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: StateT
     assert {INSTANCE_ID: observation(at=later)} == table.observations(TARGET)
 
 
-def test_targets_do_not_mix(table: StateTable) -> None:
+def test_targets_do_not_mix(table: EveryStore) -> None:
     """Each account and Region has its own memory; the role used to reach it makes no difference."""
     table.remember(TARGET, {INSTANCE_ID: observation()}, NOW)
     table.set_marked(TARGET, NOW, INSTANCE_ID)
@@ -102,7 +103,7 @@ def test_targets_do_not_mix(table: StateTable) -> None:
     )
 
 
-def test_an_unknown_instance_has_an_empty_record(table: StateTable) -> None:
+def test_an_unknown_instance_has_an_empty_record(table: EveryStore) -> None:
     """A record exists for every id; a new one holds nothing."""
     assert InstanceRecord(TARGET, INSTANCE_ID) == table.record(TARGET, INSTANCE_ID)
     assert InstanceRecord(TARGET, INSTANCE_ID) == table.record(
@@ -110,7 +111,7 @@ def test_an_unknown_instance_has_an_empty_record(table: StateTable) -> None:
     )
 
 
-def test_marks_are_noted_and_removed(table: StateTable) -> None:
+def test_marks_are_noted_and_removed(table: EveryStore) -> None:
     """`marked_at` is set and removed; removing it from an instance without a record makes none."""
     table.set_marked(TARGET, None, INSTANCE_ID)
     table.clear_quiet(TARGET, INSTANCE_ID)
@@ -123,7 +124,7 @@ def test_marks_are_noted_and_removed(table: StateTable) -> None:
     assert table.record(TARGET, INSTANCE_ID).marked_at is None
 
 
-def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: StateTable) -> None:
+def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: EveryStore) -> None:
     """More than one transaction takes; known instances keep what else is known of them."""
     ids = [f"i-{number:017x}" for number in range(201)]
     table.set_marked(TARGET, NOW, ids[0])
@@ -139,7 +140,7 @@ def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: State
     )
 
 
-def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable) -> None:
+def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: EveryStore) -> None:
     """And no other: not while the warning stands, and not what holds a lock, a mark or an
     answer."""
     later = NOW + timedelta(minutes=7)
@@ -158,7 +159,7 @@ def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable
     assert {"i-0000000a", "i-0000000b", "i-0000000c"} == set(table.records(TARGET))
 
 
-def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
+def test_what_sweeps_have_seen_is_kept_by_target(table: EveryStore) -> None:
     """As it was set last, in the order of days."""
     days = (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7))
     assert () == tuple(table.sweep_days(TARGET))
@@ -170,7 +171,7 @@ def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
     assert () == tuple(table.sweep_days(replace(TARGET, region="eu-west-1")))
 
 
-def test_the_breaker_changes_once(table: StateTable) -> None:
+def test_the_breaker_changes_once(table: EveryStore) -> None:
     """Only the call that trips or releases it is told so; a new reason is no change, and whoever
     has read another one releases nothing."""
     first, second = (
@@ -190,7 +191,7 @@ def test_the_breaker_changes_once(table: StateTable) -> None:
 
 
 def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(
-    table: StateTable,
+    table: EveryStore,
 ) -> None:
     """An update, a rollback, or a role that may write one partition alone cannot end a freeze."""
     older, newer = (
@@ -217,7 +218,7 @@ def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(
 # what is booked and over
 
 
-def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTable) -> None:
+def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: EveryStore) -> None:
     """Deeds of others are not settled later: they saved nothing of ours."""
     over = replace(entry(), ended_at=NOW, ours=False)
     opened.close_episode(ref(), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
@@ -230,7 +231,7 @@ def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTabl
 # the lock
 
 
-def test_the_lock_is_taken_once(table: StateTable) -> None:
+def test_the_lock_is_taken_once(table: EveryStore) -> None:
     """Another episode cannot be opened while one is; the same one may ask again."""
     assert table.take_lock(ref(1)) is True
     assert table.take_lock(ref(1)) is True
@@ -240,7 +241,7 @@ def test_the_lock_is_taken_once(table: StateTable) -> None:
     assert (ref(1), 1) == (record.open_episode, record.episodes)
 
 
-def test_a_lock_of_the_release_before_holds_and_is_moved(table: StateTable) -> None:
+def test_a_lock_of_the_release_before_holds_and_is_moved(table: EveryStore) -> None:
     """That release knows the record alone: an episode that it opened goes on, and no other one
     begins."""
     table.take_lock(ref(1))
@@ -253,19 +254,16 @@ def test_a_lock_of_the_release_before_holds_and_is_moved(table: StateTable) -> N
     assert table._table.get(keys.lock(TARGET, INSTANCE_ID)) is not None
 
 
-def test_a_lock_of_the_release_before_is_freed_by_a_close(opened: StateTable) -> None:
+def test_a_lock_of_the_release_before_is_freed_by_a_close(opened: EveryStore) -> None:
     """It was opened before the update."""
     opened._table.write(delete(keys.lock(TARGET, INSTANCE_ID)))
 
-    assert (
-        opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
-        is True
-    )
+    assert opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None) is True
     assert opened.record(TARGET, INSTANCE_ID).open_episode is None
     assert opened.take_lock(ref(2)) is True
 
 
-def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
+def test_whoever_writes_the_record_frees_no_lock(opened: EveryStore) -> None:
     """Functions that face the internet write answers to the record: the lock has a partition of its
     own."""
     record = keys.instance(TARGET, INSTANCE_ID)
@@ -274,10 +272,7 @@ def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
     for known in (opened.record(TARGET, INSTANCE_ID), opened.records(TARGET)[INSTANCE_ID]):
         assert (ref(1), 1) == (known.open_episode, known.episodes)
     assert opened.take_lock(ref(2)) is False
-    assert (
-        opened.close_episode(ref(1), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
-        is True
-    )
+    assert opened.close_episode(ref(1), Outcome.STOPPED, "done", NOW, quiet_until=None) is True
     assert Outcome.STOPPED is opened.record(TARGET, INSTANCE_ID).last_outcome
 
     # Nor does it open anything: what it writes there can only keep others from beginning.
@@ -286,9 +281,9 @@ def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
     assert opened.take_lock(ref(8)) is False
 
 
-def test_a_lock_that_a_rollback_left_is_freed(opened: StateTable) -> None:
+def test_a_lock_that_a_rollback_left_is_freed(opened: EveryStore) -> None:
     """The release before closed the episode and freed the record alone."""
-    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None)
     left = {"open_episode": ref(1).execution_name}
     opened._table.write(update(keys.lock(TARGET, INSTANCE_ID), left))
 
@@ -298,15 +293,15 @@ def test_a_lock_that_a_rollback_left_is_freed(opened: StateTable) -> None:
     assert opened.record(TARGET, INSTANCE_ID).open_episode is None
 
 
-def test_a_used_number_opens_nothing(opened: StateTable) -> None:
+def test_a_used_number_opens_nothing(opened: EveryStore) -> None:
     """A late repetition of a closed episode's start does not open it again."""
-    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None)
 
     assert opened.take_lock(ref(1)) is False
     assert opened.take_lock(ref(2)) is True
 
 
-def test_the_lock_keeps_what_else_the_record_holds(table: StateTable) -> None:
+def test_the_lock_keeps_what_else_the_record_holds(table: EveryStore) -> None:
     """Opening an episode does not lose the mark."""
     table.set_marked(TARGET, NOW, INSTANCE_ID)
     table.take_lock(ref())
@@ -316,12 +311,12 @@ def test_the_lock_keeps_what_else_the_record_holds(table: StateTable) -> None:
 # episodes
 
 
-def test_an_episode_comes_back_as_it_was(opened: StateTable) -> None:
+def test_an_episode_comes_back_as_it_was(opened: EveryStore) -> None:
     """Every field survives, figures to the last digit, so that the evidence keeps its hash."""
     assert episode() == opened.episode(ref())
 
 
-def test_an_episode_opens_with_a_question_nobody_can_answer_yet(opened: StateTable) -> None:
+def test_an_episode_opens_with_a_question_nobody_can_answer_yet(opened: EveryStore) -> None:
     """The approval is pending, bound to the evidence, and without a token until it is asked."""
     approval = opened.approval("approval-1")
     assert approval is not None
@@ -331,7 +326,7 @@ def test_an_episode_opens_with_a_question_nobody_can_answer_yet(opened: StateTab
     assert approval.expires_at <= NOW
 
 
-def test_the_first_saved_episode_stands(opened: StateTable) -> None:
+def test_the_first_saved_episode_stands(opened: EveryStore) -> None:
     """A repeated opening returns what is stored, and leaves no second question."""
     stored = opened.save_opened(replace(episode(), approval_id="approval-2", reason="other"))
 
@@ -339,10 +334,10 @@ def test_the_first_saved_episode_stands(opened: StateTable) -> None:
     assert opened.approval("approval-2") is None
 
 
-def test_no_episode_is_saved_without_the_lock(table: StateTable) -> None:
+def test_no_episode_is_saved_without_the_lock(table: EveryStore) -> None:
     """An episode that was closed before it was saved stays closed."""
     table.take_lock(ref(1))
-    table.close_episode(ref(1), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    table.close_episode(ref(1), Outcome.FAILED, "died", NOW, quiet_until=None)
 
     with pytest.raises(ConflictError):
         table.save_opened(episode(1))
@@ -350,7 +345,7 @@ def test_no_episode_is_saved_without_the_lock(table: StateTable) -> None:
     assert table.approval("approval-1") is None
 
 
-def test_steps_are_let_through_until_the_end(opened: StateTable) -> None:
+def test_steps_are_let_through_until_the_end(opened: EveryStore) -> None:
     """The last one counts; a closed episode moves no more."""
     opened.clear_step(ref(), "stop", NOW)
     later = NOW + timedelta(minutes=1)
@@ -360,12 +355,12 @@ def test_steps_are_let_through_until_the_end(opened: StateTable) -> None:
     assert (Phase.ACTING, later) == (stored.phase, stored.phase_since)
     assert ("terminate", later) == (stored.cleared_step, stored.cleared_at)
 
-    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None)
     with pytest.raises(ConflictError):
         opened.clear_step(ref(), "stop", NOW)
 
 
-def test_what_does_not_exist_cannot_be_changed(table: StateTable) -> None:
+def test_what_does_not_exist_cannot_be_changed(table: EveryStore) -> None:
     """Changes to an unknown episode are refused instead of making one."""
     with pytest.raises(ConflictError):
         table.clear_step(ref(), "stop", NOW)
@@ -376,11 +371,11 @@ def test_what_does_not_exist_cannot_be_changed(table: StateTable) -> None:
     assert table.episode(ref()) is None
 
 
-def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: StateTable) -> None:
+def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: EveryStore) -> None:
     """The first who asked is the one on record."""
     with pytest.raises(ConflictError):
         opened.note_undo(ref(), "ada", NOW)
-    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None)
 
     assert opened.note_undo(ref(), "ada", NOW)
     assert not opened.note_undo(ref(), "bob", NOW + timedelta(minutes=1))
@@ -390,7 +385,7 @@ def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: StateTable) -> N
     assert ("ada", NOW) == (stored.undone_by, stored.undone_at)
 
 
-def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
+def test_snapshots_and_first_steps_are_noted(opened: EveryStore) -> None:
     """The first snapshots are kept, as the first time of a step is."""
     assert 2 == len(opened.set_snapshots(ref(), {"snap-2": "vol-2", "snap-1": "vol-1"}))
     assert {"snap-2": "vol-2", "snap-1": "vol-1"} == opened.set_snapshots(
@@ -407,7 +402,7 @@ def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
     assert {"stop": NOW, "cancel-spot-request": NOW + timedelta(hours=2)} == dict(stored.steps_done)
 
 
-def test_closing_frees_the_lock_and_books_the_entry(opened: StateTable) -> None:
+def test_closing_frees_the_lock_and_books_the_entry(opened: EveryStore) -> None:
     """One close: outcome, free lock, quiet time bound to the launch, and one ledger entry."""
     quiet = NOW + timedelta(hours=24)
 
@@ -433,7 +428,7 @@ def test_closing_frees_the_lock_and_books_the_entry(opened: StateTable) -> None:
     assert [entry()] == list(opened.entries("2026-11"))
 
 
-def test_only_the_first_close_counts(opened: StateTable) -> None:
+def test_only_the_first_close_counts(opened: EveryStore) -> None:
     """A second close changes neither the outcome nor the ledger."""
     opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=entry())
 
@@ -449,35 +444,26 @@ def test_only_the_first_close_counts(opened: StateTable) -> None:
     assert [entry()] == list(opened.entries("2026-11"))
 
 
-def test_a_close_leaves_the_lock_of_a_later_episode_alone(opened: StateTable) -> None:
+def test_a_close_leaves_the_lock_of_a_later_episode_alone(opened: EveryStore) -> None:
     """A late close of an episode that has ended does not free its successor's lock."""
-    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None)
     opened.take_lock(ref(2))
 
-    assert (
-        opened.close_episode(ref(1), Outcome.FAILED, "late", NOW, quiet_until=None, ledger=None)
-        is False
-    )
+    assert opened.close_episode(ref(1), Outcome.FAILED, "late", NOW, quiet_until=None) is False
     assert ref(2) == opened.record(TARGET, INSTANCE_ID).open_episode
 
 
-def test_an_episode_that_was_locked_but_never_saved_can_be_closed(table: StateTable) -> None:
+def test_an_episode_that_was_locked_but_never_saved_can_be_closed(table: EveryStore) -> None:
     """Its workflow died between the two: the lock must not stay for ever."""
     table.take_lock(ref())
 
-    assert (
-        table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
-        is True
-    )
-    assert (
-        table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
-        is False
-    )
+    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None) is True
+    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None) is False
     assert table.record(TARGET, INSTANCE_ID).open_episode is None
     assert Outcome.FAILED is table.record(TARGET, INSTANCE_ID).last_outcome
 
 
-def test_an_episode_nobody_opened_cannot_be_closed(table: StateTable) -> None:
+def test_an_episode_nobody_opened_cannot_be_closed(table: EveryStore) -> None:
     """Closing what never was changes nothing."""
     assert (
         table.close_episode(ref(), Outcome.FAILED, "?", NOW, quiet_until=NOW, ledger=entry())
@@ -487,9 +473,9 @@ def test_an_episode_nobody_opened_cannot_be_closed(table: StateTable) -> None:
     assert [] == list(table.entries("2026-11"))
 
 
-def test_work_that_resumes_ends_the_quiet_time(opened: StateTable) -> None:
+def test_work_that_resumes_ends_the_quiet_time(opened: EveryStore) -> None:
     """The next idleness is told anew; nothing else of the record is lost."""
-    opened.close_episode(ref(), Outcome.TOLD, "told", NOW, quiet_until=NOW, ledger=None)
+    opened.close_episode(ref(), Outcome.TOLD, "told", NOW, quiet_until=NOW)
     opened.clear_quiet(TARGET, INSTANCE_ID)
 
     record = opened.record(TARGET, INSTANCE_ID)
@@ -504,7 +490,7 @@ def test_work_that_resumes_ends_the_quiet_time(opened: StateTable) -> None:
 # approvals
 
 
-def test_a_token_is_bound_to_a_pending_question(opened: StateTable) -> None:
+def test_a_token_is_bound_to_a_pending_question(opened: EveryStore) -> None:
     """Each stage binds its own token and time; the last one stands."""
     opened.await_answer("approval-1", "token-1", "ask", NOW + timedelta(hours=9))
     approval = opened.await_answer("approval-1", "token-2", "remind", NOW + timedelta(hours=8))
@@ -517,7 +503,7 @@ def test_a_token_is_bound_to_a_pending_question(opened: StateTable) -> None:
     assert approval == opened.approval("approval-1")
 
 
-def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: StateTable) -> None:
+def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: EveryStore) -> None:
     """Nothing is bound any more; the caller sees the decision and can answer its task at once."""
     opened.await_answer("approval-1", "token-1", "ask", NOW)
     opened.settle("approval-1", decision(Answer.APPROVE))
@@ -536,7 +522,7 @@ def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: StateTab
     ],
 )
 def test_an_answer_is_kept_with_its_hold(
-    opened: StateTable, answer: Answer, status: ApprovalStatus, hold: Hold
+    opened: EveryStore, answer: Answer, status: ApprovalStatus, hold: Hold
 ) -> None:
     """A keep snoozes, an exemption exempts, an approval holds nothing; the lock stays with the
     workflow."""
@@ -549,7 +535,7 @@ def test_an_answer_is_kept_with_its_hold(
 
 
 @pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
-def test_an_answer_that_would_hold_nothing_is_refused(opened: StateTable, answer: Answer) -> None:
+def test_an_answer_that_would_hold_nothing_is_refused(opened: EveryStore, answer: Answer) -> None:
     """A keep without a date and an exemption without a reason change nothing."""
     empty = replace(decision(answer), keep_until=None, reason="  ")
 
@@ -561,7 +547,7 @@ def test_an_answer_that_would_hold_nothing_is_refused(opened: StateTable, answer
     assert ApprovalStatus.PENDING is approval.status
 
 
-def test_a_question_is_answered_once(opened: StateTable) -> None:
+def test_a_question_is_answered_once(opened: EveryStore) -> None:
     """The second answer loses, whatever it says, and leaves no trace."""
     opened.settle("approval-1", decision(Answer.APPROVE, "ada"))
 
@@ -581,7 +567,7 @@ def test_a_question_is_answered_once(opened: StateTable) -> None:
     ("expired", "status"), [(True, ApprovalStatus.EXPIRED), (False, ApprovalStatus.VOID)]
 )
 def test_a_void_question_takes_no_answer(
-    opened: StateTable, expired: bool, status: ApprovalStatus
+    opened: EveryStore, expired: bool, status: ApprovalStatus
 ) -> None:
     """Voided or expired once, with the reason; no answer counts after that."""
     voided = opened.void("approval-1", "work resumed", expired=expired, outcome="woke-up")
@@ -599,7 +585,7 @@ def test_a_void_question_takes_no_answer(
     assert Hold() == opened.record(TARGET, INSTANCE_ID).hold
 
 
-def test_an_unknown_approval_is_not_found(table: StateTable) -> None:
+def test_an_unknown_approval_is_not_found(table: EveryStore) -> None:
     """An id nobody issued reads as nothing and takes nothing."""
     assert table.approval("no-such") is None
     with pytest.raises(NotFound):
@@ -614,7 +600,7 @@ def test_an_unknown_approval_is_not_found(table: StateTable) -> None:
 # ledger and events
 
 
-def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
+def test_open_entries_are_those_not_settled(opened: EveryStore) -> None:
     """An entry is open until it is settled, once, with the figures it was settled with."""
     opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=entry())
     assert [entry()] == list(opened.open_entries(TARGET, INSTANCE_ID))
@@ -632,7 +618,7 @@ def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
     assert [settled] == list(opened.entries("2026-11"))
 
 
-def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTable) -> None:
+def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: EveryStore) -> None:
     """A terminated instance never starts again: without an end its copy would be read by every
     sweep that sees a new instance, for ever. The entry itself stays."""
     kept, open_too = booking(entry())
@@ -642,7 +628,7 @@ def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTabl
         LedgerSettings(saving_counts_days=400)
 
 
-def test_an_end_changes_no_entry(table: StateTable) -> None:
+def test_an_end_changes_no_entry(table: EveryStore) -> None:
     """It is one more item, which the release before reads as what others did, and does not
     count."""
     inner = table._table
@@ -656,7 +642,7 @@ def test_an_end_changes_no_entry(table: StateTable) -> None:
     assert [(False, NOW)] == [(one.ours, one.ended_at) for one in read]
 
 
-def test_an_instance_takes_the_place_of_one_other(table: StateTable) -> None:
+def test_an_instance_takes_the_place_of_one_other(table: EveryStore) -> None:
     """Also where the sweep that saw it first is repeated, and finds a second one that fits."""
     others = [
         replace(entry(), episode=replace(entry().episode, number=number)) for number in (1, 2)
@@ -670,13 +656,13 @@ def test_an_instance_takes_the_place_of_one_other(table: StateTable) -> None:
     assert {None: 1, Ending.REPLACED: 1} == Counter(ended)  # it stays known as stopped
 
 
-def test_an_entry_that_was_never_booked_cannot_be_settled(table: StateTable) -> None:
+def test_an_entry_that_was_never_booked_cannot_be_settled(table: EveryStore) -> None:
     """Settling makes no entry."""
     assert table.settle_entry(entry(), NOW, Ending.STARTED, NOW) is False
     assert [] == list(table.entries("2026-11"))
 
 
-def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
+def test_a_month_holds_its_entries_in_order(table: EveryStore) -> None:
     """Entries are found under the month they were booked in, oldest first; unpriced ones stay
     unpriced."""
     moments = [NOW + timedelta(minutes=5), NOW, NOW + timedelta(days=30)]
@@ -698,9 +684,9 @@ def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
     assert [] == list(table.entries("2026-10"))
 
 
-def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:
+def test_a_step_of_a_closed_episode_is_refused(opened: EveryStore) -> None:
     """A late invocation is stopped right before it would call EC2."""
-    opened.close_episode(ref(), Outcome.FAILED, "timed out", NOW, quiet_until=None, ledger=None)
+    opened.close_episode(ref(), Outcome.FAILED, "timed out", NOW, quiet_until=None)
     with pytest.raises(ConflictError):
         opened.note_step(ref(), "stop", NOW)
     with pytest.raises(ConflictError):
@@ -710,7 +696,7 @@ def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:
 # two people
 
 
-def test_the_first_of_two_approvals_is_noted_once(opened: StateTable) -> None:
+def test_the_first_of_two_approvals_is_noted_once(opened: EveryStore) -> None:
     """Whoever comes second reads who was first; nothing is noted once it is decided."""
     first, second = (
         decision(Answer.APPROVE, person="a@example.com"),
@@ -723,7 +709,7 @@ def test_the_first_of_two_approvals_is_noted_once(opened: StateTable) -> None:
     assert (first, second) == (settled.first_yes, settled.decision)
 
 
-def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) -> None:
+def test_no_first_approval_is_noted_on_a_settled_question(opened: EveryStore) -> None:
     """It comes back as it stands."""
     opened.void("approval-1", "it woke up", expired=False)
 
@@ -737,7 +723,7 @@ def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) ->
         opened.note_first_yes("approval-2", decision(Answer.APPROVE))
 
 
-def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
+def test_the_last_accepted_policy_is_kept(table: EveryStore) -> None:
     """To the letter; before the first one there is none."""
     assert table.kept_policy() is None
     for text in ("mode: ask\n", "mode: auto\n"):
@@ -745,7 +731,7 @@ def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
     assert "mode: auto\n" == table.kept_policy()
 
 
-def test_the_accounts_of_units_are_those_of_these_units(table: StateTable) -> None:
+def test_the_accounts_of_units_are_those_of_these_units(table: EveryStore) -> None:
     """Found for others they are not known; and the same again are not written again, for the
     audit's sake."""
     targets = Targets(units=("r-abcd",), without_units=("ou-abcd-11111111",))
@@ -762,7 +748,7 @@ def test_the_accounts_of_units_are_those_of_these_units(table: StateTable) -> No
     assert () == table.accounts_of(targets)
 
 
-def test_a_snooze_holds(table: StateTable) -> None:
+def test_a_snooze_holds(table: EveryStore) -> None:
     """As a decision to keep does; other holds stay."""
     table.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=24)))
     assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
@@ -775,7 +761,7 @@ KEPT, LONGER = (
 EXEMPT = Hold(exempt_reason="it is the demo box (ada)")
 
 
-def held(table: StateTable) -> Hold:
+def held(table: EveryStore) -> Hold:
     """As the sweep reads it of all, and a guard of one."""
     record = table.record(TARGET, INSTANCE_ID)
     assert record.hold == table.records(TARGET)[INSTANCE_ID].hold
@@ -794,7 +780,7 @@ def held(table: StateTable) -> Hold:
     ],
 )
 def test_a_hold_of_the_release_before_counts_beside_the_present_one(
-    table: StateTable, old: Hold, new: Hold, both: Hold
+    table: EveryStore, old: Hold, new: Hold, both: Hold
 ) -> None:
     """That release keeps it in the record alone: the later date counts, and an exemption of
     either."""
@@ -810,7 +796,7 @@ def test_a_hold_of_the_release_before_counts_beside_the_present_one(
 @pytest.mark.parametrize("way", ["settle", "hold", "stand"])
 @pytest.mark.parametrize("kept_in", list(product([None, "shorter", "longer"], repeat=2)))
 def test_no_keep_shortens_a_longer_one(
-    opened: StateTable, way: str, kept_in: tuple[str | None, str | None]
+    opened: EveryStore, way: str, kept_in: tuple[str | None, str | None]
 ) -> None:
     """Whichever of its two places has the longer one, and however the new one comes; the answer
     counts."""
@@ -834,7 +820,7 @@ def test_no_keep_shortens_a_longer_one(
 
 @pytest.mark.parametrize("end", ["end_keep", "end_hold"])
 def test_a_keep_that_ends_leaves_the_next_longest_in_both_places(
-    opened: StateTable, end: str
+    opened: EveryStore, end: str
 ) -> None:
     """As the real table answers: the release before reads the copy."""
     shorter = replace(KEPT, kept_in="vision", kept_by="approval-2")
@@ -860,7 +846,7 @@ def test_a_keep_that_ends_leaves_the_next_longest_in_both_places(
     assert not [name for name in opened._table.get(place) or {} if name.startswith("keep_")]
 
 
-def test_a_damaged_copy_keeps_nobody_from_keeping(opened: StateTable) -> None:
+def test_a_damaged_copy_keeps_nobody_from_keeping(opened: EveryStore) -> None:
     """More functions write the record than the hold itself."""
     opened._table.write(update(keys.instance(TARGET, INSTANCE_ID), {"snoozed_until": "zzz"}))
     opened.settle("approval-1", decision(Answer.KEEP))
@@ -868,7 +854,7 @@ def test_a_damaged_copy_keeps_nobody_from_keeping(opened: StateTable) -> None:
     assert kept == opened._table.read(Hold, keys.holds(TARGET, INSTANCE_ID)[0])
 
 
-def test_of_two_holds_at_once_one_counts(opened: StateTable) -> None:
+def test_of_two_holds_at_once_one_counts(opened: EveryStore) -> None:
     """Each takes the place of the one that it has seen, and of no other."""
     first, second = decision(Answer.HOLD, "ada"), decision(Answer.HOLD, "bob")
     later = replace(decision(Answer.KEEP, "eve"), at=NOW + timedelta(minutes=1))
@@ -883,7 +869,7 @@ def test_of_two_holds_at_once_one_counts(opened: StateTable) -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
-def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Answer) -> None:
+def test_whoever_writes_the_record_lifts_no_hold(opened: EveryStore, answer: Answer) -> None:
     """Fourteen functions write there; holds have a partition of their own (`test_rights.py`)."""
     opened.settle("approval-1", decision(answer))
     opened.stand(TARGET, "i-0000000a", Hold(snoozed_until=NOW))
@@ -902,7 +888,7 @@ def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Ans
     assert NOW == opened.records(TARGET)["i-0000000a"].hold.snoozed_until
 
 
-def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
+def test_a_rollback_finds_what_people_said(opened: EveryStore) -> None:
     """The release before reads the record alone; so does a function that an update has not
     reached."""
     opened.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=1)))
@@ -916,7 +902,7 @@ def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
 # deliveries, outbox, digests
 
 
-def test_deliveries_come_back_as_they_were(table: StateTable) -> None:
+def test_deliveries_come_back_as_they_were(table: EveryStore) -> None:
     """The latest of each message, channel and target; those of other subjects do not."""
     sent = Delivery("episode", "ask-1", "email", "a@example.com", NOW, delivery_id="7", thread="t")
     refused = replace(
@@ -928,7 +914,7 @@ def test_deliveries_come_back_as_they_were(table: StateTable) -> None:
     assert [sent, refused] == sorted(table.deliveries("episode"), key=lambda one: one.channel)
 
 
-def test_a_delivery_is_one_claimants_until_it_lapses_or_is_settled(table: StateTable) -> None:
+def test_a_delivery_is_one_claimants_until_it_lapses_or_is_settled(table: EveryStore) -> None:
     """Whoever claims it sends it; a claim left behind by somebody who died is taken over."""
     until = NOW + timedelta(seconds=300)
     claim = Delivery("episode", "ask-1", "email", "a@example.com", NOW, not_before=until)
@@ -944,7 +930,7 @@ def test_a_delivery_is_one_claimants_until_it_lapses_or_is_settled(table: StateT
     assert not table.claim_delivery(later, until + timedelta(days=1))
 
 
-def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
+def test_what_was_given_up_can_be_claimed_again_once(table: EveryStore) -> None:
     """By whoever was told to try it again."""
     given_up = Delivery(
         "episode", "ask-1", "email", "a@example.com", NOW, refused="given up: 503", given_up=True
@@ -959,7 +945,7 @@ def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
     assert not table.claim_delivery(claim, NOW)
 
 
-def test_what_was_left_can_be_claimed_from_its_time_on(table: StateTable) -> None:
+def test_what_was_left_can_be_claimed_from_its_time_on(table: EveryStore) -> None:
     """Not before the time that the channel has asked for."""
     left = Delivery(
         "episode", "ask-1", "email", "a@example.com", NOW, not_before=NOW + timedelta(seconds=70)
@@ -971,7 +957,7 @@ def test_what_was_left_can_be_claimed_from_its_time_on(table: StateTable) -> Non
     assert table.claim_delivery(claim, NOW + timedelta(seconds=70))
 
 
-def test_the_outbox_keeps_each_message_once_until_it_is_dropped(table: StateTable) -> None:
+def test_the_outbox_keeps_each_message_once_until_it_is_dropped(table: EveryStore) -> None:
     """In order, by group."""
     for message in ("b", "a", "a"):
         table.put_outbox("group", message, f"document {message}", NOW)
@@ -983,7 +969,7 @@ def test_the_outbox_keeps_each_message_once_until_it_is_dropped(table: StateTabl
     assert [("b", "document b")] == list(table.outbox("group"))
 
 
-def test_a_lease_is_one_holders_until_it_ends(table: StateTable) -> None:
+def test_a_lease_is_one_holders_until_it_ends(table: EveryStore) -> None:
     """By itself, or by the holder."""
     assert table.take_lease("group", NOW, 60)
     assert not table.take_lease("group", NOW + timedelta(seconds=59), 60)
@@ -992,7 +978,7 @@ def test_a_lease_is_one_holders_until_it_ends(table: StateTable) -> None:
     assert table.take_lease("group", NOW + timedelta(seconds=62), 60)
 
 
-def test_a_digest_knows_its_questions(table: StateTable) -> None:
+def test_a_digest_knows_its_questions(table: EveryStore) -> None:
     """In the order of the message; an unknown one has none."""
     table.put_digest("digest-1", ["b", "a"], NOW)
     assert (("b", "a"), ()) == (tuple(table.digest("digest-1")), tuple(table.digest("digest-2")))
@@ -1014,7 +1000,7 @@ def meter(minutes: int = 0, target: Target = TARGET, **changes: Any) -> Meter:
     return replace(plain, **changes)
 
 
-def test_a_meter_comes_back_to_the_last_digit(table: StateTable) -> None:
+def test_a_meter_comes_back_to_the_last_digit(table: EveryStore) -> None:
     """Amounts pass through no float, whatever projects are called."""
     assert table.meter(TARGET, "2026-11") is None
     assert table.bring_forward(meter(), None)
@@ -1024,7 +1010,7 @@ def test_a_meter_comes_back_to_the_last_digit(table: StateTable) -> None:
     assert table.meter(replace(TARGET, region="eu-west-1"), "2026-11") is None
 
 
-def test_a_meter_is_brought_forward_only_from_where_it_was_seen(table: StateTable) -> None:
+def test_a_meter_is_brought_forward_only_from_where_it_was_seen(table: EveryStore) -> None:
     """One of two sweeps that read the same meter counts."""
     table.bring_forward(meter(), None)
 
@@ -1034,7 +1020,7 @@ def test_a_meter_is_brought_forward_only_from_where_it_was_seen(table: StateTabl
     assert meter(5) == table.meter(TARGET, "2026-11")
 
 
-def test_a_month_has_the_meters_of_all_targets(table: StateTable) -> None:
+def test_a_month_has_the_meters_of_all_targets(table: EveryStore) -> None:
     """And of no other month."""
     there = replace(TARGET, region="eu-west-1")
     for one in (meter(), meter(target=there), meter(month="2026-12")):
@@ -1043,7 +1029,7 @@ def test_a_month_has_the_meters_of_all_targets(table: StateTable) -> None:
     assert [meter(target=there), meter()] == table.meters("2026-11")
 
 
-def test_many_questions_are_read_at_once_with_their_episodes(opened: StateTable) -> None:
+def test_many_questions_are_read_at_once_with_their_episodes(opened: EveryStore) -> None:
     """Whatever does not exist is left out; more than a read takes are read in parts."""
     name = ref().execution_name
     many = {"approval-1": name} | {f"gone-{number}": f"{name}x{number}" for number in range(120)}

@@ -31,8 +31,8 @@ from governor.domain.instance import Target
 from governor.domain.money.ledger import Ending
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
-from governor.stores import StateTable
 from tests.twins import MemoryStateTable
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import (
     NOW,
     TABLE,
@@ -64,8 +64,8 @@ class BothTables(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._clients = Clients()
-        self.dynamo: StateTable = dynamo_table(self._clients)
-        self.memory: StateTable = MemoryStateTable()
+        self.dynamo: EveryStore = dynamo_table(self._clients)
+        self.memory: EveryStore = MemoryStateTable()
         self.settled: dict[str, ApprovalStatus] = {}
         self.locks_won: set[tuple[str, int]] = set()
         self.closes_won: set[tuple[str, int]] = set()
@@ -76,7 +76,7 @@ class BothTables(RuleBasedStateMachine):
         self._compare()
         self._clients.client("dynamodb").delete_table(TableName=TABLE)
 
-    def both(self, step: Callable[[StateTable], Any]) -> Any:
+    def both(self, step: Callable[[EveryStore], Any]) -> Any:
         """The common answer of both tables."""
         expected, found = _outcome(step, self.memory), _outcome(step, self.dynamo)
         assert expected == found
@@ -237,7 +237,7 @@ class BothTables(RuleBasedStateMachine):
             assert status is approval.status
 
 
-def _outcome(step: Callable[[StateTable], Any], table: StateTable) -> Any:
+def _outcome(step: Callable[[EveryStore], Any], table: EveryStore) -> Any:
     try:
         return step(table)
     except GovernorError as error:
@@ -259,7 +259,7 @@ def test_both_tables_answer_the_same() -> None:
 
 
 @pytest.fixture(params=["memory", "dynamodb"])
-def table(request: pytest.FixtureRequest) -> StateTable:
+def table(request: pytest.FixtureRequest) -> EveryStore:
     """Each implementation, empty."""
     if request.param == "memory":
         return MemoryStateTable()
@@ -326,7 +326,7 @@ def wins(change: Callable[[], object]) -> bool:
     return True
 
 
-def test_of_many_locks_at_once_one_is_taken(table: StateTable) -> None:
+def test_of_many_locks_at_once_one_is_taken(table: EveryStore) -> None:
     """Ten sweeps see ten next numbers; one episode opens."""
     taken = at_once([lambda n=n: table.take_lock(ref(n)) for n in range(1, 11)])  # type: ignore[misc]
 
@@ -334,7 +334,7 @@ def test_of_many_locks_at_once_one_is_taken(table: StateTable) -> None:
     assert ref(taken.index(True) + 1) == table.record(TARGET, ref().instance_id).open_episode
 
 
-def test_of_many_answers_at_once_one_counts(table: StateTable) -> None:
+def test_of_many_answers_at_once_one_counts(table: EveryStore) -> None:
     """Ten people and the expiry answer at the same moment; one status stands, with its own hold."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -354,7 +354,7 @@ def test_of_many_answers_at_once_one_counts(table: StateTable) -> None:
     assert (answers[winner] if winner < len(answers) else None) == approval.decision
 
 
-def test_of_many_closes_at_once_one_books(table: StateTable) -> None:
+def test_of_many_closes_at_once_one_books(table: EveryStore) -> None:
     """Ten closers of one episode; one outcome, one ledger entry."""
     table.take_lock(ref())
     table.save_opened(episode())

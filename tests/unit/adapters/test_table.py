@@ -16,7 +16,7 @@ from governor.domain.approvals.approval import Answer
 from governor.domain.episode.episode import Outcome
 from governor.domain.money.ledger import Ending
 from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
-from governor.stores import StateTable
+from tests.twins.stores import EveryStore
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
@@ -35,7 +35,7 @@ PK = f"TARGET#{TARGET.account}#{TARGET.region}"
 
 
 @pytest.fixture
-def table(aws: Clients) -> StateTable:
+def table(aws: Clients) -> EveryStore:
     """The table in moto."""
     return dynamo_table(aws)
 
@@ -62,7 +62,7 @@ def many(count: int) -> dict[str, Any]:
     }
 
 
-def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: StateTable) -> None:
+def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: EveryStore) -> None:
     """No item exceeds DynamoDB's 400 KB, and nothing is lost between chunks or pages."""
     seen = many(3000)
 
@@ -72,7 +72,7 @@ def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: StateTable) 
     assert seen == table.observations(TARGET)
 
 
-def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: StateTable) -> None:
+def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: EveryStore) -> None:
     """When a fleet shrinks, what is no longer needed is deleted."""
     table.remember(TARGET, many(3000), NOW)
     table.remember(TARGET, many(1), NOW)
@@ -82,7 +82,7 @@ def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: StateTable) -> N
 
 
 def test_half_written_observations_count_as_never_seen(
-    aws: Clients, table: StateTable, caplog: pytest.LogCaptureFixture
+    aws: Clients, table: EveryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chunks of two sweeps are not mixed: a lost cache costs reads, a wrong one would cost
     trust."""
@@ -107,7 +107,7 @@ def test_half_written_observations_count_as_never_seen(
     [("data", {"B": b"not packed"}), ("format", {"N": "999"}), ("data", {"S": "text"})],
 )
 def test_observations_of_another_making_count_as_never_seen(
-    aws: Clients, table: StateTable, attribute: str, value: dict[str, Any]
+    aws: Clients, table: EveryStore, attribute: str, value: dict[str, Any]
 ) -> None:
     """Another version's cache is read anew, with a warning, and never fails a sweep."""
     table.remember(TARGET, many(1), NOW)
@@ -121,7 +121,7 @@ def test_observations_of_another_making_count_as_never_seen(
     assert {} == table.observations(TARGET)
 
 
-def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) -> None:
+def test_items_live_as_long_as_they_are_needed(aws: Clients, table: EveryStore) -> None:
     """Approvals 400 days; the record of what was done has no end."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -139,7 +139,7 @@ def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) 
     } == lives
 
 
-def test_what_a_newer_version_added_is_ignored(aws: Clients, table: StateTable) -> None:
+def test_what_a_newer_version_added_is_ignored(aws: Clients, table: EveryStore) -> None:
     """During a deployment two versions read the same items."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -156,7 +156,7 @@ def test_what_a_newer_version_added_is_ignored(aws: Clients, table: StateTable) 
     assert ref() == table.record(TARGET, INSTANCE_ID).open_episode
 
 
-def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: StateTable) -> None:
+def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: EveryStore) -> None:
     """A broken item is an error of the tree that says which item, never a guess."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -171,7 +171,7 @@ def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: StateTable) -
         table.episode(ref())
 
 
-def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: StateTable) -> None:
+def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: EveryStore) -> None:
     """The sweep reads them all at once; what acts reads one, and gets an error."""
     table.set_marked(TARGET, NOW, "i-00000000000000001")
     table.set_marked(TARGET, NOW, INSTANCE_ID)
@@ -194,7 +194,7 @@ def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: S
 
 @pytest.mark.parametrize("value", [{"N": "1.5"}, {"SS": ["many"]}, {"NS": ["1"]}])
 def test_a_value_that_nobody_writes_hides_no_other_item(
-    aws: Clients, table: StateTable, value: dict[str, Any]
+    aws: Clients, table: EveryStore, value: dict[str, Any]
 ) -> None:
     """A hand in the DynamoDB console: all items of a target come by one query."""
     table.set_marked(TARGET, NOW, "i-00000000000000001")
@@ -214,7 +214,7 @@ def test_a_busy_item_is_tried_again() -> None:
     client = ScriptedClient(transact_write_items=[busy, busy, {}])
     pauses: list[float] = []
 
-    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=pauses.append))
+    table = EveryStore(DynamoTable(FakeClients(client), TABLE, sleep=pauses.append))
     assert table.settle_entry(entry(), NOW, Ending.STARTED, NOW)
     assert 3 == len(client.calls)
     assert 2 == len(pauses)
@@ -227,7 +227,7 @@ def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
         "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}]
     )
     client = ScriptedClient(transact_write_items=lambda **_: busy)
-    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
+    table = EveryStore(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(Throttled):
         table.settle_entry(entry(), NOW, Ending.STARTED, NOW)
     assert len(client.calls) < 10
@@ -244,9 +244,9 @@ def test_a_close_that_keeps_losing_says_so() -> None:
         return locked if parameters["Key"]["sk"]["S"].startswith("INSTANCE#") else {}
 
     client = ScriptedClient(transact_write_items=lambda **_: lost, get_item=get_item)
-    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
+    table = EveryStore(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(ConflictError):
-        table.close_episode(ref(), Outcome.FAILED, "why", NOW, quiet_until=None, ledger=None)
+        table.close_episode(ref(), Outcome.FAILED, "why", NOW, quiet_until=None)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
     """A table that cannot be read must not look like an empty one."""
     error = client_error(code)
     client = ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)
-    table = StateTable(DynamoTable(FakeClients(client), TABLE))
+    table = EveryStore(DynamoTable(FakeClients(client), TABLE))
     for read in (
         lambda: table.episode(ref()),
         lambda: table.approval("approval-1"),
@@ -278,7 +278,7 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
 def test_decisions_read_what_was_last_written() -> None:
     """Every read of the table is strongly consistent."""
     client = ScriptedClient(get_item=lambda **_: {}, query=lambda **_: {"Items": []})
-    table = StateTable(DynamoTable(FakeClients(client), TABLE))
+    table = EveryStore(DynamoTable(FakeClients(client), TABLE))
     table.episode(ref())
     table.approval("approval-1")
     table.record(TARGET, INSTANCE_ID)
@@ -289,7 +289,7 @@ def test_decisions_read_what_was_last_written() -> None:
     assert {True} == {call["ConsistentRead"] for _, call in client.calls}
 
 
-def test_a_token_never_reaches_a_log(table: StateTable, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_token_never_reaches_a_log(table: EveryStore, caplog: pytest.LogCaptureFixture) -> None:
     """Task tokens stay in the table."""
     with caplog.at_level(logging.DEBUG, logger="governor"):
         table.take_lock(ref())
@@ -320,7 +320,7 @@ def test_a_write_of_a_question_asks_for_nothing_back() -> None:
     """Its role may name some attributes alone, and IAM may count those that come back."""
     question = {"pk": {"S": "APPROVAL#a"}, "sk": {"S": "REQUEST"}}
     client = ScriptedClient(update_item={})
-    store = StateTable(DynamoTable(FakeClients(client), TABLE))  # type: ignore[arg-type]
+    store = EveryStore(DynamoTable(FakeClients(client), TABLE))  # type: ignore[arg-type]
 
     store.note_waits_told("a", NOW)
 
@@ -329,7 +329,7 @@ def test_a_write_of_a_question_asks_for_nothing_back() -> None:
     assert "ReturnValues" not in parameters
 
 
-def test_a_new_question_has_no_attribute_of_an_answer(aws: Clients, table: StateTable) -> None:
+def test_a_new_question_has_no_attribute_of_an_answer(aws: Clients, table: EveryStore) -> None:
     """The role that opens questions may not write them, not even empty."""
     assert table.take_lock(ref())
     table.save_opened(episode())

@@ -109,7 +109,13 @@ def sealed(alert: Alert) -> Alert:
 def vouch(world: Any, alarms: Sequence[Alert] = ()) -> Vouch:
     """With these alarms in CloudWatch."""
     known = {str(alarm.facts["alarm"]): alarm for alarm in alarms}
-    return Vouch(world.clock, world.state, seal, known.get)
+    return Vouch(
+        world.clock,
+        episode_store=world.state,
+        approval_store=world.state,
+        seal=seal,
+        alarms=known.get,
+    )
 
 
 class Post:
@@ -135,12 +141,14 @@ class Post:
         self.dispatch = Dispatch(
             self.world.clock,
             self.world.policies,
-            self.world.state,
-            SIGNER,
-            registry,
-            lambda alert, why: self.parked.append((alert, why)),
-            vouch(self.world),
-            self.world.seals.deliveries,
+            delivery_store=self.world.state,
+            sweep_store=self.world.state,
+            failure_store=self.world.state,
+            signer=SIGNER,
+            registry=registry,
+            park=lambda alert, why: self.parked.append((alert, why)),
+            vouch=vouch(self.world),
+            delivery_seal=self.world.seals.deliveries,
             sleep=self.slept.append,
         )
 
@@ -158,7 +166,7 @@ class Post:
     def outcome(self) -> Alert:
         """The end."""
         self.world.state.close_episode(
-            self.world.ref, Outcome.STOPPED, "stopped", NOW, quiet_until=None, ledger=None
+            self.world.ref, Outcome.STOPPED, "stopped", NOW, quiet_until=None
         )
         episode = self.world.state.episode(self.world.ref)
         link = SIGNER.link(APPROVAL_ID, 0)
@@ -1252,12 +1260,14 @@ class Fleet:
         self.dispatch = Dispatch(
             world.clock,
             world.policies,
-            world.state,
-            SIGNER,
-            registry,
-            lambda alert, why: self.parked.append((alert, why)),
-            vouch(world),
-            world.seals.deliveries,
+            delivery_store=world.state,
+            sweep_store=world.state,
+            failure_store=world.state,
+            signer=SIGNER,
+            registry=registry,
+            park=lambda alert, why: self.parked.append((alert, why)),
+            vouch=vouch(world),
+            delivery_seal=world.seals.deliveries,
             digest_id=lambda: f"digest-{next(numbers)}",
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()

@@ -53,7 +53,7 @@ class Failing(Fleet):
     def failure(self, ref: EpisodeRef, reason: str = DENIED) -> Queued:
         """The end of one workflow, as the queue hands it out."""
         why = reason.format(ref.instance_id, f"00000000-0000-4000-8000-{ref.number:012d}")
-        self.world.state.close_episode(ref, Outcome.FAILED, why, NOW, quiet_until=None, ledger=None)
+        self.world.state.close_episode(ref, Outcome.FAILED, why, NOW, quiet_until=None)
         episode, now = self.world.state.episode(ref), self.world.clock.moment
         alert = sealed(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
         return Queued(ref.instance_id, f"r-{ref.instance_id}", json.dumps(alert_document(alert)), 1)

@@ -50,7 +50,7 @@ class Pager:
         self.post.registry.routes_ += [Route(duty, "service"), Route(self.hook, "webhook")]
         alerts = self.fleet.sweep_target.alerts
         self.fleet.sweep_target = replace(
-            self.fleet.sweep_target, alerts=replace(alerts, state=self.post.world.state)
+            self.fleet.sweep_target, alerts=replace(alerts, failure_store=self.post.world.state)
         )
 
     def send(self, alert: Alert) -> list[str]:
@@ -147,7 +147,9 @@ def test_a_gpu_fault_is_an_incident_while_it_is_found() -> None:
     over."""
     world, health = Pager(), HealthWorld()
     health.log = world.fleet.log
-    health.check_health = replace(health.check_health, log=health.log)
+    health.check_health = replace(
+        health.check_health, claim_store=health.log, finding_store=health.log
+    )
     instance_id = health.add(1, gpus=2)
     health.publish(instance_id, [{}, {"lost": flat(1)}])
     health.check()
@@ -168,7 +170,12 @@ def test_a_budget_that_was_raised_is_no_incident_any_more() -> None:
     """Nor is one of a month that is over; while it is used up every sum keeps the incident open."""
     world, month = Pager(), MonthWorld()
     month.state = world.post.world.state
-    month.sum_up = replace(month.sum_up, state=month.state)
+    month.sum_up = replace(
+        month.sum_up,
+        ledger_store=month.state,
+        fleet_store=month.state,
+        failure_store=month.state,
+    )
     month.cost("llm", "15000")
     month.sum_up()
     (alert,) = month.told()

@@ -247,7 +247,7 @@ def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str
     real = stage_alert(stored(post), stage, now, None, now + timedelta(hours=8))
     if kind in ("end", "undone"):
         post.world.state.close_episode(
-            post.world.ref, Outcome.STOPPED, "stopped", now, quiet_until=None, ledger=None
+            post.world.ref, Outcome.STOPPED, "stopped", now, quiet_until=None
         )
         real = outcome_alert(post.world.ref, stored(post), Outcome.STOPPED, "stopped", now, None)
     if kind == "undone":

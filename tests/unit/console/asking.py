@@ -78,12 +78,15 @@ class Site:
         self.sweep()
         self.undoer = RecordingUndoer()
         decide = Decide(
-            self.world.state,
-            self.world.workflow,
-            self.at.clock,
-            self.world.announcer,
-            lambda: self.world.policies,
-            self.world.seals.answers,
+            episode_store=self.world.state,
+            approval_store=self.world.state,
+            hold_store=self.world.state,
+            instance_store=self.world.state,
+            workflow=self.world.workflow,
+            clock=self.at.clock,
+            announcer=self.world.announcer,
+            policies_now=lambda: self.world.policies,
+            answer_seal=self.world.seals.answers,
         )
         answers = Answers(decide, self.undoer)
         self.console = Console(

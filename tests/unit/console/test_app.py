@@ -38,7 +38,7 @@ READER: Any = SimpleNamespace(
     environment="gpu-governor",
     policy=POLICY,
     table=SimpleNamespace(unread=[], read_ahead=lambda _: None),
-    state=SimpleNamespace(answered=lambda _: set()),
+    approval_store=SimpleNamespace(answered=lambda _: set()),
 )
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 

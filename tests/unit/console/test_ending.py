@@ -60,12 +60,15 @@ class Site:
         self.at.clock.at = NOW
         state, clock = self.world.state, self.at.clock
         self.decide = Decide(
-            state,
-            MemoryWorkflow(),
-            clock,
-            RecordingAnnouncer(),
-            lambda: parse_policy(""),
-            MemorySeals().answers,
+            episode_store=state,
+            approval_store=state,
+            hold_store=state,
+            instance_store=state,
+            workflow=MemoryWorkflow(),
+            clock=clock,
+            announcer=RecordingAnnouncer(),
+            policies_now=lambda: parse_policy(""),
+            answer_seal=MemorySeals().answers,
         )
         views, posts = {RULE: instance}, {RULE: partial(end_hold, self.decide)}
         self.console = Console(lambda: self.world.reader, self.at.doors, views, posts)

@@ -21,9 +21,9 @@ from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.errors import InputError, NotFound
-from governor.stores import EventLog
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
+from tests.twins.stores import EveryEventStore
 
 ROW = asked(make_row(1))
 PLACE = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
@@ -100,8 +100,8 @@ def test_faults_that_last_and_advice_are_on_the_page() -> None:
         f"{make_row(2).instance_id}#{start}#hot#5#0",
     ]
     target = Target(ROW.account, ROW.region)
-    EventLog(world.table).keep_told(target, keys, NOW + timedelta(hours=1))
-    EventLog(world.table).keep_told(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
+    EveryEventStore(world.table).keep_told(target, keys, NOW + timedelta(hours=1))
+    EveryEventStore(world.table).keep_told(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
     page = text(world)
 
     assert "<strong>Memory error</strong> on GPUs 0, 1. Distrust results since then" in page

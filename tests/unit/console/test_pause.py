@@ -11,7 +11,7 @@ import pytest
 
 from governor.console.app import Console
 from governor.console.session import caller_of
-from governor.console.views.freezes import PATH, Brakes, freezes
+from governor.console.views.freezes import PATH, FreezeForms, freezes
 from governor.console.views.overview import overview
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import AlertKind
@@ -57,7 +57,7 @@ class Site:
         self.at.clock.at = NOW
         self.announcer = RecordingAnnouncer()
         pause_all = PauseAll(self.world.state, FakeClock(NOW), self.announcer, TARGETS[0])
-        posts = {PATH: Brakes(self.world.state, pause_all).take}
+        posts = {PATH: FreezeForms(self.world.state, pause_all).take}
         views = {"/": overview, PATH: freezes}
         self.console = Console(lambda: self.world.reader, self.at.doors, views, posts)
         self.known: dict[str, dict[str, str]] = {}

@@ -51,7 +51,7 @@ MODE: Any = SimpleNamespace(
     environment="gpu-governor",
     policy=POLICY,
     table=TABLE,
-    state=SimpleNamespace(answered=lambda _: set()),
+    approval_store=SimpleNamespace(answered=lambda _: set()),
 )
 
 

@@ -24,13 +24,13 @@ from governor.domain.fleet.rows import UNGOVERNED, FleetRow, Share
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
-from governor.stores import EventLog
 from governor.usecases.approvals.decide import Decide, key_of
 from governor.usecases.pause import PauseAll
 from governor.wiring.console import VIEWS, forms
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
 from tests.twins.services import FakeClock, MemoryWorkflow, RecordingAnnouncer, RecordingUndoer
+from tests.twins.stores import EveryEventStore
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
 
@@ -134,7 +134,7 @@ def site(
         failed = "AccessDenied: no"
         where = Target(row.account, row.region)
         fault = f"{row.instance_id}#{int(row.launched_at.timestamp())}#hot#{row.owner}#0"
-        EventLog(world.table).keep_told(where, [fault], NOW + timedelta(hours=1))
+        EveryEventStore(world.table).keep_told(where, [fault], NOW + timedelta(hours=1))
         failing = Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW)
         world.state.note_failing(replace(failing, owner=row.owner, project=row.project))
     for back in range(40):
@@ -162,8 +162,19 @@ def forms_of(world: ConsoleWorld) -> Mapping[str, Post]:
     clock = FakeClock(NOW)
     announcer = RecordingAnnouncer()
     seal = world.state.seals.answers
-    decide = Decide(world.state, MemoryWorkflow(), clock, announcer, lambda: parse_policy(""), seal)
-    return forms(decide, RecordingUndoer(), PauseAll(world.state, clock, announcer, TARGETS[0]))
+    decide = Decide(
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=MemoryWorkflow(),
+        clock=clock,
+        announcer=announcer,
+        policies_now=lambda: parse_policy(""),
+        answer_seal=seal,
+    )
+    pause_all = PauseAll(world.state, clock, announcer, TARGETS[0])
+    return forms(decide, RecordingUndoer(), world.state, pause_all)
 
 
 def broken(world: ConsoleWorld, row: FleetRow) -> None:

@@ -68,6 +68,7 @@ from tests.twins import (
     StaticPrices,
     StaticSpotMarket,
 )
+from tests.twins.stores import event_parts, store_parts
 from tests.twins.table import MemoryTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient
 from tests.unit.functions.handlers import EVENTS, call, sample
@@ -90,9 +91,9 @@ def parts(
         "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{PEOPLE}{document}"),
         "documents": SimpleNamespace(newest=lambda: None),
         "clock": world.clock,
-        "state": world.state,
-        "sign_ins": SignIns(MemoryTable()),
-        "log": MemoryEventLog(),
+        **store_parts(world.state),
+        "sign_in_store": SignIns(MemoryTable()),
+        **event_parts(MemoryEventLog()),
         "workflow": world.workflow,
         "announcer": world.announcer,
         "hasty_announcer": world.announcer,

@@ -52,11 +52,14 @@ def recorder(world: FleetWorld | World) -> RecordOutcome:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.state,
-        world.ec2,
-        announce_end(world),
-        SIGNER,
-        book,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        delivery_store=world.state,
+        tagger=world.ec2,
+        announce=announce_end(world),
+        signer=SIGNER,
+        book=book,
     )
 
 
@@ -67,15 +70,20 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         gather=world.sweep_target.gather,
         prices=StaticPrices(PRICE),
         sessions=world.ec2,
-        state=world.state,
+        instance_store=world.state,
     )
     return OpenEpisode(
         world.clock,
         world.policies,
         ACCOUNTS,
         inspect,
-        world.state,
-        world.seals.openings,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        ledger_store=world.state,
+        opening_seal=world.seals.openings,
         approval_id=lambda: approval_id,
     )
 

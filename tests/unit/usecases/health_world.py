@@ -76,7 +76,8 @@ class HealthWorld:
             policies=self.policies,
             instances=self.ec2,
             read=self.read_health,
-            log=self.log,
+            claim_store=self.log,
+            finding_store=self.log,
             announcer=self.announcer,
         )
 

@@ -136,12 +136,15 @@ def decide(world: World, answer: Answer, person: str | None, **more: Any) -> Non
     """An answer from the page."""
     by = f"link:{person}" if person else EVERYBODY
     use_case = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     use_case(APPROVAL_ID, Decision(answer, by, "page", NOW, person=person, **more))
 
@@ -294,7 +297,16 @@ def test_a_hold_and_an_undo_are_kept_with_who_did_it(stream: Stream) -> None:
 
     world = World()
     undo = UndoEpisode(
-        world.clock, world.policies, ACCOUNTS, world.ec2, world.ec2, world.state, world.announcer
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.ec2,
+        world.ec2,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        announcer=world.announcer,
     )
     undo(world.ref, f"link:{ALICE}", "page")
     assert ("refused", "start", f"link:{ALICE}") == (

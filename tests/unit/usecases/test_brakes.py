@@ -116,7 +116,13 @@ def test_the_caps_are_shown_with_that_of_all_first() -> None:
         ("ACCOUNT#1", 2, none.account_actions_per_hour),
         ("OWNER#a", 1, none.owner_actions_per_hour),
         ("OWNER#b", 1, none.owner_actions_per_hour),
-    ] == ShowBrakes(world.state, world.policies, world.clock).caps()
+    ] == ShowBrakes(
+        brake_store=world.state,
+        pause_store=world.state,
+        cap_store=world.state,
+        policies=world.policies,
+        clock=world.clock,
+    ).caps()
 
 
 def test_an_hour_counts_who_turned_in_it_and_who_of_them_is_back() -> None:

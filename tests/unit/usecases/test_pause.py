@@ -113,7 +113,15 @@ def test_what_is_stopped_gets_its_copy_and_what_runs_on_waits() -> None:
 def test_nobody_is_asked_meanwhile() -> None:
     world = paused(World(decide=False, phase=Phase.ASKING))
     ask = AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
     with pytest.raises(MustWait, match=SAID):
         ask(world.ref, Stage.ASK, None)

@@ -20,6 +20,7 @@ from governor.wiring import policies
 from governor.wiring.parts import Parts
 from tests.builders import NOW, make_instance
 from tests.twins import FakeClock, MemoryStateTable
+from tests.twins.stores import store_parts
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
@@ -74,7 +75,7 @@ def book_of(world: Versions) -> PolicyBook:
     parts = Parts(
         settings(),
         FakeClients(ScriptedClient()),
-        state=world.state,
+        **store_parts(world.state),
         policy_text=SimpleNamespace(read=lambda **_: world.read()),
         clock=world.clock,
     )
@@ -483,7 +484,7 @@ def test_every_function_reads_the_same_acceptances(ready: Any) -> None:
     parts = Parts(
         settings(),
         FakeClients(ScriptedClient()),
-        state=world.state,
+        **store_parts(world.state),
         policy_text=text,
         clock=FakeClock(NOW),
     )
@@ -504,7 +505,7 @@ def test_while_the_table_does_not_answer_nothing_acts_and_people_are_reached() -
 
     state = SimpleNamespace(standing_version=away, kept_policy=lambda: None)
     text = SimpleNamespace(read=lambda **_: NAMED)
-    parts = Parts(settings(), FakeClients(ScriptedClient()), state=state, policy_text=text)
+    parts = Parts(settings(), FakeClients(ScriptedClient()), **store_parts(state), policy_text=text)
     with pytest.raises(CloudError):
         policies.asking(parts)()
 

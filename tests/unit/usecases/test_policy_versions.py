@@ -59,7 +59,7 @@ class Versions:
             clock=self.clock,
             documents=self,
             policy_text=self,
-            state=self.state,
+            policy_store=self.state,
             once=Once(self.clock, self.log),
             announcer=self.announcer,
             hub=TARGET,

@@ -53,8 +53,12 @@ class WarnedWorld:
             policies=self.world.policies,
             accounts=ACCOUNTS,
             instances=ec2,
-            state=self.world.state,
-            void=VoidEpisode(self.world.state, self.world.workflow),
+            instance_store=self.world.state,
+            void=VoidEpisode(
+                episode_store=self.world.state,
+                approval_store=self.world.state,
+                workflow=self.world.workflow,
+            ),
             once=once,
             notify=NotifyWarning(clock, ec2, self.log, once, announcer),
             checkpoint=SendCheckpoint(

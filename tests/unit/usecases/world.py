@@ -112,20 +112,52 @@ class World:
             gather=GatherEvidence(self.metrics),
             prices=StaticPrices(PRICE),
             sessions=self.ec2,
-            state=self.state,
+            instance_store=self.state,
         )
         refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
         seals = CheckSeals(self.state, self.seals)
         self.guards = Guards(
-            self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused, seals
+            self.clock,
+            self.policies,
+            accounts,
+            self.inspect,
+            episode_store=self.state,
+            approval_store=self.state,
+            instance_store=self.state,
+            brake_store=self.state,
+            pause_store=self.state,
+            snapshots=self.ec2,
+            refused=refused,
+            seals=seals,
         )
         calls = SentCalls(accounts, self.inspect)
-        self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state, calls)
+        self.put_away = PutAway(
+            self.clock,
+            self.guards,
+            self.ec2,
+            episode_store=self.state,
+            call_store=self.state,
+            cap_store=self.state,
+            sent_calls=calls,
+        )
         self.take_snapshot = TakeSnapshot(
-            self.clock, self.guards, self.ec2, self.vault, self.state, self.pauses.append
+            self.clock,
+            self.guards,
+            self.ec2,
+            self.vault,
+            episode_store=self.state,
+            call_store=self.state,
+            pause=self.pauses.append,
         )
         self.recheck = RecheckEpisode(
-            self.clock, accounts, self.guards, self.inspect, self.state, calls
+            self.clock,
+            accounts,
+            self.guards,
+            self.inspect,
+            episode_store=self.state,
+            approval_store=self.state,
+            cap_store=self.state,
+            sent_calls=calls,
         )
         self.publish_quiet()
         self._open()

@@ -41,15 +41,30 @@ SHOW, ANSWER = (f"{method} /api/approvals/{{approval_id}}" for method in ("GET",
 def api(world: Any, issuer: str = "", *, policy_is_whole: bool = True) -> ApprovalApi:
     """Over a world."""
     return ApprovalApi(
-        show=ShowApproval(world.state, world.clock),
-        brakes=ShowBrakes(world.state, world.policies, world.clock),
+        show=ShowApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            instance_store=world.state,
+            delivery_store=world.state,
+            clock=world.clock,
+        ),
+        brakes=ShowBrakes(
+            brake_store=world.state,
+            pause_store=world.state,
+            cap_store=world.state,
+            policies=world.policies,
+            clock=world.clock,
+        ),
         decide=Decide(
-            world.state,
-            world.workflow,
-            world.clock,
-            world.announcer,
-            lambda: world.policies,
-            world.seals.answers,
+            episode_store=world.state,
+            approval_store=world.state,
+            hold_store=world.state,
+            instance_store=world.state,
+            workflow=world.workflow,
+            clock=world.clock,
+            announcer=world.announcer,
+            policies_now=lambda: world.policies,
+            answer_seal=world.seals.answers,
         ),
         accept=AcceptPolicy(
             world.clock,

@@ -65,15 +65,18 @@ def _console(at: Entrance) -> Console:
     state = MemoryStateTable()
     announcer = RecordingAnnouncer()
     decide = Decide(
-        state,
-        MemoryWorkflow(),
-        at.clock,
-        announcer,
-        lambda: StaticPolicies(),
-        MemorySeals().answers,
+        episode_store=state,
+        approval_store=state,
+        hold_store=state,
+        instance_store=state,
+        workflow=MemoryWorkflow(),
+        clock=at.clock,
+        announcer=announcer,
+        policies_now=lambda: StaticPolicies(),
+        answer_seal=MemorySeals().answers,
     )
     pause_all = PauseAll(state, at.clock, announcer, TARGET)
-    return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer(), pause_all))
+    return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer(), state, pause_all))
 
 
 def _addresses(console: Console) -> list[str]:

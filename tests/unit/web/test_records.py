@@ -29,9 +29,7 @@ def kept(by: str = ALICE) -> World:
     """A question that somebody answered with a keep of four hours, and whose workflow has ended."""
     world = World(link_of=by)
     world.post("keep", keep_until=iso(SOON))
-    world.state.close_episode(
-        world.ref, Outcome.KEPT, "as asked", NOW, quiet_until=None, ledger=None
-    )
+    world.state.close_episode(world.ref, Outcome.KEPT, "as asked", NOW, quiet_until=None)
     return world
 
 

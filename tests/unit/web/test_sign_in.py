@@ -85,7 +85,7 @@ class World:
             approver_group="gpu",
             base_url=BASE,
             clock=self.clock,
-            sign_ins=self.sign_ins,
+            sign_in_store=self.sign_ins,
         )
 
     def begin(self, link: str | None = None) -> Response:

@@ -128,14 +128,23 @@ class World:
         )
         self.state.await_answer(ID, TOKEN, "ask", LATER)
         self.site = ApprovalSite(
-            show=ShowApproval(self.state, self.clock),
+            show=ShowApproval(
+                episode_store=self.state,
+                approval_store=self.state,
+                instance_store=self.state,
+                delivery_store=self.state,
+                clock=self.clock,
+            ),
             decide=Decide(
-                self.state,
-                self.workflow,
-                self.clock,
-                self.announcer,
-                lambda: self.policies,
-                self.seals.answers,
+                episode_store=self.state,
+                approval_store=self.state,
+                hold_store=self.state,
+                instance_store=self.state,
+                workflow=self.workflow,
+                clock=self.clock,
+                announcer=self.announcer,
+                policies_now=lambda: self.policies,
+                answer_seal=self.seals.answers,
             ),
             undoer=self.undoer,
             signer=SIGNER,

@@ -38,6 +38,7 @@ from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
+from tests.twins.stores import event_parts, store_parts
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
 
@@ -46,7 +47,7 @@ def parts(answer: Any, kept: str | None) -> Parts:
     """Systems Manager gives this answer, the table has kept this document."""
     parameter = {"Parameter": {"Value": answer}} if isinstance(answer, str) else answer
     clients = FakeClients(ScriptedClient(get_parameter=[parameter], get_item={}))
-    return Parts(settings(), clients, state=SimpleNamespace(kept_policy=lambda: kept))
+    return Parts(settings(), clients, **store_parts(SimpleNamespace(kept_policy=lambda: kept)))
 
 
 def last(found: Parts) -> Mode:
@@ -214,7 +215,9 @@ def test_a_cold_function_never_takes_a_retired_parameter_for_the_policy(code: st
     state = SimpleNamespace(
         kept_policy=lambda: "mode: ask", keep_policy=lambda text, _: stored.append(text)
     )
-    found = policies.or_last(Parts(settings(), FakeClients(client), state=state), keep=True)
+    found = policies.or_last(
+        Parts(settings(), FakeClients(client), **store_parts(state)), keep=True
+    )
 
     assert Mode.ASK is found().base().policy.mode
     assert [] == stored
@@ -245,7 +248,7 @@ def test_people_are_reached_where_the_version_in_force_is_gone(code: str) -> Non
     client = ScriptedClient(get_item=[version_of("v1")], get_object=[client_error(code)])
     kept = SimpleNamespace(kept_policy=lambda: "mode: ask")
 
-    assert Mode.ASK is last(Parts(settings(), FakeClients(client), state=kept))
+    assert Mode.ASK is last(Parts(settings(), FakeClients(client), **store_parts(kept)))
 
 
 def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
@@ -275,8 +278,8 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
         Parts(
             settings(),
             clients,
-            state=state,
-            log=log,
+            **store_parts(state),
+            **event_parts(log),
             documents=documents,
             policy_text=text,
             clock=clock,
@@ -303,7 +306,7 @@ def with_units(*found: str, of: str = UNITS) -> Parts:
     state = MemoryStateTable()
     state.note_accounts(parse_policy(of).base().policy.targets, found, NOW)
     text = SimpleNamespace(read=lambda **_: UNITS)
-    return Parts(settings(), FakeClients(ScriptedClient()), state=state, policy_text=text)
+    return Parts(settings(), FakeClients(ScriptedClient()), **store_parts(state), policy_text=text)
 
 
 @pytest.mark.parametrize("ready", [policies.present, policies.or_last, policies.or_defaults])

@@ -17,7 +17,7 @@ from governor.domain.instance import UserData
 from governor.domain.units import printable
 from governor.errors import CloudError, NotFound, Throttled, Unavailable
 from governor.ports import StoredPolicy
-from governor.stores import StateTable
+from governor.stores.policy import PolicyVersions
 from governor.stores.table import Table
 
 _KEY = "policy.yaml"
@@ -134,7 +134,7 @@ class PolicyText:
         """
         table = self._table if patient else self._table.hasty()
         try:
-            version = StateTable(table).version_in_force()
+            version = PolicyVersions(table).version_in_force()
         except (Throttled, Unavailable):
             if patient or self._last is None:
                 raise

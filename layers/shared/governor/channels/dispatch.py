@@ -45,7 +45,9 @@ from governor.domain.policy.policy import ApprovalRule
 from governor.domain.units import UtcDatetime, in_parts, parse_iso
 from governor.errors import CloudError
 from governor.ports import Clock, Policies
-from governor.stores import StateTable
+from governor.stores.deliveries import Deliveries
+from governor.stores.instances import Failures
+from governor.stores.sweeps import Sweeps
 
 _log = logging.getLogger(__name__)
 TRIED_FOR = timedelta(days=1)
@@ -137,7 +139,9 @@ class Dispatch:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    delivery_store: Deliveries
+    sweep_store: Sweeps
+    failure_store: Failures
     signer: LinkSigner
     registry: Registry
     park: Park
@@ -216,7 +220,7 @@ class Dispatch:
         alert = vouched.alert
         if alert.kind in compose.OPEN and not _is_still_open(vouched, now):
             return None
-        known = self.state.deliveries(compose.subject_of(alert))
+        known = self.delivery_store.deliveries(compose.subject_of(alert))
         own: dict[tuple[str, str], Delivery] = {}
         for delivery in known:
             if delivery.message == alert.dedup_id and delivery.channel != NOWHERE:
@@ -232,7 +236,7 @@ class Dispatch:
         if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
             return alert
         try:
-            observations = self.state.observations(Target(alert.account, alert.region))
+            observations = self.sweep_store.observations(Target(alert.account, alert.region))
         except CloudError:
             _log.warning("the price of %s could not be read", alert.instance_id, exc_info=True)
             return alert
@@ -315,10 +319,10 @@ class Dispatch:
         if route.channel.name in _MACHINES:
             incident = incident_of(item.alert, now)
             if incident:
-                self.state.note_incident(incident)
+                self.failure_store.note_incident(incident)
         lapses_at = now + timedelta(seconds=_CLAIM_SECONDS)
         claim = self._record(route, item, not_before=lapses_at)
-        return self.state.claim_delivery(claim, now)
+        return self.delivery_store.claim_delivery(claim, now)
 
     def _message_of_all(self, route: Route, items: Sequence[_Item]) -> Message:
         return self._digest(route, items) if len(items) > 1 else self._message(route, items[0])
@@ -342,7 +346,9 @@ class Dispatch:
         now = self.clock.now()
         link = None
         if episodes:
-            self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
+            self.delivery_store.put_digest(
+                digest_id, [episode.approval_id for episode in episodes], now
+            )
             for episode in episodes:
                 self._number(route, episode.approval_id)
             link = self.signer.link(digest_id, self._number(route, digest_id))
@@ -428,7 +434,7 @@ class Dispatch:
 
     def _is_noted(self, delivery: Delivery) -> bool:
         try:
-            self.state.note_delivery(self._sealed(delivery))
+            self.delivery_store.note_delivery(self._sealed(delivery))
         except CloudError as error:
             _log.warning(
                 "a record of %s by %s is left: %s", delivery.message, delivery.channel, error
@@ -471,7 +477,9 @@ class Dispatch:
         _log.warning("no person gets %s through a channel: %s", message_id, why)
         now = self.clock.now()
         subject = compose.subject_of(item.alert)
-        self.state.note_delivery(Delivery(subject, message_id, NOWHERE, NOWHERE, now, refused=why))
+        self.delivery_store.note_delivery(
+            Delivery(subject, message_id, NOWHERE, NOWHERE, now, refused=why)
+        )
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """Return the contacts that the policy names now: people who joined since are notified,
@@ -517,7 +525,7 @@ class Dispatch:
     def _number(self, route: Route, page_id: str) -> int:
         if route.person is None:
             return EVERYBODY
-        return self.state.number_recipient(page_id, route.person, self.clock.now())
+        return self.delivery_store.number_recipient(page_id, route.person, self.clock.now())
 
 
 def _is_still_open(vouched: Vouched, now: UtcDatetime) -> bool:

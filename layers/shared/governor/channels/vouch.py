@@ -20,7 +20,8 @@ from governor.domain.episode.episode import Episode, Outcome, Phase, episode_fro
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Clock
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
 
 Alarms = Callable[[str], Alert | None]
 """Returns an alarm by its name, or `None` unless it publishes to our topic. Raises: CloudError."""
@@ -48,7 +49,8 @@ class Vouch:
     """Check the seal of the message before anything in it is believed."""
 
     clock: Clock
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
     seal: Seal
     alarms: Alarms
 
@@ -69,7 +71,7 @@ class Vouch:
             if not is_ours:
                 raise AlertRefused("it does not bear the seal of GPU Governor's functions")
             return Vouched(alert)
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         mismatch = _mismatch(alert, episode, approval)
         if mismatch is not None:
             raise AlertRefused(f"its episode does not say so: {mismatch}")
@@ -114,7 +116,7 @@ class Vouch:
         if not isinstance(name, str):
             return None
         try:
-            return self.state.episode(episode_from_execution_name(name))
+            return self.episode_store.episode(episode_from_execution_name(name))
         except ValueError as error:
             raise AlertRefused(str(error)) from error
 

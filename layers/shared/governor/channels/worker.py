@@ -29,7 +29,7 @@ from governor.domain.alerts.alert import (
 from governor.domain.units import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock
-from governor.stores import Deliveries
+from governor.stores.deliveries import Deliveries
 
 _log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 15
@@ -69,7 +69,7 @@ class Worker:
 
     clock: Clock
     make: Callable[[], Dispatch]
-    state: Deliveries
+    delivery_store: Deliveries
     queue: Queue
     refuse: Callable[[str, str], None]
     """Keeps a refused body, with the reason, where a person sees it. Raises: CloudError."""
@@ -132,7 +132,7 @@ class Worker:
             return self._send_at_once(dispatch, sent, again=again)
         alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)
-        self.state.put_outbox(group, alert.dedup_id, body, alert.at)
+        self.delivery_store.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
@@ -153,10 +153,10 @@ class Worker:
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
         group = dispatch.group(dispatch.vouch(sent).alert)
-        self.state.end_lease(f"{group}-hour")
+        self.delivery_store.end_lease(f"{group}-hour")
         with self._lease(group):
             done = self._send_group(dispatch, group)
-        self.state.end_lease(f"{group}-hour")
+        self.delivery_store.end_lease(f"{group}-hour")
         return done
 
     def _refused(self, body: str, error: GovernorError) -> Dispatched:
@@ -171,12 +171,12 @@ class Worker:
 
         Raises: LeaseTaken.
         """
-        if not self.state.take_lease(name, self.clock.now(), _LEASE_SECONDS):
+        if not self.delivery_store.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
             yield
         finally:
-            self.state.end_lease(name)
+            self.delivery_store.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Send the group. Its messages may be for different people by now, so each audience gets
@@ -197,12 +197,12 @@ class Worker:
     def _send_failures(self, dispatch: Dispatch, group: str, waiting: Waiting) -> Dispatched:
         """Send failures of one cause together, or leave them for later within an hour of the last
         ones."""
-        if not self.state.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
+        if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
             self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
             return Dispatched(0, 0)
         done = self._send_parts(dispatch, group, waiting, _LONGEST_DIGEST)
         if done.left:
-            self.state.end_lease(f"{group}-hour")
+            self.delivery_store.end_lease(f"{group}-hour")
         return done
 
     def _send_parts(
@@ -219,7 +219,7 @@ class Worker:
         """Return the waiting messages by their audience, and counts of those refused or left."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
-        for name, text in self.state.outbox(group):
+        for name, text in self.delivery_store.outbox(group):
             try:
                 alert = self.parse(text)
                 if isinstance(alert, Alert):
@@ -227,7 +227,7 @@ class Worker:
                     audiences.setdefault(people, []).append((name, alert))
             except (InputError, AlertRefused) as error:
                 total = total.plus(self._refused(text, error))
-                self.state.drop_outbox(group, name)
+                self.delivery_store.drop_outbox(group, name)
             except (Throttled, Unavailable):
                 raise
             except Exception:  # noqa: BLE001 - logged, and the queue repeats it
@@ -253,7 +253,7 @@ class Worker:
             return total
         if not done.left:
             for name, _ in part:
-                self.state.drop_outbox(group, name)
+                self.delivery_store.drop_outbox(group, name)
         return done
 
     def _hide(self, message: Queued, wanted_seconds: int | None) -> None:

@@ -20,9 +20,17 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import SignInTooOld
 from governor.ports import Clock
-from governor.stores import StateTable, keys
-from governor.stores.brakes import HUB
-from governor.stores.pauses import PAUSE
+from governor.stores import keys
+from governor.stores.approvals import Approvals
+from governor.stores.brakes import HUB, Brakes
+from governor.stores.caps import ActionCaps
+from governor.stores.deliveries import Deliveries
+from governor.stores.episodes import Episodes
+from governor.stores.findings import Findings
+from governor.stores.fleet import Fleet
+from governor.stores.instances import Failures, Instances
+from governor.stores.ledger import Ledger
+from governor.stores.pauses import PAUSE, Pauses
 from governor.stores.table import Readable
 from governor.usecases.approvals.show_approval import ShowApproval
 
@@ -55,16 +63,58 @@ class Reader:
     policy_is_whole: bool
 
     @cached_property
-    def state(self) -> StateTable:
-        return StateTable(self.table)
+    def episode_store(self) -> Episodes:
+        return Episodes(self.table)
+
+    @cached_property
+    def approval_store(self) -> Approvals:
+        return Approvals(self.table)
+
+    @cached_property
+    def instance_store(self) -> Instances:
+        return Instances(self.table)
+
+    @cached_property
+    def brake_store(self) -> Brakes:
+        return Brakes(self.table)
+
+    @cached_property
+    def pause_store(self) -> Pauses:
+        return Pauses(self.table)
+
+    @cached_property
+    def cap_store(self) -> ActionCaps:
+        return ActionCaps(self.table)
+
+    @cached_property
+    def ledger_store(self) -> Ledger:
+        return Ledger(self.table)
+
+    @cached_property
+    def fleet_store(self) -> Fleet:
+        return Fleet(self.table)
+
+    @cached_property
+    def failure_store(self) -> Failures:
+        return Failures(self.table)
+
+    @cached_property
+    def finding_store(self) -> Findings:
+        return Findings(self.table)
 
     @cached_property
     def show(self) -> ShowApproval:
-        return ShowApproval(self.state, self.clock)
+        return ShowApproval(
+            self.episode_store,
+            self.approval_store,
+            self.instance_store,
+            Deliveries(self.table),
+            self.clock,
+        )
 
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:
-        return self.state.pages(self.targets)
+        return self.fleet_store.pages(self.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +228,7 @@ class Asked:
         ids = [str(row.approval_id) for row, _ in most_expensive_first[: _READ_AT_ONCE - 2]]
         # Pages ask for the freeze and the pause, too.
         self.reader.table.read_ahead([HUB, PAUSE, *map(keys.approval, ids)])
-        return self.reader.state.answered(ids)
+        return self.reader.approval_store.answered(ids)
 
     @property
     def what_is_missing(self) -> str:

@@ -214,13 +214,15 @@ class Answers:
         try:
             start_again(self.decide, self.undoer, view.episode, by, person, "console")
         except NotAllowed as error:
-            self.decide.state.note_refused(view.approval, UNDO, by, str(error), ask.now)
+            self.decide.approval_store.note_refused(view.approval, UNDO, by, str(error), ask.now)
             raise
 
     def _check_approver(self, view: ApprovalView, ask: Asked, answer: str) -> None:
         """Refuse a caller who is no approver, and record the refused answer. Raises: NotAllowed."""
         if not _is_approver(ask.caller, view):
-            self.decide.state.note_refused(view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now)
+            self.decide.approval_store.note_refused(
+                view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now
+            )
             raise NotAllowed(_MAY_LOOK)
 
     def _decide(

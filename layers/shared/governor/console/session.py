@@ -42,13 +42,13 @@ class Doors:
         session = self.cookies.read(cookies, now)
         if session is None:
             return None
-        stored = self.enter.state.session(session.session_id, now)
+        stored = self.enter.sign_in_store.session(session.session_id, now)
         if stored is None:
             return None
         return Known(session.session_id, stored)
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
-        self.enter.state.end_session(session_id, now)
+        self.enter.sign_in_store.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
@@ -70,7 +70,7 @@ class Doors:
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
         earlier_session = self.cookies.read(cookies, now)
         if earlier_session is not None:
-            self.enter.state.end_session(earlier_session.session_id, now)
+            self.enter.sign_in_store.end_session(earlier_session.session_id, now)
         session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
         return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
 

@@ -1,4 +1,5 @@
-"""Brakes on actions: the counts and the freeze over all targets, and requests to end a freeze.
+"""Brakes on actions: the counts and the freeze over all targets, the freeze of each target (its
+breaker), and requests to end a freeze.
 
 Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
 """
@@ -6,7 +7,7 @@ Each has a partition of its own (`docs/state.md`), so that IAM can say who write
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -15,7 +16,7 @@ from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, BreakerState, HourCount, Hub, hour_of
 from governor.domain.units import as_utc
 from governor.errors import CloudError, Throttled
-from governor.stores.keys import place
+from governor.stores.keys import place, target_pk
 from governor.stores.table import (
     DAMAGED,
     Condition,
@@ -24,6 +25,8 @@ from governor.stores.table import (
     Store,
     Write,
     absent,
+    delete,
+    insert,
     put,
     update,
     where,
@@ -150,6 +153,40 @@ class Brakes(Store):
         item = self._table.get(_end_key(target, freeze)) or {}
         return item.get("by")
 
+    def breaker(self, target: Target) -> BreakerState | None:
+        """Return the tripped breaker of a target; `None` if it is not tripped."""
+        return self.breakers([target])[target]
+
+    def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
+        """Return the breaker of each target; `None` if it is not tripped."""
+        keys = [key for target in targets for key in _breaker_keys(target)]
+        item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
+        states: dict[Target, BreakerState | None] = {}
+        for target in targets:
+            new_key, old_key = _breaker_keys(target)
+            states[target] = self._later_state(item_by_key[new_key], item_by_key[old_key])
+        return states
+
+    def _later_state(self, *items: Document) -> BreakerState | None:
+        """Return the state that was tripped last; `None` if all items are empty."""
+        stored = [item for item in items if item]
+        states = self._table.records(BreakerState, stored)
+        return max(states, key=lambda state: state.tripped_at, default=None)
+
+    def release_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Release this breaker, and none that has tripped since; return whether this call did."""
+        is_it = where("tripped_at", "<=", state.tripped_at)
+        released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
+        return any(released)
+
+    def set_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Trip the breaker; return whether this call did. A tripped one takes the new reason."""
+        new_key, old_key = _breaker_keys(target)
+        if self._table.wins(insert(new_key, state), put(old_key, state)):
+            return True
+        self._table.transact(put(new_key, state), put(old_key, state))
+        return False
+
 
 def _hour_counts(item: Document) -> dict[datetime, HourCount]:
     """Return the counts in the hub's item, by their hour. Raises: as `DAMAGED`."""
@@ -228,3 +265,9 @@ def _hour(name: str) -> datetime:
     return datetime(
         int(digits[:4]), int(digits[4:6]), int(digits[6:8]), int(digits[8:]), tzinfo=UTC
     )
+
+
+def _breaker_keys(target: Target) -> tuple[Key, Key]:
+    """Return the key of the breaker, and the key where the release before this one reads it, for a
+    rollback. Both are written and read for one release, so that no freeze is lost."""
+    return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

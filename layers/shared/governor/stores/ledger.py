@@ -145,8 +145,10 @@ class Ledger(Store):
         return self._table.read_all(Meter, f"COST#{month}")
 
 
-def booking(entry: LedgerEntry) -> list[Write]:
-    """Return the writes that book an entry, open or ended."""
+def booking(entry: LedgerEntry | None) -> list[Write]:
+    """Return the writes that book an entry, open or ended; none if there is no entry."""
+    if entry is None:
+        return []
     booked = insert(_ledger_key(entry), entry)
     if entry.ended_at is not None:
         return [booked]

@@ -15,6 +15,7 @@ from governor.stores.table import (
     Key,
     Readable,
     Store,
+    Table,
     Write,
     absent,
     check,
@@ -34,9 +35,7 @@ MESSAGES_KEPT = timedelta(days=30)
 class Pauses(Store):
     def pause(self) -> Pause | None:
         """Return the pause that stands. Raises: CloudError where it cannot be read."""
-        item = self._table.get(PAUSE) or {}
-        stored = [item["pause"]] if "pause" in item else []
-        return next(self._table.records(Pause, stored), None)
+        return standing_pause(self._table)
 
     def begin_pause(self, pause: Pause) -> bool:
         """Pause everything; false where it is paused already."""
@@ -64,6 +63,14 @@ class Pauses(Store):
 
     def note_pause_message_sent(self, message: PauseMessage, at: datetime) -> None:
         self._table.write(update(_message_key(message), {"sent_at": at}, until=at + MESSAGES_KEPT))
+
+
+def standing_pause(table: Table) -> Pause | None:
+    """Return the pause that stands; `None` if there is none. Raises: CloudError where it cannot be
+    read."""
+    item = table.get(PAUSE) or {}
+    stored = [item["pause"]] if "pause" in item else []
+    return next(table.records(Pause, stored), None)
 
 
 def not_paused() -> Write:

@@ -1,5 +1,4 @@
-"""The memory of sweeps: observations, the largest changes of each day, and the breaker of a
-target."""
+"""The memory of sweeps: observations, and the largest changes of each day."""
 
 from __future__ import annotations
 
@@ -13,19 +12,17 @@ from typing import Any
 
 from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
-from governor.domain.sweep.breaker import BreakerState, SweepDay
+from governor.domain.sweep.breaker import SweepDay
 from governor.domain.units import as_utc, in_parts, iso
 from governor.errors import CloudError
-from governor.stores.keys import place, target_pk
+from governor.stores.keys import target_pk
 from governor.stores.table import (
     DAMAGED,
     Document,
-    Key,
     Store,
     Write,
     check,
     delete,
-    insert,
     packed,
     put,
     unpacked,
@@ -161,43 +158,3 @@ class Sweeps(Store):
         it."""
         counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
         self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))
-
-    def breaker(self, target: Target) -> BreakerState | None:
-        """Return the tripped breaker of a target; `None` if it is not tripped."""
-        return self.breakers([target])[target]
-
-    def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
-        """Return the breaker of each target; `None` if it is not tripped."""
-        keys = [key for target in targets for key in _breaker_keys(target)]
-        item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
-        states: dict[Target, BreakerState | None] = {}
-        for target in targets:
-            new_key, old_key = _breaker_keys(target)
-            states[target] = self._later_state(item_by_key[new_key], item_by_key[old_key])
-        return states
-
-    def _later_state(self, *items: Document) -> BreakerState | None:
-        """Return the state that was tripped last; `None` if all items are empty."""
-        stored = [item for item in items if item]
-        states = self._table.records(BreakerState, stored)
-        return max(states, key=lambda state: state.tripped_at, default=None)
-
-    def release_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Release this breaker, and none that has tripped since; return whether this call did."""
-        is_it = where("tripped_at", "<=", state.tripped_at)
-        released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
-        return any(released)
-
-    def set_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Trip the breaker; return whether this call did. A tripped one takes the new reason."""
-        new_key, old_key = _breaker_keys(target)
-        if self._table.wins(insert(new_key, state), put(old_key, state)):
-            return True
-        self._table.transact(put(new_key, state), put(old_key, state))
-        return False
-
-
-def _breaker_keys(target: Target) -> tuple[Key, Key]:
-    """Return the key of the breaker, and the key where the release before this one reads it, for a
-    rollback. Both are written and read for one release, so that no freeze is lost."""
-    return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

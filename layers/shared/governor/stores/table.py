@@ -62,6 +62,11 @@ def absent(attribute: str = "pk") -> Condition:
     return Condition("attribute_not_exists", attribute)
 
 
+def unset(attribute: str) -> Condition:
+    """Return the condition that the attribute is missing, or stored without a value."""
+    return absent(attribute) | where(attribute, "=", None)
+
+
 def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
     """Return the condition that the attribute compares so with the value."""
     return Condition(operator, attribute, value)
@@ -307,3 +312,11 @@ class Store:
             self._table.holds(entry)
         except GovernorError:
             _log.exception("the audit lacks %s", " ".join(entry.key))
+
+
+class HastyStore(Store):
+    """A store whose writes are sent once, with a short timeout: they are worth nothing later."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._hasty = table.hasty()

@@ -20,7 +20,9 @@ from governor.domain.sweep.breaker import BreakerState, Hub, why_frozen
 from governor.domain.units import UtcDatetime
 from governor.errors import MetricsLate
 from governor.ports import Clock, MetricQuery, MetricReader, Policies
-from governor.stores import StateTable
+from governor.stores.brakes import Brakes
+from governor.stores.caps import ActionCaps
+from governor.stores.pauses import Pauses
 
 _ALL_ACCOUNTS = "ORGANIZATION"
 """The name of the cap of all accounts together."""
@@ -42,22 +44,24 @@ does not log every 429 of a flood, but lets through what its limits allow, 5 a s
 narrowest route."""
 
 
-def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
+def frozen(
+    brake_store: Brakes, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
+) -> str | None:
     """Return why plans of the target may not be carried out: a pause or a freeze; else `None`."""
-    return paused(state) or frozen_by_breaker(state, target, rule, now)
+    return paused(pause_store) or frozen_by_breaker(brake_store, target, rule, now)
 
 
-def paused(state: StateTable) -> str | None:
+def paused(pause_store: Pauses) -> str | None:
     """Return who paused everything, and why; `None` if nothing is paused."""
-    pause = state.pause()
+    pause = pause_store.pause()
     return None if pause is None else f"everything is {pause.why}"
 
 
 def frozen_by_breaker(
-    state: StateTable, target: Target, rule: Breaker, now: datetime
+    brake_store: Brakes, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
     """Return why a breaker freezes plans of the target; `None` if none does."""
-    why = why_frozen(state.breaker(target), state.hub(), now, rule)
+    why = why_frozen(brake_store.breaker(target), brake_store.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
 
@@ -163,14 +167,16 @@ class RefusedAnswers:
 class ShowBrakes:
     """Lists what is frozen, and how much of each cap is used."""
 
-    state: StateTable
+    brake_store: Brakes
+    pause_store: Pauses
+    cap_store: ActionCaps
     policies: Policies
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
         """Return what is frozen (`everything`, or account and Region), why, and since when, if
         known. A pause comes first."""
-        pause = self.state.pause()
+        pause = self.pause_store.pause()
         if pause is None:
             return self._by_breakers(targets)
         return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
@@ -179,12 +185,12 @@ class ShowBrakes:
         """Return what the breaker over all targets and those of each one freeze."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
-        hub = self.state.hub()
+        hub = self.brake_store.hub()
         freezes: list[tuple[str, str, UtcDatetime | None]] = []
         why = why_frozen(None, hub, now, rule)
         if why:
             freezes.append(("everything", why, _tripped_at(hub.freeze)))
-        for target, breaker in self.state.breakers(targets).items():
+        for target, breaker in self.brake_store.breakers(targets).items():
             why = why_frozen(breaker, Hub(), now, rule)
             if why:
                 freezes.append((str(target), why, _tripped_at(breaker)))
@@ -192,15 +198,15 @@ class ShowBrakes:
 
     def caps(self) -> list[tuple[str, int, int]]:
         """Return each cap as `used_caps` does."""
-        return used_caps(self.state, self.policies.base().policy.caps, self.clock.now())
+        return used_caps(self.cap_store, self.policies.base().policy.caps, self.clock.now())
 
 
-def used_caps(state: StateTable, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
+def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
     """Return each cap with how many actions began in the last 60 minutes, and how many may begin.
 
     The cap of all accounts comes first.
     """
-    used = {_ALL_ACCOUNTS: 0, **state.used(now)}
+    used = {_ALL_ACCOUNTS: 0, **cap_store.used(now)}
     in_order = sorted(used, key=lambda what: (what != _ALL_ACCOUNTS, what))
     return [(what, used[what], getattr(caps, _setting(what))) for what in in_order]
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from governor.errors import CloudError, Unavailable
 from governor.ports import Clock
-from governor.stores import EventLog
+from governor.stores.claims import Claims
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
@@ -32,7 +32,7 @@ class Once:
     """Claims a key, acts, and notes that it is done. If it fails, a repeated event does it."""
 
     clock: Clock
-    log: EventLog
+    claim_store: Claims
 
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
         """Act unless it was done or is being done, and return whether this call did.
@@ -41,14 +41,14 @@ class Once:
         """
         unclaimed: CloudError | None = None
         try:
-            if not self.log.claim(key, self.clock.now(), LEASE):
+            if not self.claim_store.claim(key, self.clock.now(), LEASE):
                 return False
         except CloudError as error:
             unclaimed = error
         act()
         if unclaimed is not None:
             raise unclaimed
-        self.log.done(key, self.clock.now(), keep)
+        self.claim_store.done(key, self.clock.now(), keep)
         return True
 
     def of_many(
@@ -63,7 +63,7 @@ class Once:
         free_keys: Sequence[str] = distinct_keys
         log_error: CloudError | None = None
         try:
-            claimed = self.log.claim_all(distinct_keys, self.clock.now(), LEASE)
+            claimed = self.claim_store.claim_all(distinct_keys, self.clock.now(), LEASE)
             free_keys = [key for key in distinct_keys if key in claimed]
         except CloudError as error:
             log_error = error
@@ -80,7 +80,7 @@ class Once:
         if not keys:
             return None
         try:
-            self.log.done_all(keys, self.clock.now(), _KEPT)
+            self.claim_store.done_all(keys, self.clock.now(), _KEPT)
         except CloudError as error:
             return error
         return None

@@ -24,8 +24,7 @@ from governor.domain.sweep.pause import Pause, PauseEvent, PauseMessage
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, InputError, NotAllowed
 from governor.ports import Announcer, Clock
-from governor.stores import StateTable
-from governor.stores.pauses import MESSAGES_KEPT
+from governor.stores.pauses import MESSAGES_KEPT, Pauses
 from governor.usecases.once import Once
 
 _log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class Presser(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PauseAll:
-    state: StateTable
+    pause_store: Pauses
     clock: Clock
     announcer: Announcer
     hub: Target
@@ -80,10 +79,10 @@ class PauseAll:
         checked = checked_reason(reason)
         for _ in range(_ATTEMPTS):
             pause = Pause(self.clock.now(), presser.by, checked)
-            if self.state.begin_pause(pause):
+            if self.pause_store.begin_pause(pause):
                 self._announce(PauseMessage(PauseEvent.BEGUN, pause, presser.by, pause.at))
                 return pause
-            standing = self.state.pause()
+            standing = self.pause_store.pause()
             if standing is not None:
                 return standing
         raise DecisionRefused(_NOT_BEGUN)
@@ -101,12 +100,12 @@ class PauseAll:
             presser.grants, presser.person, policy, policy_is_whole=policy_is_whole
         ):
             raise NotAllowed(_WHO_MAY_END if policy_is_whole else _POLICY_REFUSED)
-        pause = self.state.pause()
+        pause = self.pause_store.pause()
         if pause is None or pause.at != since:
             raise DecisionRefused(_GONE)
         now = self.clock.now()
         try:
-            self.state.end_pause(pause, presser.by, now)
+            self.pause_store.end_pause(pause, presser.by, now)
         except ConflictError:
             raise DecisionRefused(_GONE) from None
         self._announce(PauseMessage(PauseEvent.ENDED, pause, presser.by, now))
@@ -116,7 +115,7 @@ class PauseAll:
         now = self.clock.now()
         try:
             self.announcer.announce(pause_alert(message, self.hub, now))
-            self.state.note_pause_message_sent(message, now)
+            self.pause_store.note_pause_message_sent(message, now)
         except CloudError:
             # The press counts all the same, and the message is kept: a sweep sends it.
             _log.exception("the next sweep sends the message: %s", message.event)
@@ -126,7 +125,7 @@ class PauseAll:
 class SendPauseMessages:
     """Sends the messages about pauses that the press itself could not send."""
 
-    state: StateTable
+    pause_store: Pauses
     clock: Clock
     announcer: Announcer
     hub: Target
@@ -134,10 +133,10 @@ class SendPauseMessages:
 
     def __call__(self) -> None:
         """Raises: CloudError; the messages that are left are sent by the next sweep."""
-        messages = self.state.unsent_pause_messages()
+        messages = self.pause_store.unsent_pause_messages()
         if not messages:
             return
-        standing = self.state.pause()
+        standing = self.pause_store.pause()
         now = self.clock.now()
         for message in messages:
             if message.is_left_to_the_sweep(standing, now):

@@ -27,7 +27,7 @@ from governor.domain.policy.consent import (
 )
 from governor.errors import ConflictError
 from governor.ports import Announcer, Clock
-from governor.stores import StateTable
+from governor.stores.policy import PolicyVersions
 from governor.usecases.once import Once
 
 _NOTIFIED_FOR = timedelta(days=365)
@@ -64,9 +64,11 @@ class ParsedConsents(Parsed, Protocol):
     def unaccepted(self) -> tuple[Unaccepted, ...]: ...
 
 
-def consents_now(state: StateTable, standing: StandingVersion, book: ParsedConsents) -> Consented:
+def consents_now(
+    policy_store: PolicyVersions, standing: StandingVersion, book: ParsedConsents
+) -> Consented:
     """Return whose acceptances of the version in force count now. Raises: CloudError."""
-    accepted_at = state.accepted_at(standing.version)
+    accepted_at = policy_store.accepted_at(standing.version)
     identities = list(accepted_at)
     if standing.before is None:
         # The people of a first version come with it. They count once everybody was notified of it.
@@ -76,14 +78,14 @@ def consents_now(state: StateTable, standing: StandingVersion, book: ParsedConse
         book.terms,
         own,
         identities,
-        state.writer(standing.version),
+        policy_store.writer(standing.version),
         before=standing.people or own,
         carried=standing.acceptances,
     )
 
 
 def consents_of_new(
-    state: StateTable,
+    policy_store: PolicyVersions,
     version: str,
     book: ParsedConsents,
     standing: StandingVersion | None,
@@ -100,8 +102,8 @@ def consents_of_new(
     return count_acceptances(
         book.terms,
         own,
-        state.accepted(version),
-        state.writer(version),
+        policy_store.accepted(version),
+        policy_store.writer(version),
         before=standing.people or before,
         carried=standing.acceptances,
     )
@@ -113,7 +115,7 @@ class CountAcceptances:
 
     clock: Clock
     policy_text: PolicyInForce
-    state: StateTable
+    policy_store: PolicyVersions
     once: Once
     announcer: Announcer
     hub: Target
@@ -124,7 +126,7 @@ class CountAcceptances:
 
         Raises: CloudError; fewer acceptances count then, never more.
         """
-        standing = self.state.standing_version()
+        standing = self.policy_store.standing_version()
         book = self.parse_accepted(self.policy_text.read())
         if not book.needs_consent:
             return
@@ -134,7 +136,7 @@ class CountAcceptances:
         book.accepted_by(standing.acceptances)
         if not book.unaccepted():
             return
-        consented = consents_now(self.state, standing, book)
+        consented = consents_now(self.policy_store, standing, book)
         if consented != Consented(standing.acceptances, standing.people or KnownPeople()):
             self._store(standing.version, consented)
         book.accepted_by(consented.acceptances)
@@ -144,7 +146,7 @@ class CountAcceptances:
         """Store whose acceptances count, unless another version is in force by now."""
         # The review that put it in force counts its acceptances.
         with suppress(ConflictError):
-            self.state.count_acceptances(version, consented)
+            self.policy_store.count_acceptances(version, consented)
 
     def _notify(self, version: str | None, book: ParsedConsents, people: KnownPeople) -> None:
         """Notify each person once of the overrides that wait for them, even if they cannot accept

@@ -32,7 +32,7 @@ from governor.domain.policy.contacts import Ownership
 from governor.domain.units import printable
 from governor.errors import ConflictError, DecisionRefused, NotAllowed, PolicyError, PolicyProblem
 from governor.ports import Announcer, Clock, PolicyDocuments, StoredPolicy
-from governor.stores import StateTable
+from governor.stores.policy import PolicyVersions
 from governor.usecases.once import Once
 from governor.usecases.policy_consent import (
     CountAcceptances,
@@ -69,7 +69,7 @@ class ReviewPolicy:
     clock: Clock
     documents: PolicyDocuments
     policy_text: PolicyInForce
-    state: StateTable
+    policy_store: PolicyVersions
     once: Once
     announcer: Announcer
     hub: Target
@@ -84,7 +84,7 @@ class ReviewPolicy:
         force then.
         """
         if written is not None:
-            self.state.note_writer(*written)
+            self.policy_store.note_writer(*written)
         is_announced = self._review()
         if written is not None and not is_announced:
             self._announce(_Reviewed(*written), "writer")
@@ -94,7 +94,7 @@ class ReviewPolicy:
         count = CountAcceptances(
             clock=self.clock,
             policy_text=self.policy_text,
-            state=self.state,
+            policy_store=self.policy_store,
             once=self.once,
             announcer=self.announcer,
             hub=self.hub,
@@ -105,7 +105,7 @@ class ReviewPolicy:
     def _review(self) -> bool:
         """Return whether people were notified of the newest version and its writer."""
         newest = self.documents.newest()
-        standing = self.state.standing_version()
+        standing = self.policy_store.standing_version()
         if standing is None:
             self._note_parameter()
         if newest is None:
@@ -121,7 +121,7 @@ class ReviewPolicy:
         """
         text = self.policy_text.read()
         in_force = self.parse_accepted(text)
-        writer = who(self.state.writer(newest.version), newest.author)
+        writer = who(self.policy_store.writer(newest.version), newest.author)
         try:
             document = self._parsed(newest)
             risky_settings = risky(in_force, document)
@@ -129,7 +129,7 @@ class ReviewPolicy:
             refused = _Reviewed(newest.version, writer, more=[printable(str(error))])
             return self._announce(refused, "refused")
         people = known_people(in_force.base().policy.ownership)
-        consented = consents_of_new(self.state, newest.version, document, standing, people)
+        consented = consents_of_new(self.policy_store, newest.version, document, standing, people)
         document.accepted_by(consented.acceptances)
         reviewed = _Reviewed(
             newest.version,
@@ -160,12 +160,14 @@ class ReviewPolicy:
         """Put the version in force, unless another review was faster."""
         before = standing.version if standing else None
         with suppress(ConflictError):
-            self.state.put_in_force(version, before, self.clock.now(), consented)
+            self.policy_store.put_in_force(version, before, self.clock.now(), consented)
 
     def _behind(self, version: str, in_force: Parsed) -> frozenset[str]:
         """Return the people of the policy in force who wrote or accepted the version."""
         people = in_force.base().policy.ownership
-        return people_behind(self.state.writer(version), self.state.accepted(version), people)
+        return people_behind(
+            self.policy_store.writer(version), self.policy_store.accepted(version), people
+        )
 
     def _note_parameter(self) -> None:
         """Notify people of a change of the SSM parameter.
@@ -173,7 +175,7 @@ class ReviewPolicy:
         The parameter is in force without a review until a version is.
         """
         text = self.policy_text.read()
-        noted = self.state.noted_parameter()
+        noted = self.policy_store.noted_parameter()
         now = self.clock.now()
         if text == noted:
             return
@@ -184,7 +186,7 @@ class ReviewPolicy:
             self.announcer.announce(
                 version_alert(self.hub, name, "", "parameter", now, more=changes)
             )
-        self.state.note_parameter(text, now)
+        self.policy_store.note_parameter(text, now)
 
     def _announce(self, reviewed: _Reviewed, state: State, behind: Collection[str] = ()) -> bool:
         """Notify people once of the version in this state, and return whether this call did."""
@@ -217,7 +219,7 @@ class AcceptPolicy:
     """Records that a known person accepts a version. The next review counts it."""
 
     clock: Clock
-    state: StateTable
+    policy_store: PolicyVersions
     documents: PolicyDocuments
     parse_accepted: Callable[[str], ParsedConsents]
 
@@ -228,9 +230,9 @@ class AcceptPolicy:
         """
         # Read first, so that a version that does not exist leaves no trace.
         document = self.parse_accepted(self.documents.read(version))
-        standing = self.state.standing_version()
+        standing = self.policy_store.standing_version()
         is_in_force = standing is not None and standing.version == version
-        writer = self.state.writer(version)
+        writer = self.policy_store.writer(version)
         try:
             person = people.person(identity)
             if person is None:
@@ -242,10 +244,10 @@ class AcceptPolicy:
             if not is_asked:
                 self._must_wait_for(person, writer, people, is_in_force=is_in_force)
         except DecisionRefused as error:
-            self.state.note_acceptance_refused(version, identity, str(error))
+            self.policy_store.note_acceptance_refused(version, identity, str(error))
             raise
-        self.state.accept_version(version, identity, self.clock.now())
-        behind = people_behind(writer, self.state.accepted(version), people)
+        self.policy_store.accept_version(version, identity, self.clock.now())
+        behind = people_behind(writer, self.policy_store.accepted(version), people)
         return Accepted(behind, is_in_force, self._unaccepted(version, document, standing, people))
 
     def _must_wait_for(
@@ -271,10 +273,10 @@ class AcceptPolicy:
         if not document.needs_consent:
             return ()
         if standing is not None and standing.version == version:
-            consented = consents_now(self.state, standing, document)
+            consented = consents_now(self.policy_store, standing, document)
         else:
             consented = consents_of_new(
-                self.state, version, document, standing, known_people(people)
+                self.policy_store, version, document, standing, known_people(people)
             )
         document.accepted_by(consented.acceptances)
         return document.unaccepted()

@@ -127,7 +127,7 @@ class ApprovalApi:
     def _policy(self) -> Mapping[str, Any]:
         """Return the document in force, and whose acceptances of its overrides count."""
         text = self.policy_text.read()
-        standing = self.accept.state.standing_version()
+        standing = self.accept.policy_store.standing_version()
         if standing is None:
             return {"in_force": None, "document": text, "accepted": None}
         acceptances = standing.acceptances
@@ -167,7 +167,7 @@ class ApprovalApi:
         """Return the pause, the freezes, the caps, and the questions whose steps wait for them."""
         open_views = self.show.open_in(self.targets)
         waiting = [brief(view) for view in open_views if view.approval.waits_told_at]
-        pause = self.brakes.state.pause()
+        pause = self.brakes.pause_store.pause()
         freezes = []
         for place_name, why, since in self.brakes.freezes(self.targets):
             freezes.append({"what": place_name, "why": why, "since": _iso_or_none(since)})

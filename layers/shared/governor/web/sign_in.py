@@ -49,7 +49,7 @@ class SignInSite:
     approver_group: str
     base_url: str
     clock: Clock
-    sign_ins: SignIns
+    sign_in_store: SignIns
 
     @property
     def _callback(self) -> str:
@@ -131,8 +131,8 @@ class SignInSite:
         earlier_session = self.sessions.read(cookies, now)
         try:
             if earlier_session is not None:
-                self.sign_ins.end_session(earlier_session.session_id, now)
-            self.sign_ins.keep_session(session.session_id, stored)
+                self.sign_in_store.end_session(earlier_session.session_id, now)
+            self.sign_in_store.keep_session(session.session_id, stored)
         except errors.CloudError as error:
             return _unavailable(error, spent)
         return redirect(self._back(begun), cookies=(self.sessions.cookie(session, now), *spent))

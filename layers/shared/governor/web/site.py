@@ -72,7 +72,7 @@ class Gate:
 
     sessions: Sessions
     directory: Callable[[], Ownership]
-    sign_ins: SignIns
+    sign_in_store: SignIns
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
@@ -81,7 +81,7 @@ class Gate:
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
-        stored = self.sign_ins.session(session.session_id, now)
+        stored = self.sign_in_store.session(session.session_id, now)
         if stored is None:
             return None
         return Known(session.session_id, stored)
@@ -134,7 +134,7 @@ class ApprovalSite:
 
     def _recipient_of(self, page_id: str, number: int) -> str | None:
         """Return the recipient of a short link; `None` if the page has no such number."""
-        number_by_recipient = self.show.state.numbers(page_id)
+        number_by_recipient = self.show.delivery_store.numbers(page_id)
         recipient_by_number = {
             number: recipient for recipient, number in number_by_recipient.items()
         }
@@ -143,10 +143,10 @@ class ApprovalSite:
 
     def _is_over(self, page_id: str, now: UtcDatetime) -> bool:
         """Return whether the links of all questions of a page have ended."""
-        state = self.show.state
-        is_digest = page_id.startswith(DIGEST_PREFIX)
-        approval_ids = state.digest(page_id) if is_digest else (page_id,)
-        approvals = map(state.approval, approval_ids)
+        approval_ids: Sequence[str] = (page_id,)
+        if page_id.startswith(DIGEST_PREFIX):
+            approval_ids = self.show.delivery_store.digest(page_id)
+        approvals = [self.show.approval_store.approval(one_id) for one_id in approval_ids]
         ends = [approval.link_ends for approval in approvals if approval is not None]
         return bool(ends) and max(ends) <= now
 
@@ -169,7 +169,9 @@ class ApprovalSite:
         by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
         views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
         for view in views:
-            self.decide.state.note_refused(view.approval, answer, by, why, self.show.clock.now())
+            self.decide.approval_store.note_refused(
+                view.approval, answer, by, why, self.show.clock.now()
+            )
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Return the person of the session if there is a gate, else the recipient of the link."""
@@ -251,7 +253,7 @@ class ApprovalSite:
     def _signed_out(self, request: Request, visitor: Visitor) -> Response:
         """End the stored session, so that no copy of the cookie counts; then clear the cookie."""
         if self.gate is not None and visitor.session_id is not None:
-            self.gate.sign_ins.end_session(visitor.session_id, self.show.clock.now())
+            self.gate.sign_in_store.end_session(visitor.session_id, self.show.clock.now())
         return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
@@ -307,7 +309,7 @@ class ApprovalSite:
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
             return self.signer.earlier(approval_id, recipient, ends_at)
-        number = self.show.state.numbers(approval_id).get(recipient, EVERYBODY)
+        number = self.show.delivery_store.numbers(approval_id).get(recipient, EVERYBODY)
         return self.signer.relative(approval_id, number)
 
 

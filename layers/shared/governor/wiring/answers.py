@@ -24,7 +24,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     """Return what `serve_api` answers requests with. Each request sees one policy."""
     settings = parts.settings
     open_console = OpenConsole(
-        parts.sign_ins, parts.clock, settings.oidc_issuer, settings.need("approval_base_url")
+        parts.sign_in_store, parts.clock, settings.oidc_issuer, settings.need("approval_base_url")
     )
     accept = parts.fill(AcceptPolicy, parse_accepted=accepted)
 

@@ -10,13 +10,14 @@ from governor.console.app import Console, Post, View
 from governor.console.page import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
-from governor.console.views.freezes import PATH, Brakes, freezes
+from governor.console.views.freezes import PATH, FreezeForms, freezes
 from governor.console.views.instance import end_hold, instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
 from governor.ports import Undoer
+from governor.stores.brakes import Brakes
 from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
@@ -56,20 +57,23 @@ def console(parts: Parts) -> Console:
             policy_is_whole=book.whole,
         )
 
-    open_console = OpenConsole(parts.sign_ins, parts.clock, settings.oidc_issuer)
+    open_console = OpenConsole(parts.sign_in_store, parts.clock, settings.oidc_issuer)
     # Builds the parser at cold start.
     parse_policy("")
     doors = Doors(Sessions(parts.signer, settings.session_scope), open_console)
     decide = parts.fill(Decide, policies_now=policies)
-    return Console(reader, doors, VIEWS, forms(decide, parts.undoer, parts.fill(PauseAll)))
+    posts = forms(decide, parts.undoer, parts.brake_store, parts.fill(PauseAll))
+    return Console(reader, doors, VIEWS, posts)
 
 
-def forms(decide: Decide, undoer: Undoer, pause_all: PauseAll) -> Mapping[str, Post]:
+def forms(
+    decide: Decide, undoer: Undoer, brake_store: Brakes, pause_all: PauseAll
+) -> Mapping[str, Post]:
     """Return the handler of each form, by its path."""
     answers = questions.Answers(decide, undoer)
     return {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
-        PATH: Brakes(decide.state, pause_all).take,
+        PATH: FreezeForms(brake_store, pause_all).take,
     }

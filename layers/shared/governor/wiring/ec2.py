@@ -42,7 +42,9 @@ class Ec2Parts(Parts):
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = cached_property(
-        lambda parts: AwsPrices(parts.clients, parts.state.price_list, parts.state.commitments)
+        lambda parts: AwsPrices(
+            parts.clients, parts.price_store.price_list, parts.price_store.commitments
+        )
     )
     price_reader: cached_property[ports.PriceReader] = cached_property(
         lambda parts: AwsPriceLists(parts.clients, parts.hub)

@@ -25,7 +25,7 @@ def approval_site(parts: Parts) -> ApprovalSite:
 
         policies = or_defaults(parts)
         sessions = Sessions(parts.signer, parts.settings.session_scope)
-        gate = Gate(sessions, lambda: policies().base().policy.ownership, parts.sign_ins)
+        gate = Gate(sessions, lambda: policies().base().policy.ownership, parts.sign_in_store)
     stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
     decide = parts.fill(Decide, policies_now=policies)
     return parts.fill(ApprovalSite, decide=decide, gate=gate, environment=stack)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
 from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
@@ -15,12 +16,42 @@ from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
 from governor.domain.approvals.sealing import SealMaker
 from governor.ports import Announcer, ReportStore, SealCheck, Undoer, Workflow
-from governor.stores import EventLog, StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.brakes import Brakes
+from governor.stores.bursts import Bursts
+from governor.stores.calls import Calls
+from governor.stores.caps import ActionCaps
+from governor.stores.claims import Claims
+from governor.stores.deliveries import Deliveries
+from governor.stores.episodes import Episodes
+from governor.stores.expiries import Expiries
+from governor.stores.findings import Findings
+from governor.stores.fleet import Fleet
+from governor.stores.holds import Holds
+from governor.stores.instances import Failures, Instances
+from governor.stores.ledger import Ledger
+from governor.stores.notices import Notices
+from governor.stores.pauses import Pauses
+from governor.stores.policy import PolicyVersions
+from governor.stores.prices import Prices
+from governor.stores.sweeps import Sweeps
+from governor.stores.table import Store, Table
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
 
 if TYPE_CHECKING:
     from governor.stores.sessions import SignIns
+
+StoreOfAggregate = TypeVar("StoreOfAggregate", bound=Store)
+
+
+def over_table(store: Callable[[Table], StoreOfAggregate]) -> cached_property[StoreOfAggregate]:
+    """Declare a part: the store of one aggregate, over the state table."""
+
+    def make(parts: Parts) -> StoreOfAggregate:
+        return store(parts.table)
+
+    return cached_property(make)
 
 
 class Parts(Basics):
@@ -30,7 +61,24 @@ class Parts(Basics):
     policy_text = cached_property(
         lambda parts: PolicyText(parts.parameter, parts.documents, parts.table)
     )
-    state = cached_property(lambda parts: StateTable(parts.table))
+    episode_store = over_table(Episodes)
+    approval_store = over_table(Approvals)
+    hold_store = over_table(Holds)
+    call_store = over_table(Calls)
+    instance_store = over_table(Instances)
+    brake_store = over_table(Brakes)
+    pause_store = over_table(Pauses)
+    cap_store = over_table(ActionCaps)
+    ledger_store = over_table(Ledger)
+    delivery_store = over_table(Deliveries)
+    policy_store = over_table(PolicyVersions)
+    sweep_store = over_table(Sweeps)
+    fleet_store = over_table(Fleet)
+    price_store = over_table(Prices)
+    failure_store = over_table(Failures)
+    expiry_store = over_table(Expiries)
+    notice_store = over_table(Notices)
+    finding_store = over_table(Findings)
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )
@@ -51,7 +99,7 @@ class Parts(Basics):
     dead_letters = over(SqsDeadLetters, "dead_letter_queue_url")
 
     @cached_property
-    def sign_ins(self) -> SignIns:
+    def sign_in_store(self) -> SignIns:
         # Imported here: only the console needs it, and every cold start would load it.
         from governor.stores.sessions import SignIns
 
@@ -84,6 +132,15 @@ class Parts(Basics):
         return Accounts(settings.hub_account_id, settings.aws_region, settings.partition, role)
 
     @cached_property
-    def log(self) -> EventLog:
+    def claim_store(self) -> Claims:
+        self._open_hasty_client()
+        return Claims(self.table)
+
+    @cached_property
+    def burst_store(self) -> Bursts:
+        self._open_hasty_client()
+        return Bursts(self.table)
+
+    def _open_hasty_client(self) -> None:
+        """Open the client of calls that are sent once, with a short timeout, at cold start."""
         self.clients.client("dynamodb", repeat=False, patient=False)
-        return EventLog(self.table)

@@ -83,14 +83,14 @@ def asking(parts: Parts) -> Ready[PolicyBook]:
     """As `present`, with the projects over budget: for use cases that ask about instances and act
     on the answer."""
     policies = present(parts)
-    state = parts.state
+    policy_store = parts.policy_store
     clock = parts.clock
 
     def read_policy() -> PolicyBook:
         book = policies()
         if book.base().policy.budget.act != "ask":
             return book
-        projects = state.over_budget(month_of(clock.now()))
+        projects = policy_store.over_budget(month_of(clock.now()))
         return book.over_budget(projects)
 
     return read_policy
@@ -109,7 +109,7 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     With `keep` an accepted document is stored for that; only one function may.
     """
     text = parts.policy_text
-    state = parts.state
+    policy_store = parts.policy_store
     clock = parts.clock
     parts.clients.client("s3", patient=False)
 
@@ -118,14 +118,14 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
             document = text.read(patient=False)
             book = parse_policy(document)
         except (PolicyError, NotFound, Throttled, Unavailable) as error:
-            kept = state.kept_policy()
+            kept = policy_store.kept_policy()
             if kept is None and not isinstance(error, PolicyError):
                 raise
             _log.error("%s; the last accepted document is used", error)
             # An earlier release may have accepted a document that this one refuses.
             return _with_accounts(parts, _if_readable(parts, accepted(kept or "")))
-        if keep and document != state.kept_policy():
-            state.keep_policy(document, clock.now())
+        if keep and document != policy_store.kept_policy():
+            policy_store.keep_policy(document, clock.now())
         return _with_accounts(parts, _if_readable(parts, book))
 
     return read_policy
@@ -136,7 +136,7 @@ def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
     needs them counts as `ask`; only documents with such an override cost a read."""
     if not book.needs_consent:
         return book
-    standing = parts.state.standing_version()
+    standing = parts.policy_store.standing_version()
     return book if standing is None else book.accepted_by(standing.acceptances)
 
 
@@ -158,7 +158,7 @@ def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyB
     targets = book.base().policy.targets
     if not targets.units:
         return book
-    accounts = parts.state.accounts_of(targets)
+    accounts = parts.policy_store.accounts_of(targets)
     if accounts is None and must:
         raise Unavailable(
             "the accounts of targets.units are not known yet; the next sweep looks them up"

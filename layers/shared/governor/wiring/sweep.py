@@ -48,7 +48,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             accounts = OrganizationUnits(parts.clients).accounts(
                 targets.units, targets.without_units
             )
-            parts.state.note_accounts(targets, accounts, parts.clock.now())
+            parts.policy_store.note_accounts(targets, accounts, parts.clock.now())
             policies.in_accounts(accounts)
         try:
             parts.fill(NoteOverBudget)(policies.base().policy.budget)
@@ -62,4 +62,4 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
     plan = ready(lambda: parse_policy(text.read()), places)
     send_pause_messages = parts.fill(SendPauseMessages, announcer=hasty)
-    return SweepPlan(review, plan, parts.state.check_schema, send_pause_messages)
+    return SweepPlan(review, plan, parts.policy_store.check_schema, send_pause_messages)

@@ -118,12 +118,15 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     assert RIGHT == world.ref.instance_id
     until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
     if why is not None:
@@ -187,12 +190,15 @@ def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
     """As every button says; the answer holds the date from then on."""
     world = World(decide=False)
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     episode = world.state.episode(world.ref)
     assert episode is not None
@@ -336,12 +342,15 @@ def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answ
     people = Ownership(contacts={"people": Contact(emails=(BOB,))}, default_contacts=("people",))
     world.policies.policy = replace(world.policies.policy, ownership=people)
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     take = partial(decide, APPROVAL_ID, losses_accepted=True)
 

@@ -24,7 +24,15 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 def ask_owner(world: World | FleetWorld) -> AskOwner:
     """The use case."""
     return AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
 
 
@@ -50,7 +58,7 @@ def test_each_stage_waits_for_what_is_left(stage: Stage, hours_left: int) -> Non
 def test_nobody_is_asked_about_what_is_over(stage: Stage) -> None:
     """Not by somebody who may invoke the function either, before its question is canceled."""
     world = World(decide=False)
-    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None)
     before = world.state.approval(APPROVAL_ID)
     token = None if stage in (Stage.TELL, Stage.ASK, Stage.WAIT) else "token"
 

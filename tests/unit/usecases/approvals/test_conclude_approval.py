@@ -17,7 +17,12 @@ def test_nobody_answered() -> None:
     """Expired; said again it stays so."""
     world = World(decide=False)
     for _ in range(2):
-        answer = ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)
+        answer = ConcludeApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            clock=world.clock,
+            expiry_seal=world.seals.expiries,
+        )(world.ref)
         assert ("expired", "nobody answered in time") == (answer["decision"], answer["reason"])
 
 
@@ -41,7 +46,12 @@ def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None
 
     assert (
         said
-        == ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)["decision"]
+        == ConcludeApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            clock=world.clock,
+            expiry_seal=world.seals.expiries,
+        )(world.ref)["decision"]
     )
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
@@ -52,7 +62,12 @@ def test_a_task_that_ended_without_an_answer_expires_nothing() -> None:
     """Its token was used by somebody else: the question stays as it was, and nothing is done."""
     world = World(decide=False)
     with pytest.raises(SafetyError, match="nobody has given one"):
-        ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref, answered=True)
+        ConcludeApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            clock=world.clock,
+            expiry_seal=world.seals.expiries,
+        )(world.ref, answered=True)
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     assert ApprovalStatus.PENDING is approval.status
@@ -63,7 +78,12 @@ def test_a_question_that_was_taken_back_stays_void() -> None:
     world = World(decide=False)
     world.state.void(APPROVAL_ID, "it works again", expired=False, outcome="woke-up")
 
-    answer = ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)
+    answer = ConcludeApproval(
+        episode_store=world.state,
+        approval_store=world.state,
+        clock=world.clock,
+        expiry_seal=world.seals.expiries,
+    )(world.ref)
     assert ("void", "woke-up") == (answer["decision"], answer["outcome"])
 
 
@@ -72,4 +92,9 @@ def test_an_episode_that_does_not_exist_is_refused() -> None:
     world = World(decide=False)
     world.state.forget("EPISODE")
     with pytest.raises(SafetyError, match="does not exist"):
-        ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)
+        ConcludeApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            clock=world.clock,
+            expiry_seal=world.seals.expiries,
+        )(world.ref)

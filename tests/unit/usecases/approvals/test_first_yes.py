@@ -32,12 +32,15 @@ def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -
         answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person
     )
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     return decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
 

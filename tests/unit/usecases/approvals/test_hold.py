@@ -47,12 +47,15 @@ def decide(
 ) -> Decided:
     """Bob's answer, on the page."""
     use_case = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     by = f"link:{person or 'broadcast'}"
     return use_case(
@@ -77,7 +80,16 @@ def held(world: World) -> Decision | None:
 def undo(world: World) -> str:
     """Return what the record's button answers."""
     use_case = UndoEpisode(
-        world.clock, world.policies, ACCOUNTS, world.ec2, world.ec2, world.state, world.announcer
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.ec2,
+        world.ec2,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        announcer=world.announcer,
     )
     return use_case(world.ref, "link:bob@example.com", "page").text
 
@@ -128,7 +140,13 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
 
     assert "hold" in undo(world)
     look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.guards,
+        approval_store=world.state,
+        delivery_store=world.state,
+        instances=world.ec2,
     )
     assert 0 == look(world.ref, Until.SNAPSHOTS_COMPLETED)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
@@ -198,7 +216,13 @@ def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> N
 def progress(world: World, until: Until) -> bool:
     """Return whether the workflow goes on to its next step."""
     look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.guards,
+        approval_store=world.state,
+        delivery_store=world.state,
+        instances=world.ec2,
     )
     return look(world.ref, until) == 0
 
@@ -217,7 +241,13 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
     assert "still stopping; try again in a minute" in undo(world)
     world.change_instance(state="stopped")
     world.clock.moment += timedelta(hours=20)
-    view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
+    view = ShowApproval(
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        delivery_store=world.state,
+        clock=world.clock,
+    )(APPROVAL_ID)
     assert (False, True) == (view.can_hold, view.episode.can_be_started)
     assert not progress(world, Until.SNAPSHOTS_COMPLETED)
 
@@ -225,7 +255,13 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
 
     instance = world.ec2.instances[world.ref.instance_id]
     assert instance.state in ("pending", "running")
-    assert not ShowApproval(world.state, world.clock)(APPROVAL_ID).episode.can_be_started
+    assert not ShowApproval(
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        delivery_store=world.state,
+        clock=world.clock,
+    )(APPROVAL_ID).episode.can_be_started
     assert "bob@example.com has already had it started" in undo(world)
     with pytest.raises(SafetyError):
         world.put_away(world.ref, Step.STOP)
@@ -254,7 +290,13 @@ def test_what_is_not_stopped_by_its_open_episode_is_not_started() -> None:
     world = World(action=Action.TERMINATE)
     world.put_away(world.ref, Step.STOP)
     assert "hold it first" in undo(world)
-    view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
+    view = ShowApproval(
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        delivery_store=world.state,
+        clock=world.clock,
+    )(APPROVAL_ID)
     assert (True, False) == (view.can_hold, view.episode.can_be_started)
 
 

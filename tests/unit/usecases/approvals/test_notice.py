@@ -48,7 +48,13 @@ def deliver(world: World, channel: str, minutes: int = 0, **more: Any) -> None:
 def look(world: World) -> int:
     """Return whether the notice is over."""
     use_case = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.guards,
+        approval_store=world.state,
+        delivery_store=world.state,
+        instances=world.ec2,
     )
     return use_case(world.ref, Until.HEARD)
 
@@ -170,7 +176,15 @@ def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None
             in checked.reason
         )
     ask = AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
     ask(world.ref, Stage.WAIT, None, checked.reason)
     [alert] = world.announcer.sent
@@ -220,12 +234,15 @@ def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> N
         answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more
     )
     Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )(APPROVAL_ID, decision)
     assert 0 == look(world)
     world.clock.moment = NOW + HOUR

@@ -103,12 +103,15 @@ class Given:
 
 def _decide(world: World, person: str, answer: Answer, **more: Any) -> None:
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     by = f"link:{person}"
     given = Decision(answer, by, "page", world.clock.now(), person=person, **more)
@@ -156,12 +159,15 @@ def exempt_elsewhere(world: World, person: str) -> Given:
 
 def end_keep(world: World, person: str) -> Given:
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     approval = world.state.existing(APPROVAL_ID)
     episode = world.state.episode(world.ref)
@@ -174,12 +180,15 @@ def end_keep(world: World, person: str) -> Given:
 def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     instance_id = world.ref.instance_id
     shown = key_of(world.state.record(TARGET, instance_id).hold)

@@ -44,12 +44,15 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
 
     state: Any = Beaten(world.state, first)
     decide = Decide(
-        state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=state,
+        approval_store=state,
+        hold_store=state,
+        instance_store=state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     return world, instance_id, lambda: decide(approval_id, mine, losses_accepted=True)
 
@@ -87,12 +90,15 @@ def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
     """It stands either way; the same answer once more hands it over, too."""
     world, instance_id, _ = asked()
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
     decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
@@ -125,12 +131,15 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
     def decide(state: Any, by: str) -> Any:
         said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
         return Decide(
-            state,
-            world.workflow,
-            world.clock,
-            world.announcer,
-            lambda: world.policies,
-            world.seals.answers,
+            episode_store=state,
+            approval_store=state,
+            hold_store=state,
+            instance_store=state,
+            workflow=world.workflow,
+            clock=world.clock,
+            announcer=world.announcer,
+            policies_now=lambda: world.policies,
+            answer_seal=world.seals.answers,
         )(APPROVAL_ID, said)
 
     def happens() -> None:
@@ -179,12 +188,15 @@ def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
 
     state: Any = TakenBack(world.state, take_back)
     decide = Decide(
-        state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=state,
+        approval_store=state,
+        hold_store=state,
+        instance_store=state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     held = decide(APPROVAL_ID, Decision(Answer.HOLD, MINE, "page", NOW, person="bob@example.com"))
 
@@ -198,15 +210,18 @@ def test_a_yes_to_what_is_over_is_refused_before_its_question_is_canceled(needed
     it."""
     terms = Terms(known_people=frozenset({"bob@example.com"}), people_needed=needed)
     world = World(decide=False, phase=Phase.ASKING, terms=terms)
-    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None)
     yes = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     with pytest.raises(
         DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"
@@ -228,10 +243,13 @@ def test_a_question_or_an_episode_that_is_gone_takes_no_answer(gone: str) -> Non
     said = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     with pytest.raises(NotFound, match="does not exist"):
         Decide(
-            world.state,
-            world.workflow,
-            world.clock,
-            world.announcer,
-            lambda: world.policies,
-            world.seals.answers,
+            episode_store=world.state,
+            approval_store=world.state,
+            hold_store=world.state,
+            instance_store=world.state,
+            workflow=world.workflow,
+            clock=world.clock,
+            announcer=world.announcer,
+            policies_now=lambda: world.policies,
+            answer_seal=world.seals.answers,
         )(APPROVAL_ID, said)

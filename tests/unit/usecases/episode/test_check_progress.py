@@ -22,7 +22,13 @@ def check(world: World, until: Until, minutes: float = 0) -> int:
     """One look, that many minutes after now."""
     world.clock.moment = NOW + timedelta(minutes=minutes)
     look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.guards,
+        approval_store=world.state,
+        delivery_store=world.state,
+        instances=world.ec2,
     )
     return look(world.ref, until)
 
@@ -169,7 +175,7 @@ def test_an_episode_that_is_over_is_not_waited_for() -> None:
     """An execution that lives on learns nothing."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None)
 
     with pytest.raises(SafetyError, match="is over"):
         check(world, Until.STOPPED)

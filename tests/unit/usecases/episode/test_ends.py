@@ -44,14 +44,31 @@ TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination"
 
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
-    void = VoidEpisode(world.state, world.workflow)
-    return ReactToStateChange(lambda: world.policies, world.clock, world.state, void)
+    void = VoidEpisode(
+        episode_store=world.state, approval_store=world.state, workflow=world.workflow
+    )
+    return ReactToStateChange(
+        lambda: world.policies,
+        world.clock,
+        episode_store=world.state,
+        instance_store=world.state,
+        ledger_store=world.state,
+        void=void,
+    )
 
 
 def execution_end(world: World) -> Callable[[str, str], bool]:
     """The use case over the world, as its handler calls it."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
-    close = CloseDead(world.clock, world.policies, world.state, announce_end(world), book)
+    close = CloseDead(
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        announce=announce_end(world),
+        book=book,
+    )
 
     def ended(name: str, status: str) -> bool:
         ref = episode_from_execution_name(name)

@@ -50,7 +50,19 @@ class Years(World):
         self.allow()
         accounts = Accounts(TARGET.account, TARGET.region)
         self.expire = ExpireSnapshots(
-            self.clock, self.policies, accounts, self.state, self.ec2, self.ec2, self.announcer
+            self.clock,
+            self.policies,
+            accounts,
+            episode_store=self.state,
+            instance_store=self.state,
+            brake_store=self.state,
+            pause_store=self.state,
+            ledger_store=self.state,
+            delivery_store=self.state,
+            expiry_store=self.state,
+            instances=self.ec2,
+            remover=self.ec2,
+            announcer=self.announcer,
         )
 
     @property

@@ -107,7 +107,7 @@ def set_action(world: World, action: Action) -> None:
 
 def close(world: World) -> None:
     """The episode is over."""
-    world.state.close_episode(world.ref, Outcome.VOID, "over", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, Outcome.VOID, "over", NOW, quiet_until=None)
 
 
 REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {

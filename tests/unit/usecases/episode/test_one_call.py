@@ -296,9 +296,7 @@ def test_an_episode_that_ends_after_the_note_sends_no_call(step: Step) -> None:
     note = world.state.note_call
 
     def close() -> None:
-        world.state.close_episode(
-            world.ref, Outcome.FAILED, "aborted", NOW, quiet_until=None, ledger=None
-        )
+        world.state.close_episode(world.ref, Outcome.FAILED, "aborted", NOW, quiet_until=None)
 
     def before_the_end(*arguments: object) -> None:
         note(*arguments)  # type: ignore[arg-type]

@@ -96,12 +96,15 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     assert stored_episode(world, ref_of(world, instance_id)).evidence_hash == approval.evidence_hash
     with pytest.raises(DecisionRefused):
         Decide(
-            world.state,
-            world.workflow,
-            world.clock,
-            world.announcer,
-            lambda: world.policies,
-            world.seals.answers,
+            episode_store=world.state,
+            approval_store=world.state,
+            hold_store=world.state,
+            instance_store=world.state,
+            workflow=world.workflow,
+            clock=world.clock,
+            announcer=world.announcer,
+            policies_now=lambda: world.policies,
+            answer_seal=world.seals.answers,
         )("approval-1", decision())
 
 
@@ -154,7 +157,7 @@ def test_an_episode_that_is_over_is_not_opened_again() -> None:
     world, instance_id = idle_world()
     ref = ref_of(world, instance_id)
     opener(world)(ref)
-    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=None)
     again = opener(world, "approval-2")(ref)
 
     assert again.episode is None

@@ -23,7 +23,13 @@ from tests.unit.usecases.world import World
 def check(world: World) -> CheckProgress:
     """The use case over the world."""
     return CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.guards,
+        approval_store=world.state,
+        delivery_store=world.state,
+        instances=world.ec2,
     )
 
 

@@ -75,9 +75,7 @@ FAULTS: dict[str, Callable[[World], object]] = {
     "plan changed": lambda w: _policy(
         w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))
     ),
-    "closed": lambda w: w.state.close_episode(
-        w.ref, Outcome.VOID, "over", NOW, quiet_until=None, ledger=None
-    ),
+    "closed": lambda w: w.state.close_episode(w.ref, Outcome.VOID, "over", NOW, quiet_until=None),
 }
 
 

@@ -256,7 +256,7 @@ def test_an_observed_episode_is_rechecked_as_running() -> None:
 def test_a_closed_episode_is_not_moved() -> None:
     """An execution that lives on after its episode does nothing."""
     world = World()
-    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None)
     result = world.recheck(world.ref, Step.STOP)
 
     assert (False, Outcome.REFUSED) == (result.proceed, result.outcome)

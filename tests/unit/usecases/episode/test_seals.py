@@ -321,7 +321,12 @@ def test_each_function_seals_its_own_duty() -> None:
     assert sealed(world.seals.openings, opening_text(episode)) == episode.opening_seal
 
     world.state.await_answer("approval-1", "token", "ask", NOW + timedelta(hours=1))
-    ConcludeApproval(world.state, world.clock, world.seals.expiries)(ref)
+    ConcludeApproval(
+        episode_store=world.state,
+        approval_store=world.state,
+        clock=world.clock,
+        expiry_seal=world.seals.expiries,
+    )(ref)
     approval = world.state.existing("approval-1")
     assert approval.expired_at == NOW
     text = expiry_text(episode, approval.expires_at, NOW)
@@ -330,12 +335,15 @@ def test_each_function_seals_its_own_duty() -> None:
 
 def deciding(world: FleetWorld) -> Decide:
     return Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
 
 
@@ -380,7 +388,12 @@ def test_an_expiry_that_cannot_be_sealed_comes_later() -> None:
     world, one, ref = asked()
     world.seals.failure = Unavailable("KMS is away")
     with pytest.raises(Unavailable):
-        ConcludeApproval(world.state, world.clock, world.seals.expiries)(ref)
+        ConcludeApproval(
+            episode_store=world.state,
+            approval_store=world.state,
+            clock=world.clock,
+            expiry_seal=world.seals.expiries,
+        )(ref)
     assert ApprovalStatus.PENDING is stored_approval(world, one).status
 
 
@@ -405,12 +418,15 @@ def test_a_refused_answer_leaves_no_seal_behind() -> None:
         APPROVAL_ID, Decision(Answer.KEEP, "x", "page", NOW, keep_until=NOW + timedelta(days=1))
     )
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     with pytest.raises(DecisionRefused):
         decide(APPROVAL_ID, yes(ALICE), losses_accepted=True)

@@ -164,7 +164,15 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     """Nobody has approved anything: the message must not say so."""
     world = expired(delivered=())
     ask = AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
 
     ask(world.ref, Stage.WAIT, None, world.recheck(world.ref, Step.STOP).reason)

@@ -445,8 +445,17 @@ def test_each_fault_alone_keeps_a_stopped_instance(name: str, late: bool) -> Non
 
 
 def react(world: FleetWorld) -> ReactToStateChange:
-    void = VoidEpisode(world.state, world.workflow)
-    return ReactToStateChange(lambda: world.policies, world.clock, world.state, void)
+    void = VoidEpisode(
+        episode_store=world.state, approval_store=world.state, workflow=world.workflow
+    )
+    return ReactToStateChange(
+        lambda: world.policies,
+        world.clock,
+        episode_store=world.state,
+        instance_store=world.state,
+        ledger_store=world.state,
+        void=void,
+    )
 
 
 def test_a_start_takes_the_question_back_and_a_late_event_of_an_old_one_does_not() -> None:

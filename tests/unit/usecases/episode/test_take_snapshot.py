@@ -205,7 +205,13 @@ def answering(world: World) -> tuple[Answers, TakeSnapshot]:
     guards = replace(world.guards, snapshots=ec2)
     world.ec2 = ec2
     return ec2, TakeSnapshot(
-        world.clock, guards, ec2, world.vault, world.state, world.pauses.append
+        world.clock,
+        guards,
+        ec2,
+        world.vault,
+        episode_store=world.state,
+        call_store=world.state,
+        pause=world.pauses.append,
     )
 
 
@@ -309,9 +315,15 @@ def test_an_incomplete_set_is_a_failure() -> None:
     guards = replace(world.guards, snapshots=ec2)
 
     with pytest.raises(SnapshotFailed, match="vol-2"):
-        TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)(
-            world.ref
-        )
+        TakeSnapshot(
+            world.clock,
+            guards,
+            ec2,
+            world.vault,
+            episode_store=world.state,
+            call_store=world.state,
+            pause=world.pauses.append,
+        )(world.ref)
     assert () == episode_of(world).snapshot_ids
 
 

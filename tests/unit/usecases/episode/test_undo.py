@@ -36,7 +36,16 @@ def undo(world: World, by: str = "ada", ref: EpisodeRef | None = None) -> UndoAn
     """Somebody presses the button."""
     accounts = Accounts(TARGET.account, TARGET.region)
     use_case = UndoEpisode(
-        world.clock, world.policies, accounts, world.ec2, world.ec2, world.state, world.announcer
+        world.clock,
+        world.policies,
+        accounts,
+        world.ec2,
+        world.ec2,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        announcer=world.announcer,
     )
     return use_case(ref or world.ref, by, "page")
 
@@ -145,7 +154,7 @@ def test_an_episode_that_stopped_nothing_has_nothing_to_undo(outcome: Outcome) -
     """Whatever it came to, EC2 is not asked."""
     world = World()
     world.change_instance(state="stopped")
-    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None)
 
     assert (False, 0) == (undo(world).done, starts(world))
 
@@ -244,8 +253,13 @@ def _about_to_terminate() -> tuple[World, EpisodeRef]:
         world.policies,
         accounts,
         world.inspect,
-        world.state,
-        seals,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        ledger_store=world.state,
+        opening_seal=seals,
         approval_id=lambda: "later",
     )(later)
     world.state.await_answer("later", "token", "ask", world.clock.now() + timedelta(hours=1))

@@ -55,7 +55,15 @@ def journal(world: World) -> list[str]:
 def asking(world: World) -> AskOwner:
     """The function that sends messages."""
     return AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
 
 

@@ -34,7 +34,7 @@ class NoticeWorld(FleetWorld):
             "policies": self.policies,
             "accounts": ACCOUNTS,
             "instances": self.ec2,
-            "log": self.log,
+            "notice_store": self.log,
             "once": Once(self.clock, self.log),
             "announcer": self.announcer,
         }

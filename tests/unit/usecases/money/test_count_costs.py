@@ -216,7 +216,9 @@ def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
         ended_at = max((at for at in stops if at <= now), default=None)
         runs = started is not None and (ended_at is None or ended_at < started)
         instances = [make_instance(tags=TAGS, launch_time=started)] if runs and started else []
-        count = CountCosts(StaticPrices(Price(Decimal(1), "list price")), state)
+        count = CountCosts(
+            StaticPrices(Price(Decimal(1), "list price")), ledger_store=state, fleet_store=state
+        )
         rates = count.rates([(one, POLICY, VerdictKind.BUSY) for one in instances])
         count(TARGET, instances, rates, before, now)
         before = {

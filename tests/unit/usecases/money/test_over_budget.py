@@ -24,6 +24,7 @@ from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import FakeClock, MemoryStateTable
+from tests.twins.stores import store_parts
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
@@ -121,13 +122,13 @@ def test_who_is_over_budget_is_known_for_its_month() -> None:
     state = state_with(NOW, vision="100.01", llm="100", big="500", **{UNTAGGED: "101"})
     budget = Budget(monthly_usd=Decimal(100), projects={"big": Decimal(500)}, act="ask")
     clock = FakeClock(NOW)
-    NoteOverBudget(clock, state)(budget)
+    NoteOverBudget(clock, ledger_store=state, policy_store=state)(budget)
 
     assert (UNASSIGNED, "vision") == state.over_budget("2026-11")
     assert () == state.over_budget("2026-12")
-    NoteOverBudget(clock, state)(replace(budget, monthly_usd=None))
+    NoteOverBudget(clock, ledger_store=state, policy_store=state)(replace(budget, monthly_usd=None))
     assert () == state.over_budget("2026-11")
-    NoteOverBudget(clock, state)(replace(budget, act="notify"))
+    NoteOverBudget(clock, ledger_store=state, policy_store=state)(replace(budget, act="notify"))
     assert () == state.over_budget("2026-11")
 
 
@@ -136,7 +137,7 @@ def parts_of(state: Any, act: str = "ask") -> Parts:
     text = TEXT.format(mode="ask").replace("act: ask", f"act: {act}")
     read = SimpleNamespace(read=lambda **_: text)
     clients = FakeClients(ScriptedClient())
-    return Parts(settings(), clients, state=state, policy_text=read, clock=FakeClock(NOW))
+    return Parts(settings(), clients, **store_parts(state), policy_text=read, clock=FakeClock(NOW))
 
 
 def test_only_functions_that_ask_or_act_on_the_answer_know_it() -> None:

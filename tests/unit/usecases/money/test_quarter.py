@@ -120,9 +120,18 @@ class Quarter:
             is_false = at - self.away[one] <= HOUR
             self._saves(one, at, Ending.UNDONE if is_false else Ending.STARTED)
         if self.chance.random() < 0.66:
-            void = VoidEpisode(self.world.state, self.world.workflow)
+            void = VoidEpisode(
+                episode_store=self.world.state,
+                approval_store=self.world.state,
+                workflow=self.world.workflow,
+            )
             react = ReactToStateChange(
-                lambda: self.world.policies, self.world.clock, self.world.state, void
+                lambda: self.world.policies,
+                self.world.clock,
+                episode_store=self.world.state,
+                instance_store=self.world.state,
+                ledger_store=self.world.state,
+                void=void,
             )
             react(TARGET.account, TARGET.region, one, "running", at)
 

@@ -69,7 +69,13 @@ class PriceWorld:
     def __init__(self) -> None:
         self.clock, self.state, self.lists = FakeClock(NOW), MemoryStateTable(), MadeUpLists()
         self.policies = StaticPolicies(Policy(prices=Prices(refresh_hours=24)))
-        self.refresh = RefreshPrices(self.clock, self.policies, self.state, self.lists)
+        self.refresh = RefreshPrices(
+            self.clock,
+            self.policies,
+            fleet_store=self.state,
+            price_store=self.state,
+            price_reader=self.lists,
+        )
         self.runs(HERE, "g5.xlarge")
         self.runs(THERE, "g5.xlarge", "p5.48xlarge")
 
@@ -156,7 +162,8 @@ def test_a_run_that_is_repeated_changes_nothing() -> None:
 def test_before_the_first_sweep_nothing_is_asked() -> None:
     """Nothing runs, as far as is known."""
     world = PriceWorld()
-    world.refresh = replace(world.refresh, state=MemoryStateTable())
+    empty = MemoryStateTable()
+    world.refresh = replace(world.refresh, fleet_store=empty, price_store=empty)
 
     assert Refreshed() == world()
     assert [] == world.lists.asked

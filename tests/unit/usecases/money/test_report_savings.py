@@ -70,7 +70,14 @@ class World:
         self.policies = StaticPolicies(replace(policy, ownership=ownership, ledger=ledger))
         once = Once(self.clock, self.log)
         self.report = ReportSavings(
-            self.clock, self.policies, self.state, once, self.announcer, self.bucket, TARGET
+            self.clock,
+            self.policies,
+            ledger_store=self.state,
+            fleet_store=self.state,
+            once=once,
+            announcer=self.announcer,
+            reports=self.bucket,
+            hub=TARGET,
         )
 
     def book(self, *entries: LedgerEntry) -> None:

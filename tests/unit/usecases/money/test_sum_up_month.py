@@ -44,7 +44,9 @@ class MonthWorld:
         self.sum_up = SumUpMonth(
             clock=self.clock,
             policies=self.policies,
-            state=self.state,
+            ledger_store=self.state,
+            fleet_store=self.state,
+            failure_store=self.state,
             once=Once(self.clock, self.log),
             announcer=self.announcer,
             hub=TARGET,

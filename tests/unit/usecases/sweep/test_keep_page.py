@@ -139,7 +139,7 @@ def test_it_is_idle_since_when_its_question_says() -> None:
     assert f"Idle for {span(episode.evidence.window.end - since)} " in episode.reason
 
     until = NOW + timedelta(days=1)
-    world.state.close_episode(ref, Outcome.EXPIRED, "", NOW, quiet_until=until, ledger=None)
+    world.state.close_episode(ref, Outcome.EXPIRED, "", NOW, quiet_until=until)
     world.sweep(5)
     assert (None, since) == (row(world, instance_id).episode, row(world, instance_id).idle_since)
     world.publish(instance_id, BUSY)
@@ -236,7 +236,7 @@ def test_what_is_never_asked_about_is_only_reported() -> None:
     assert [(True, False), (True, False), (False, False)] == reported()
     recorder(world)(refs[0], Outcome.TOLD, "")
     world.state.close_episode(
-        refs[1], Outcome.EXPIRED, "", NOW, quiet_until=NOW + timedelta(days=1), ledger=None
+        refs[1], Outcome.EXPIRED, "", NOW, quiet_until=NOW + timedelta(days=1)
     )
     assert [(True, False), (True, True), (False, True)] == reported()
 

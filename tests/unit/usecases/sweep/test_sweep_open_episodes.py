@@ -129,12 +129,15 @@ def test_what_the_workflow_does_itself_is_no_news() -> None:
     """An approved instance leaves the list because we stop it."""
     world, instance_id, ref = asked()
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     start_acting(world, ref)
@@ -297,7 +300,7 @@ def test_a_lock_that_a_rollback_left_is_freed_by_the_sweep() -> None:
     """The release before closed the episode and freed the record alone: the instance was left for
     ever."""
     world, instance_id, ref = asked()
-    world.state.close_episode(ref, Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(ref, Outcome.KEPT, "kept", NOW, quiet_until=None)
     left = update(keys.lock(TARGET, instance_id), {"open_episode": ref.execution_name})
     world.state._table.write(left)
     world.workflow.executions[ref.execution_name] = False
@@ -328,12 +331,15 @@ def test_a_decision_that_was_not_delivered_is_delivered_by_the_next_sweep() -> N
     world, instance_id, _ = asked()
     world.workflow.failure = Unavailable("Step Functions")
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     result = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     assert not result.delivered
@@ -392,7 +398,7 @@ def test_other_news_than_metrics_has_told_idleness_read_at_once() -> None:
         lambda world, one: world.change(one, launch_time=NOW - timedelta(hours=2)),
         lambda world, _: setattr(world.policies, "version", "2"),
         lambda world, one: world.state.close_episode(
-            ref_of(world, one), Outcome.FAILED, "x", NOW, quiet_until=None, ledger=None
+            ref_of(world, one), Outcome.FAILED, "x", NOW, quiet_until=None
         ),
     ):
         world, instance_id, _ = asked()
@@ -431,7 +437,7 @@ def test_quiet_idleness_is_watched_by_utilization_alone() -> None:
     """Until its quiet time is over; then it is proved in full again."""
     world, _, ref = asked()
     quiet = NOW + timedelta(hours=24)
-    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
+    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet)
     world.metrics.reads.clear()
     world.sweep(15)
     assert 1 == len(world.metrics.reads)
@@ -446,7 +452,7 @@ def test_quiet_time_is_about_one_start_of_the_instance() -> None:
     counted."""
     world, instance_id, ref = asked()
     quiet = NOW + timedelta(hours=24)
-    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
+    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet)
     world.state.note_told(ref, NOW)
     world.change(instance_id, launch_time=NOW)
 
@@ -645,12 +651,15 @@ def test_an_answer_keeps_its_meaning() -> None:
     world, instance_id, _ = asked()
     keep = decision(Answer.KEEP, keep_until=NOW + timedelta(days=2))
     Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )(approval_id_of(instance_id), keep)
     world.sweep(5)
 
@@ -663,12 +672,15 @@ def test_another_date_or_reason_is_another_decision() -> None:
     so."""
     world, instance_id, _ = asked()
     decide = Decide(
-        world.state,
-        world.workflow,
-        world.clock,
-        world.announcer,
-        lambda: world.policies,
-        world.seals.answers,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
     )
     keep = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(hours=4))
     decide(approval_id_of(instance_id), keep)

@@ -310,7 +310,7 @@ def test_told_idleness_is_quiet_until_its_time_or_until_work_resumes() -> None:
     ref = episode_from_execution_name(next(iter(world.workflow.executions)))
     world.state.take_lock(ref)
     quiet = NOW + timedelta(hours=24)
-    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
+    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet)
     assert 0 == world.sweep(5).episodes_started
 
     world.publish(instance_id, BUSY)

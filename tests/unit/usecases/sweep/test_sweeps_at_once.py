@@ -98,7 +98,6 @@ def eventful() -> FleetWorld:
             "nobody",
             NOW,
             quiet_until=later.replace(day=25),
-            ledger=None,
         )
     world.workflow.executions[refs[dead].execution_name] = False
     world.state.settle(approval_id_of(undelivered), decision())

@@ -236,13 +236,13 @@ def _brakes(ask: Asked) -> Iterator[Problem]:
     """Yield the pause and the freezes. Their reasons count instances of everybody, so only callers
     who see everything get them."""
     sees_everything = ask.scope.everything
-    pause = ask.reader.state.pause()
+    pause = ask.reader.pause_store.pause()
     if pause is not None:
         text = f"Everything is {pause.why}" if sees_everything else "Everything is paused"
         yield Problem(
             sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
         )
-    why = why_frozen(None, ask.reader.state.hub(), ask.now, ask.reader.policy.breaker)
+    why = why_frozen(None, ask.reader.brake_store.hub(), ask.now, ask.reader.policy.breaker)
     if why is not None:
         text = f"All plans are frozen: {why}" if sees_everything else "All plans are frozen"
         yield Problem(
@@ -276,7 +276,7 @@ def _failures(ask: Asked) -> Iterator[Problem]:
     one problem."""
     row_by_place = {(page.target, row.instance_id): row for row, page in ask.seen}
     failures_by_cause: dict[str, list[Failing]] = defaultdict(list)
-    for failure in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
+    for failure in sorted(ask.reader.failure_store.failing(), key=attrgetter("at"), reverse=True):
         if failure.over_at is None and _is_visible(failure, row_by_place, ask.scope):
             failures_by_cause[failure.cause].append(failure)
     for failures in failures_by_cause.values():
@@ -304,7 +304,7 @@ def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Sha
     share."""
     sees = ask.scope.sees
     for month in months(_midnight(first), _midnight(last)):
-        for costs in ask.reader.state.days(month, first):
+        for costs in ask.reader.fleet_store.days(month, first):
             if costs.day > last:
                 continue
             for (owner, project), share in costs.shares.items():
@@ -326,7 +326,7 @@ def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerE
     for month in months(first - ask.counts_for, last):
         entries += [
             entry
-            for entry in ask.reader.state.entries(month)
+            for entry in ask.reader.ledger_store.entries(month)
             if sees(entry.episode.account, entry.project, entry.owner)
         ]
     return entries

@@ -18,7 +18,7 @@ from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
 from governor.domain.units import parse_iso, people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
-from governor.stores import StateTable
+from governor.stores.brakes import Brakes
 from governor.usecases.brakes import used_caps
 from governor.usecases.pause import LONGEST_REASON, PauseAll, Presser
 
@@ -56,7 +56,7 @@ def freezes(ask: Asked) -> Page:
 
 def _freeze_row(ask: Asked, target: Target | None, freeze: BreakerState) -> tuple[Cell, ...]:
     """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
-    ended_by = ask.reader.state.freeze_ended_by(target, freeze)
+    ended_by = ask.reader.brake_store.freeze_ended_by(target, freeze)
     shown_reason = None
     shown_names = None
     if _sees_all(ask, target):
@@ -86,7 +86,7 @@ def _place_name(target: Target | None) -> str:
 def _caps(ask: Asked) -> Iterator[tuple[str, int, int]]:
     """Yield how much of each cap the last 60 minutes used, and the cap itself. Callers who see
     whole accounts get the caps of these; only those who see everything get the rest."""
-    for what, used, most in used_caps(ask.reader.state, ask.reader.policy.caps, ask.now):
+    for what, used, most in used_caps(ask.reader.cap_store, ask.reader.policy.caps, ask.now):
         kind, _, name = what.partition("#")
         is_of_own_account = kind == "ACCOUNT" and name in ask.scope.accounts
         if ask.scope.everything or is_of_own_account:
@@ -105,7 +105,7 @@ def pause_values(ask: Asked) -> dict[str, Any]:
     caller = ask.caller
     policy = ask.reader.policy
     is_whole = ask.reader.policy_is_whole
-    pause = ask.reader.state.pause()
+    pause = ask.reader.pause_store.pause()
     may_end = may_end_pause(caller.grants, caller.person, policy, policy_is_whole=is_whole)
     paused_by = None
     shown_reason = None
@@ -125,7 +125,7 @@ def pause_values(ask: Asked) -> dict[str, Any]:
 
 def _pause_document(ask: Asked) -> dict[str, object] | None:
     """Return the pause, as far as the caller may see it; `None` if nothing is paused."""
-    pause = ask.reader.state.pause()
+    pause = ask.reader.pause_store.pause()
     if pause is None:
         return None
     if not ask.scope.everything:
@@ -144,10 +144,10 @@ def _waiting(ask: Asked) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Brakes:
+class FreezeForms:
     """Takes the forms of the page."""
 
-    state: StateTable
+    brake_store: Brakes
     pause_all: PauseAll
 
     def take(self, ask: Asked) -> str:
@@ -158,7 +158,7 @@ class Brakes:
                 return self._begin_pause(ask)
             case "end-pause":
                 return self._end_pause(ask)
-        return end_freeze(self.state, ask)
+        return end_freeze(self.brake_store, ask)
 
     def _begin_pause(self, ask: Asked) -> str:
         self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
@@ -183,7 +183,7 @@ def _presser(caller: Caller) -> Presser:
     return Presser(caller.by, caller.person, caller.grants)
 
 
-def end_freeze(state: StateTable, ask: Asked) -> str:
+def end_freeze(brake_store: Brakes, ask: Asked) -> str:
     """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
     InputError, NotFound, NotAllowed, DecisionRefused."""
     place_name = figures.text_of(ask, "where")
@@ -203,7 +203,7 @@ def end_freeze(state: StateTable, ask: Asked) -> str:
     try:
         if shown_since != freeze.tripped_at.isoformat():
             raise ConflictError("another freeze than the page showed")
-        state.end_freeze(target, freeze, ask.caller.by, ask.now)
+        brake_store.end_freeze(target, freeze, ask.caller.by, ask.now)
     except ConflictError:
         raise DecisionRefused(
             "somebody has ended this freeze, or it has begun anew, since this page was made: "
@@ -223,10 +223,10 @@ def _freeze_at(ask: Asked, place_name: str) -> tuple[Target | None, BreakerState
 def _standing_freezes(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
     """Return the freezes that the next sweep will not lift by itself: that of everything first,
     then those of the caller's targets."""
-    state = ask.reader.state
+    brake_store = ask.reader.brake_store
     rule = ask.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(ask)]
-    freezes_by_place = [(None, state.hub().freeze), *state.breakers(targets).items()]
+    freezes_by_place = [(None, brake_store.hub().freeze), *brake_store.breakers(targets).items()]
     standing: list[tuple[Target | None, BreakerState]] = []
     for target, freeze in freezes_by_place:
         if freeze is not None and not is_lifted(freeze, rule, ask.now):

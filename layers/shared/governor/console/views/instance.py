@@ -31,7 +31,7 @@ from governor.domain.money.ledger import ENDED_WITHOUT_ACTION, LedgerEntry, save
 from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
 from governor.domain.units import Percent, Usd, UtcDatetime, people
 from governor.errors import InputError, NotFound
-from governor.stores import EventLog, keys
+from governor.stores import keys
 from governor.usecases.approvals.decide import Decide, key_of
 
 _WEEKS = timedelta(weeks=6)
@@ -79,9 +79,9 @@ def instance(ask: Asked) -> Page:
     # If the caller no longer sees the instance, its hold belongs to others.
     record = InstanceRecord(target, instance_id)
     if current_row is not None:
-        record = reader.state.record(target, instance_id)
+        record = reader.instance_store.record(target, instance_id)
     episodes = list(_episodes(ask, current_row, stops, record))
-    approval = reader.state.approval(episodes[0].approval_id) if episodes else None
+    approval = reader.approval_store.approval(episodes[0].approval_id) if episodes else None
     present = _present(ask, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     name = _name(current_row, episodes, instance_id)
@@ -141,7 +141,7 @@ def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str
 
 def _health(ask: Asked, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
     """Return the health findings that were sent since the instance was launched."""
-    sent_alerts = EventLog(ask.reader.table).told(page.target, ask.now)
+    sent_alerts = ask.reader.finding_store.told(page.target, ask.now)
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
     for kind, gpus in gpus_by_kind.items():
@@ -273,7 +273,7 @@ def _episodes(
     for ref in refs:
         if not _is_at(ask, ref):
             continue
-        episode = ask.reader.state.episode(ref)
+        episode = ask.reader.episode_store.episode(ref)
         if episode is not None and ask.scope.sees(ref.account, episode.project, episode.owner):
             yield episode
 
@@ -306,7 +306,7 @@ def _spans(
     for entry, _ in stops:
         yield "running", entry.episode.launch_time, entry.booked_at
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
-    questions = ask.reader.state.open_questions(refs_of_stops)
+    questions = ask.reader.approval_store.open_questions(refs_of_stops)
     episode_by_ref = {episode.ref: episode for episode in episodes}
     for episode, _ in questions.values():
         episode_by_ref[episode.ref] = episode

@@ -199,7 +199,7 @@ def _shares_by_day(ask: Asked, first_day: date) -> Mapping[str, Mapping[date, li
 def _metered(ask: Asked) -> Mapping[str, Usd]:
     """Return the stored sum of this month by project, zero for those without one."""
     metered: dict[str, Usd] = defaultdict(Decimal)
-    for meter in ask.reader.state.meters(month_of(ask.now)):
+    for meter in ask.reader.ledger_store.meters(month_of(ask.now)):
         for name, usd in meter.usd.items():
             metered[name] += usd
     return metered

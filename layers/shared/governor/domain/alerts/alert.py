@@ -237,7 +237,7 @@ INCIDENT_UNTIL = "incident_until"
 """The fact of a critical message whose cause ends by itself, but not before this time."""
 INCIDENT_WHILE = "incident_while"
 """The fact of a critical message whose cause lasts while a finding with one of these keys is known
-(`EventLog.told`)."""
+(`Findings.told`)."""
 
 
 @dataclass(frozen=True, slots=True)

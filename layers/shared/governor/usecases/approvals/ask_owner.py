@@ -17,7 +17,10 @@ from governor.domain.policy.policy import ApprovalRule, Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, MustWait, SafetyError
 from governor.ports import Announcer, Clock, Policies, Workflow
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.brakes import Brakes
+from governor.stores.episodes import Episodes
+from governor.stores.pauses import Pauses
 from governor.usecases.approvals.deliver_decision import answer_document, asked_about
 from governor.usecases.brakes import frozen
 
@@ -38,7 +41,10 @@ class AskOwner:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    brake_store: Brakes
+    pause_store: Pauses
     workflow: Workflow
     announcer: Announcer
     signer: LinkSigner
@@ -53,7 +59,7 @@ class AskOwner:
         token; NobodyListens: no time to answer may begin; CloudError: no channel took the message.
         """
         _check_token(stage, task_token)
-        episode = asked_about(self.state, ref)
+        episode = asked_about(self.episode_store, ref)
         if episode.phase is Phase.CLOSED:
             raise SafetyError("the episode is over: nobody is asked about it")
         if stage is Stage.WAIT:
@@ -88,7 +94,7 @@ class AskOwner:
 
         Raises: MustWait; SafetyError if it waited too long.
         """
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
             return
         why_frozen = self._why_frozen(episode, now)
@@ -104,7 +110,13 @@ class AskOwner:
 
     def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
         """Return why plans of the target are frozen; `None` if they are not."""
-        return frozen(self.state, episode.ref.target, self.policies.base().policy.breaker, now)
+        return frozen(
+            self.brake_store,
+            self.pause_store,
+            episode.ref.target,
+            self.policies.base().policy.breaker,
+            now,
+        )
 
     def _await_answer(
         self, episode: Episode, stage: Stage, task_token: str | None, until: UtcDatetime
@@ -115,7 +127,9 @@ class AskOwner:
             # The time to answer begins when a channel has the message. Until then it may be
             # answered, too.
             expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
-        return self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
+        return self.approval_store.await_answer(
+            episode.approval_id, task_token, stage.value, expires_at
+        )
 
     def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:
         """Return whether this stage has a message, and no freeze holds it back."""
@@ -128,13 +142,13 @@ class AskOwner:
 
     def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
         """Notify people once that an approved step waits."""
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:
             hours = self._rule(episode).wait_at_most_hours
             link = self._link(episode)
             self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
-            self.state.note_waits_told(approval.approval_id, now)
+            self.approval_store.note_waits_told(approval.approval_id, now)
         return Asked(heard=True)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:

@@ -40,7 +40,10 @@ from governor.errors import (
     TooLate,
 )
 from governor.ports import Announcer, Clock, Policies, Workflow, policy_or_base
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.holds import Holds
+from governor.stores.instances import Instances
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.approvals.show_approval import ApprovalView
 
@@ -84,7 +87,10 @@ class Decided:
 class Decide:
     """Takes decisions. The conditional write in the table is the decision; the rest delivers it."""
 
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    hold_store: Holds
+    instance_store: Instances
     workflow: Workflow
     clock: Clock
     announcer: Announcer
@@ -110,12 +116,12 @@ class Decide:
         A plan that terminates needs the `typed_instance_id`; one that wipes local disks needs
         `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`.
         """
-        approval = self.state.existing(approval_id)
+        approval = self.approval_store.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)
         except DecisionRefused as error:
             answer = decision.answer.value
-            self.state.note_refused(
+            self.approval_store.note_refused(
                 approval, answer, decision.by, str(error), decision.at, decision
             )
             raise
@@ -148,7 +154,7 @@ class Decide:
 
         Return the approval as it is stored now.
         """
-        stored = self.state.note_first_yes(approval.approval_id, decision)
+        stored = self.approval_store.note_first_yes(approval.approval_id, decision)
         is_new = approval.first_yes is None and stored.first_yes == decision
         if is_new:
             self._notify_of_first_yes(episode, decision, approval)
@@ -157,10 +163,10 @@ class Decide:
     def _settle(self, approval_id: str, episode: Episode, decision: Decision) -> Decided:
         """Store the decision that ends the question, and deliver it. Raises: DecisionRefused."""
         try:
-            settled = self.state.settle(approval_id, decision, episode.project)
+            settled = self.approval_store.settle(approval_id, decision, episode.project)
         except ConflictError:
             # Another person was faster, or this request is a repeat of the person's own.
-            stored = self.state.existing(approval_id)
+            stored = self.approval_store.existing(approval_id)
             already_taken = self._repeat_or_hold(
                 stored, self._episode(stored), decision, self.clock.now()
             )
@@ -216,7 +222,7 @@ class Decide:
     def _stand(self, episode: Episode, standing: Hold) -> None:
         """Store the keep or the exemption of an answer: guards and sweeps obey it from now on."""
         try:
-            self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
+            self.hold_store.stand(episode.ref.target, episode.ref.instance_id, standing)
         except ConflictError:
             raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
@@ -227,9 +233,9 @@ class Decide:
 
         If the call was taken back meanwhile, take it as any other hold. Raises: TooLate otherwise.
         """
-        if self.state.note_late_hold(episode, _brake_of(decision)):
+        if self.approval_store.note_late_hold(episode, _brake_of(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
-        stored = self.state.existing(approval.approval_id)
+        stored = self.approval_store.existing(approval.approval_id)
         episode_now = self._episode(stored)
         if episode_now.begun_at is None:
             return self._hold(stored, episode_now, decision)
@@ -251,9 +257,9 @@ class Decide:
     ) -> None:
         """Store a hold, unless it repeats one that is stored. Raises: DecisionRefused."""
         try:
-            self.state.hold(episode, brake, standing, approval.brake)
+            self.approval_store.hold(episode, brake, standing, approval.brake)
         except ConflictError:
-            stored = self.state.existing(episode.approval_id)
+            stored = self.approval_store.existing(episode.approval_id)
             if not _repeats(stored.brake, brake):
                 check_hold(self._episode(stored), stored, brake, self.clock.now())
                 raise DecisionRefused(
@@ -284,7 +290,7 @@ class Decide:
 
     def _episode(self, approval: Approval) -> Episode:
         """Return the episode of the question. Raises: NotFound."""
-        episode = self.state.episode(approval.episode)
+        episode = self.episode_store.episode(approval.episode)
         if episode is None:
             raise NotFound(f"the episode of approval {approval.approval_id} does not exist")
         return episode
@@ -301,7 +307,9 @@ class Decide:
     def _deliver(self, approval_id: str) -> bool:
         """Hand the decision to the workflow. Return whether it was taken."""
         try:
-            return hand_over(self.state, self.workflow, self.state.approval(approval_id))
+            return hand_over(
+                self.episode_store, self.workflow, self.approval_store.approval(approval_id)
+            )
         except CloudError:
             # The decision stands in the table. The next stage and the sweep deliver it.
             return False
@@ -323,7 +331,7 @@ class Decide:
                 "only the person who kept it, or an approver by their own link, may end that"
             )
         try:
-            self.state.end_keep(approval, keep, by, now)
+            self.approval_store.end_keep(approval, keep, by, now)
         except ConflictError:
             why = "somebody has kept it since, or has ended this keep, meanwhile"
             raise DecisionRefused(why, status=approval.status.value) from None
@@ -337,7 +345,7 @@ class Decide:
         hold stands, or another one than shown; NotAllowed.
         """
         now = self.clock.now()
-        hold = self.state.record(target, instance_id).hold
+        hold = self.instance_store.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
         if not may(hold):
@@ -345,7 +353,7 @@ class Decide:
         try:
             if key_of(hold) != shown:
                 raise ConflictError("another hold than the page showed")
-            self.state.end_hold(target, instance_id, hold, by, now)
+            self.hold_store.end_hold(target, instance_id, hold, by, now)
         except ConflictError:
             why = "somebody has held it anew since this page was made: open the instance again"
             raise DecisionRefused(why) from None

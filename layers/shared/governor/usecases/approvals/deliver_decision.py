@@ -16,7 +16,8 @@ from governor.domain.approvals.sealing import SealMaker, expiry_text, sealed
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.errors import ConflictError, SafetyError
 from governor.ports import Clock, Workflow
-from governor.stores import Episodes
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
@@ -65,7 +66,7 @@ def _reason(approval: Approval, by: str) -> str:
     return approval.void_reason or "the instance changed"
 
 
-def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
+def hand_over(episode_store: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
     """Send the answer of an approval, and return whether the waiting task took it.
 
     Otherwise the next stage finds it in the table. Safe to repeat. Raises: CloudError; the decision
@@ -75,7 +76,7 @@ def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) ->
         return False
     if approval.task_token is None:
         return False
-    episode = state.episode(approval.episode)
+    episode = episode_store.episode(approval.episode)
     if episode is None or episode.phase is not Phase.ASKING:
         return False
     return workflow.answer(approval.task_token, answer_document(approval))
@@ -85,7 +86,8 @@ def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) ->
 class ConcludeApproval:
     """Ends the question when its last stage has passed. Safe to repeat: the first answer stands."""
 
-    state: Episodes
+    episode_store: Episodes
+    approval_store: Approvals
     clock: Clock
     expiry_seal: SealMaker
 
@@ -95,13 +97,13 @@ class ConcludeApproval:
         With `answered`, a task ended because somebody answered, so nothing expires. Raises:
         SafetyError; CloudError if KMS could not seal the expiry, and nothing has expired.
         """
-        episode = asked_about(self.state, ref)
-        approval = self.state.approval(episode.approval_id)
+        episode = asked_about(self.episode_store, ref)
+        approval = self.approval_store.approval(episode.approval_id)
         is_pending = approval is not None and approval.status is ApprovalStatus.PENDING
         if approval is not None and is_pending and not answered:
             with suppress(ConflictError):
                 self._expire(episode, approval)
-            approval = self.state.approval(episode.approval_id)
+            approval = self.approval_store.approval(episode.approval_id)
         return answer_document(must_be_answered(approval))
 
     def _expire(self, episode: Episode, approval: Approval) -> None:
@@ -109,7 +111,7 @@ class ConcludeApproval:
         now = self.clock.now()
         seal = sealed(self.expiry_seal, expiry_text(episode, approval.expires_at, now))
         expiry = SealedExpiry(approval.expires_at, now, seal)
-        self.state.void(
+        self.approval_store.void(
             approval.approval_id, "nobody answered in time", expired=True, expiry=expiry
         )
 
@@ -125,9 +127,9 @@ def must_be_answered(approval: Approval | None) -> Approval:
     return approval
 
 
-def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:
+def asked_about(episode_store: Episodes, ref: EpisodeRef) -> Episode:
     """Return the episode of a question. Raises: SafetyError if there is none."""
-    episode = state.episode(ref)
+    episode = episode_store.episode(ref)
     if episode is None:
         raise SafetyError("the episode does not exist")
     return episode

@@ -24,7 +24,7 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 class OpenConsole:
     """Makes codes, and exchanges each one for a session with its caller's rights."""
 
-    state: SignIns
+    sign_in_store: SignIns
     clock: Clock
     issuer: str
     """Where people sign in; empty if they cannot."""
@@ -39,14 +39,14 @@ class OpenConsole:
                 f"people sign in at the issuer here: open {self.base_url}/ in a browser"
             )
         secret = secrets.token_urlsafe(_RANDOM_BYTES)
-        self.state.keep_code(secret, Code(arn, self.clock.now() + _GOOD_FOR))
+        self.sign_in_store.keep_code(secret, Code(arn, self.clock.now() + _GOOD_FOR))
         return f"{self.base_url}/console#{secret}"
 
     def caller(self, secret: str) -> str:
         """Return the ARN of the code's caller. The code stays good. Raises: NotAllowed."""
         if self.issuer:
             raise NotAllowed("People sign in at the issuer here: codes open nothing.")
-        code = self.state.code(secret)
+        code = self.sign_in_store.code(secret)
         if code is None:
             raise NotAllowed("This code was not made by this governor.")
         if code.used_at is not None:
@@ -59,10 +59,10 @@ class OpenConsole:
         """Use the code up. Return the id of a new session, and its sign-in. Raises: NotAllowed."""
         arn = self.caller(secret)
         now = self.clock.now()
-        if not self.state.use_code(secret, now):
+        if not self.sign_in_store.use_code(secret, now):
             raise NotAllowed(_USED)  # Another request was faster.
         session_id = secrets.token_urlsafe(_RANDOM_BYTES)
         identity = f"aws:{arn}"
         sign_in = SignIn(identity, by=identity, at=now, ends_at=now + SESSION)
-        self.state.keep_session(session_id, sign_in)
+        self.sign_in_store.keep_session(session_id, sign_in)
         return session_id, sign_in

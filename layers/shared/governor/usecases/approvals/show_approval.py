@@ -20,7 +20,10 @@ from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
 from governor.ports import Clock
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.deliveries import Deliveries
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +120,24 @@ class ApprovalView:
 class ShowApproval:
     """Loads questions with their episodes."""
 
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    delivery_store: Deliveries
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:
         """Return one question, with the deliveries of its messages. Raises: NotFound."""
-        approval = self.state.existing(approval_id)
-        episode = self.state.episode(approval.episode)
+        approval = self.approval_store.existing(approval_id)
+        episode = self.episode_store.episode(approval.episode)
         if episode is None:
             raise NotFound(f"approval {approval_id} does not exist")
-        deliveries = self.state.deliveries(episode.ref.execution_name)
+        deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
         return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
 
     def digest(self, digest_id: str) -> list[ApprovalView]:
         """Return the questions that were asked in one message, in its order. Raises: NotFound."""
-        approval_ids = self.state.digest(digest_id)
+        approval_ids = self.delivery_store.digest(digest_id)
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
         return [self(approval_id) for approval_id in approval_ids]
@@ -141,7 +147,7 @@ class ShowApproval:
         execution name of each question id."""
         now = self.clock.now()
         views: list[ApprovalView] = []
-        for approval, episode in self.state.questions(asked):
+        for approval, episode in self.approval_store.questions(asked):
             view = ApprovalView(approval, episode, now)
             if view.takes_hold or (view.is_question and view.can_decide):
                 views.append(view)
@@ -155,7 +161,7 @@ class ShowApproval:
         now = self.clock.now()
         views: list[ApprovalView] = []
         for target in targets:
-            for record in self.state.records(target).values():
+            for record in self.instance_store.records(target).values():
                 view = self._view(record.open_episode, now)
                 if view is None:
                     continue
@@ -166,10 +172,10 @@ class ShowApproval:
 
     def _view(self, ref: EpisodeRef | None, now: UtcDatetime) -> ApprovalView | None:
         """Return the question of an episode; `None` if one of the two does not exist."""
-        episode = None if ref is None else self.state.episode(ref)
+        episode = None if ref is None else self.episode_store.episode(ref)
         if episode is None:
             return None
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         if approval is None:
             return None
         return ApprovalView(approval, episode, now)

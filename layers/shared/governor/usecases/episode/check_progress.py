@@ -24,7 +24,8 @@ from governor.domain.instance import Snapshot, Target
 from governor.domain.units import minutes
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.deliveries import Deliveries
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards
 
@@ -50,7 +51,8 @@ class CheckProgress:
     policies: Policies
     accounts: Accounts
     guards: Guards
-    state: StateTable
+    approval_store: Approvals
+    delivery_store: Deliveries
     instances: InstanceReader
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
@@ -64,7 +66,7 @@ class CheckProgress:
         if until is Until.HEARD:
             return self._until_delivered(episode)
         if until is Until.SNAPSHOTS_COMPLETED:
-            approval = self.state.approval(episode.approval_id)
+            approval = self.approval_store.approval(episode.approval_id)
             if approval is not None and approval.brake is not None:
                 # Nothing waits for them any more: the recheck after this ends the episode.
                 return 0
@@ -105,14 +107,14 @@ class CheckProgress:
 
         Raises: NobodyListens.
         """
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         is_question = episode.schedule is not None
         is_answered = approval is not None and approval.status is not ApprovalStatus.PENDING
         if is_question and is_answered:
             return 0
         stage = Stage.ASK if is_question else Stage.TELL
         message = stage_id(stage, episode.ref)
-        stored = self.state.deliveries(episode.ref.execution_name)
+        stored = self.delivery_store.deliveries(episode.ref.execution_name)
         deliveries = [delivery for delivery in stored if delivery.message == message]
         if any(delivery.reached_people for delivery in deliveries):
             return self._until_notice_ends(episode, approval, deliveries)

@@ -30,10 +30,16 @@ from governor.domain.episode.episode import (
 )
 from governor.domain.episode.plan import Step
 from governor.domain.instance import MARKS, Target
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, minutes
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, Workflow, policy_or_base
-from governor.stores import Episodes, EventLog, Failures, StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.claims import Claims
+from governor.stores.deliveries import Deliveries
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Failures, Instances
+from governor.stores.ledger import booking
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import (
     answer_document,
@@ -94,8 +100,8 @@ class AnnounceEnd:
     clock: Clock
     policies: Policies
     announcer: Announcer
-    log: EventLog
-    state: Failures
+    claim_store: Claims
+    failure_store: Failures
 
     def __call__(self, alert: Alert) -> None:
         """Send the alert. Raises: CloudError."""
@@ -114,11 +120,11 @@ class AnnounceEnd:
             self.announcer.announce(alert)
         except errors.CloudError:
             if is_first:
-                self.log.done(key, now, timedelta())
+                self.claim_store.done(key, now, timedelta())
             raise
         if is_first:
             with suppress(errors.CloudError):
-                self.log.done(key, now, _SAME_CAUSE)
+                self.claim_store.done(key, now, _SAME_CAUSE)
 
     def _is_first(self, alert: Alert, key: str, now: UtcDatetime) -> bool:
         """Return whether subscribers of the topic must get this failure, too."""
@@ -126,7 +132,7 @@ class AnnounceEnd:
             contacts = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
             if not any(contact.has_own_channel for contact in contacts):
                 return True
-            return self.log.claim(key, now, LEASE)
+            return self.claim_store.claim(key, now, LEASE)
         except (errors.CloudError, errors.PolicyError):
             # Two messages are better than none.
             return True
@@ -149,7 +155,7 @@ class AnnounceEnd:
                 owner=alert.owner,
                 project=alert.project,
             )
-            self.state.note_failing(failing)
+            self.failure_store.note_failing(failing)
             return
         worked_steps: list[str] = []
         if facts["outcome"] != Outcome.REFUSED:
@@ -157,7 +163,7 @@ class AnnounceEnd:
         steps_done = facts.get("steps_done")
         if isinstance(steps_done, list):
             worked_steps += steps_done
-        self.state.note_worked(target, tuple(worked_steps), alert.at)
+        self.failure_store.note_worked(target, tuple(worked_steps), alert.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,10 @@ class RecordOutcome:
     clock: Clock
     policies: Policies
     accounts: Accounts
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    delivery_store: Deliveries
     tagger: InstanceTagger
     announce: AnnounceEnd
     signer: LinkSigner
@@ -186,8 +195,8 @@ class RecordOutcome:
         it was not written, or no channel has taken the message.
         """
         now = self.clock.now()
-        episode = self.state.episode(ref)
-        record = self.state.record(ref.target, ref.instance_id)
+        episode = self.episode_store.episode(ref)
+        record = self.instance_store.record(ref.target, ref.instance_id)
         if episode is None:
             self._close_unsaved(ref, record, outcome, reason, now)
             return outcome
@@ -195,17 +204,17 @@ class RecordOutcome:
             end = _End(episode.outcome, episode.outcome_reason or "", record.quiet_until)
         else:
             end = self._close(episode, outcome, reason, record.failures, now)
-        _void(self.state, episode, f"the episode ended: {end.outcome.value}")
+        _void(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
         reason = self._clean_marks(episode, end.outcome, end.reason)
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
-            approval = self.state.approval(episode.approval_id)
+            approval = self.approval_store.approval(episode.approval_id)
             self.announce(
                 outcome_alert(
                     ref, episode, end.outcome, reason, now, link, approval, end.quiet_until
                 )
             )
-        self.state.note_told(ref, now)
+        self.episode_store.note_told(ref, now)
         return end.outcome
 
     def _close_unsaved(
@@ -228,7 +237,7 @@ class RecordOutcome:
         quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
         # Sent before the lock is freed, because nothing would notice later that it was not sent.
         self.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
-        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
+        self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
 
     def _close(
         self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
@@ -250,8 +259,14 @@ class RecordOutcome:
             raise errors.SafetyError(
                 "the workflow says terminated, but EC2 still shows the instance"
             )
-        self.state.close_episode(
-            episode.ref, outcome, reason, now, quiet_until=quiet, ledger=ledger_entry
+        self.episode_store.close_episode(
+            episode.ref,
+            outcome,
+            reason,
+            now,
+            quiet_until=quiet,
+            became=_became(ledger_entry),
+            booking=booking(ledger_entry),
         )
         return _End(outcome, reason, quiet)
 
@@ -276,7 +291,7 @@ class RecordOutcome:
 
     def _why_held(self, episode: Episode) -> str:
         """Return the reason of the stored hold. Raises: SafetyError if nobody holds the episode."""
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         hold = None
         if approval is not None:
             # A hold that came during a call counts: the recheck has seen that EC2 did not carry it
@@ -291,7 +306,7 @@ class RecordOutcome:
 
         An approval, or silence that counts as one, ends as the recheck noted. Raises: SafetyError.
         """
-        approval = must_be_answered(self.state.approval(episode.approval_id))
+        approval = must_be_answered(self.approval_store.approval(episode.approval_id))
         is_approved = approval.status is ApprovalStatus.APPROVED
         acts_on_silence = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
         if claimed in _OF_A_RECHECK and (is_approved or acts_on_silence):
@@ -322,7 +337,7 @@ class RecordOutcome:
 
     def _refusals(self, episode: Episode) -> str:
         """Return why channels refused its messages; an empty text if none did."""
-        deliveries = self.state.deliveries(episode.ref.execution_name)
+        deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
         return "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
 
     def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
@@ -331,7 +346,7 @@ class RecordOutcome:
             return False
         if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
             return True
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         return approval is not None and approval.task_token is not None
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
@@ -347,7 +362,7 @@ class RecordOutcome:
         removed_tags = dict.fromkeys(MARKS)
         failures = self.tagger.set_tags(target, [instance_id], removed_tags, dry_run=dry_run)
         if not failures:
-            self.state.set_marked(target, None, instance_id)
+            self.instance_store.set_marked(target, None, instance_id)
             return reason
         return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
 
@@ -398,7 +413,9 @@ class CloseDead:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
     announce: AnnounceEnd
     book: BookSaving
 
@@ -407,11 +424,11 @@ class CloseDead:
 
         After an `aborted` workflow people are not asked again soon.
         """
-        episode = self.state.episode(ref)
+        episode = self.episode_store.episode(ref)
         now = self.clock.now()
-        record = self.state.record(ref.target, ref.instance_id)
+        record = self.instance_store.record(ref.target, ref.instance_id)
         if episode is not None and episode.phase is Phase.CLOSED:
-            self.state.free_lock(ref)
+            self.episode_store.free_lock(ref)
             return self._notify_late(episode, record.quiet_until, now)
         if episode is None and record.open_episode != ref:
             return False
@@ -429,7 +446,7 @@ class CloseDead:
     ) -> None:
         """Notify people and close the episode. It is `None` if the workflow died before saving."""
         if episode is not None and episode.phase is Phase.ASKING:
-            _void(self.state, episode, why, Outcome.FAILED)
+            _void(self.approval_store, episode, why, Outcome.FAILED)
         instance = None if episode is None else episode.instance
         was_opened = episode is not None
         rule = policy_or_base(self.policies, instance).approval
@@ -438,11 +455,17 @@ class CloseDead:
         # Sent before it is closed: closing frees the lock, and then nothing would notice that it
         # was not sent.
         self.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None, again_at=quiet))
-        self.state.close_episode(
-            ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=ledger_entry
+        self.episode_store.close_episode(
+            ref,
+            Outcome.FAILED,
+            why,
+            now,
+            quiet_until=quiet,
+            became=_became(ledger_entry),
+            booking=booking(ledger_entry),
         )
         if episode is not None:
-            self.state.note_told(ref, now)
+            self.episode_store.note_told(ref, now)
 
     def _notify_late(
         self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
@@ -459,7 +482,7 @@ class CloseDead:
                 episode.ref, episode, episode.outcome, reason, now, None, None, again_at
             )
             self.announce(alert)
-        self.state.note_told(episode.ref, now)
+        self.episode_store.note_told(episode.ref, now)
         return True
 
 
@@ -468,27 +491,39 @@ class VoidEpisode:
     """Voids the open question of an episode. The workflow then records the outcome and notifies
     people."""
 
-    state: Episodes
+    episode_store: Episodes
+    approval_store: Approvals
     workflow: Workflow
 
     def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
         """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
-        episode = self.state.episode(ref)
+        episode = self.episode_store.episode(ref)
         if episode is None or episode.phase is not Phase.ASKING:
             return False
         # The question is void before the workflow continues. An episode that acts already is not
         # voided here: before each call it checks EC2 and the warnings that were noted.
-        if not _void(self.state, episode, reason, outcome):
+        if not _void(self.approval_store, episode, reason, outcome):
             return False
-        hand_over(self.state, self.workflow, self.state.approval(episode.approval_id))
+        hand_over(
+            self.episode_store, self.workflow, self.approval_store.approval(episode.approval_id)
+        )
         return True
 
 
-def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcome.VOID) -> bool:
+def _became(entry: LedgerEntry | None) -> Outcome | None:
+    """Return what GPU Governor made of the instance; `None` if it did nothing, or if others did."""
+    if entry is None or not entry.ours:
+        return None
+    return entry.outcome
+
+
+def _void(
+    approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
+) -> bool:
     """Take the question back. Return False if it was answered, expired or void before: that record
     stands."""
     try:
-        state.void(episode.approval_id, why, expired=False, outcome=outcome.value)
+        approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
     except errors.ConflictError:
         return False
     return True

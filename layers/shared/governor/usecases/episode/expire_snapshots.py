@@ -29,7 +29,13 @@ from governor.domain.money.cost import months
 from governor.domain.units import Usd, UtcDatetime, iso
 from governor.errors import GovernorError, NotFound, Protected
 from governor.ports import Announcer, Clock, InstanceReader, PolicyVariants, SnapshotRemover
-from governor.stores import StateTable
+from governor.stores.brakes import Brakes
+from governor.stores.deliveries import Deliveries
+from governor.stores.episodes import Episodes
+from governor.stores.expiries import Expiries
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
+from governor.stores.pauses import Pauses
 from governor.usecases.accounts import Accounts, swept
 from governor.usecases.brakes import frozen
 
@@ -76,7 +82,13 @@ class ExpireSnapshots:
     clock: Clock
     policies: PolicyVariants
     accounts: Accounts
-    state: StateTable
+    episode_store: Episodes
+    instance_store: Instances
+    brake_store: Brakes
+    pause_store: Pauses
+    ledger_store: Ledger
+    delivery_store: Deliveries
+    expiry_store: Expiries
     instances: InstanceReader
     remover: SnapshotRemover
     announcer: Announcer
@@ -91,7 +103,7 @@ class ExpireSnapshots:
         hub = Target(self.accounts.hub_account, self.accounts.hub_region)
         for place in swept(self.policies.base().policy, hub):
             # Read once for all instances of a target.
-            noticed = cache(partial(self.state.expiries, place))
+            noticed = cache(partial(self.expiry_store.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:
                     self._expire(refs, noticed, now, run)
@@ -104,7 +116,7 @@ class ExpireSnapshots:
         """Return the booked episodes of the last years, by target and instance id."""
         closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
         for month in months(now - _LOOKED_BACK, now):
-            for entry in self.state.entries(month):
+            for entry in self.ledger_store.entries(month):
                 ref = entry.episode
                 closed[ref.target][ref.instance_id].append(ref)
         return closed
@@ -139,7 +151,7 @@ class ExpireSnapshots:
         """Return the episodes of one instance that took snapshots, with the notices about them."""
         episodes: list[Episode] = []
         for ref in refs:
-            episode = self.state.episode(ref)
+            episode = self.episode_store.episode(ref)
             if episode is not None and episode.snapshots:
                 episodes.append(episode)
         names = {episode.ref.execution_name for episode in episodes}
@@ -151,7 +163,7 @@ class ExpireSnapshots:
         for expiry in taken.notices.values():
             is_begun = expiry.begun_at is not None and expiry.ended_at is None
             if is_begun and expiry.snapshot_id not in holdings.snapshots:
-                self.state.end_deletion(taken.target, expiry, now, "snapshot gone", None)
+                self.expiry_store.end_deletion(taken.target, expiry, now, "snapshot gone", None)
 
     def _notify_owner(
         self,
@@ -202,8 +214,8 @@ class ExpireSnapshots:
         return Holdings(
             instance=instance,
             # Read after the snapshots, because people may answer meanwhile.
-            frozen=frozen(self.state, target, base.breaker, now),
-            record=self.state.record(target, taken.instance_id),
+            frozen=frozen(self.brake_store, self.pause_store, target, base.breaker, now),
+            record=self.instance_store.record(target, taken.instance_id),
             episodes=taken.episodes,
             snapshots=snapshots,
             policies=[self.policies.applied_to(instance).policy for instance in instances],
@@ -220,7 +232,7 @@ class ExpireSnapshots:
         message = f"expire-{short_hash(name, *due)}-{now:%Y-%m-%d}"
         self.announcer.announce(self._alert(episode, due, holdings, message, now))
         notices = [Expiry(name, snapshot_id, message, now, now + NOTICE) for snapshot_id in due]
-        self.state.note_expiring(episode.ref.target, notices)
+        self.expiry_store.note_expiring(episode.ref.target, notices)
         return notices
 
     def _alert(
@@ -264,7 +276,7 @@ class ExpireSnapshots:
         """Return when people first got each message. A message that nobody got is left out."""
         delivered_at: dict[str, UtcDatetime] = {}
         for message in messages:
-            deliveries = self.state.deliveries(message)
+            deliveries = self.delivery_store.deliveries(message)
             times = [delivery.at for delivery in deliveries if delivery.reached_people]
             if times:
                 delivered_at[message] = min(times)
@@ -276,7 +288,7 @@ class ExpireSnapshots:
         If a run dies in between, the next day's run repeats this; EC2 then no longer has the
         snapshot.
         """
-        if not self.state.begin_deletion(target, expiry, self.clock.now()):
+        if not self.expiry_store.begin_deletion(target, expiry, self.clock.now()):
             return
         snapshot_id = expiry.snapshot_id
         request_id = None
@@ -292,4 +304,4 @@ class ExpireSnapshots:
         except GovernorError as error:
             run.problems.append(f"{snapshot_id}: {type(error).__name__}: {error}")
             return
-        self.state.end_deletion(target, expiry, self.clock.now(), what, request_id)
+        self.expiry_store.end_deletion(target, expiry, self.clock.now(), what, request_id)

@@ -43,7 +43,11 @@ from governor.errors import (
     Unavailable,
 )
 from governor.ports import Clock, Policies, Snapshotter
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.brakes import Brakes
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.pauses import Pauses
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
 from governor.usecases.brakes import (
@@ -87,7 +91,11 @@ class Guards:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    brake_store: Brakes
+    pause_store: Pauses
     snapshots: Snapshotter
     refused: RefusedAnswers
     seals: CheckSeals
@@ -101,13 +109,15 @@ class Guards:
         except (Throttled, Unavailable):
             raise  # Nothing refused the step: it is tried again.
         except GovernorError as error:
-            if self.state.episode(ref) is None:
+            if self.episode_store.episode(ref) is None:
                 self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
             name = type(error).__name__
             with suppress(CloudError):
-                self.state.note_no(ref, name, str(error))
+                self.episode_store.note_no(ref, name, str(error))
             why = f"{name}: {error}"
-            self.state.journal(ref, "refused", self.clock.now(), step=step.value, reason=why)
+            self.episode_store.journal(
+                ref, "refused", self.clock.now(), step=step.value, reason=why
+            )
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
@@ -160,8 +170,8 @@ class Guards:
         target = cleared.instance.target
         copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
         if copies_what_is_stopped:
-            return frozen_by_breaker(self.state, target, rule, self.clock.now())
-        return frozen(self.state, target, rule, self.clock.now())
+            return frozen_by_breaker(self.brake_store, target, rule, self.clock.now())
+        return frozen(self.brake_store, self.pause_store, target, rule, self.clock.now())
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Check everything that waiting alone cannot resolve.
@@ -206,7 +216,7 @@ class Guards:
 
         Raises: Interrupted where EC2 has announced that it takes the instance back.
         """
-        record = self.state.record(instance.target, instance.instance_id)
+        record = self.instance_store.record(instance.target, instance.instance_id)
         # A snapshot destroys nothing, so a warning does not prevent it.
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
             raise Interrupted(
@@ -228,7 +238,7 @@ class Guards:
         """
         now = self.clock.now()
         instance = cleared.instance
-        record = self.state.record(instance.target, instance.instance_id)
+        record = self.instance_store.record(instance.target, instance.instance_id)
         if record.open_episode != cleared.episode.ref:
             raise SafetyError("the episode has ended, or another episode is open")
         if record.is_warned(now):
@@ -236,14 +246,17 @@ class Guards:
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
         rule = self.policies.base().policy.breaker
-        # The pause is read last: a person begins it, and nothing is read between it and the call.
-        why = frozen_by_breaker(self.state, instance.target, rule, now) or paused(self.state)
+        why = frozen_by_breaker(self.brake_store, instance.target, rule, now)
+        if why is None:
+            # The pause is read last: a person begins it, and nothing is read between it and the
+            # call.
+            why = paused(self.pause_store)
         if why is not None:
             raise MustWait(why)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
         """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
-        episode = asked_about(self.state, ref)
+        episode = asked_about(self.episode_store, ref)
         if episode.phase is Phase.CLOSED:
             outcome = episode.outcome.value if episode.outcome else "closed"
             raise SafetyError(f"the episode is over: {outcome}")
@@ -295,7 +308,7 @@ class Guards:
         the other modes, which need nobody. Raises: Held; SafetyError."""
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         held_by = None if approval is None else _held_by(approval, episode)
         if held_by is not None:
             raise Held(held_by.why)
@@ -429,7 +442,7 @@ class Guards:
         applied = self.policies.applied_to(instance)
         if episode.stopped_in is None:
             return applied
-        earlier_episode = self.state.episode(episode.stopped_in)
+        earlier_episode = self.episode_store.episode(episode.stopped_in)
         if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):
             raise SafetyError("no episode before has stopped it for good")
         asks_about_stopped = applied.policy.approval.ask_about_stopped_after_days is not None

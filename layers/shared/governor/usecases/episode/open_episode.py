@@ -28,7 +28,12 @@ from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, judge_u
 from governor.domain.units import UtcDatetime, in_utc
 from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.brakes import Brakes
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
+from governor.stores.pauses import Pauses
 from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
@@ -57,7 +62,12 @@ class OpenEpisode:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    brake_store: Brakes
+    pause_store: Pauses
+    ledger_store: Ledger
     opening_seal: SealMaker
     approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
     """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an
@@ -72,9 +82,9 @@ class OpenEpisode:
         base = self.policies.base().policy
         if not self.accounts.governs(base, ref.account, ref.region):
             return Opened(None, f"the policy's targets do not name {ref.account}")
-        if not self.state.take_lock(ref):
+        if not self.episode_store.take_lock(ref):
             return Opened(None, "another episode of this instance is open, or this one is over")
-        stored = self.state.episode(ref)
+        stored = self.episode_store.episode(ref)
         if stored is not None:
             return Opened(stored, "already opened")
         target = self.accounts.target(ref.account, ref.region)
@@ -106,10 +116,10 @@ class OpenEpisode:
         if why_ungoverned is not None:
             return self._close(ref, policy, Outcome.VOID, why_ungoverned)
         now = self.clock.now()
-        why_frozen = frozen(self.state, target, base.breaker, now)
+        why_frozen = frozen(self.brake_store, self.pause_store, target, base.breaker, now)
         if why_frozen is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
-        if self.state.record(target, ref.instance_id).is_warned(now):
+        if self.instance_store.record(target, ref.instance_id).is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
         if stopping is None:
@@ -144,10 +154,10 @@ class OpenEpisode:
         """
         if instance.state != "stopped":
             return None
-        for entry in reversed(self.state.open_entries(ref.target, ref.instance_id)):
+        for entry in reversed(self.ledger_store.open_entries(ref.target, ref.instance_id)):
             if not entry.is_away:
                 continue
-            earlier = self.state.episode(entry.episode)
+            earlier = self.episode_store.episode(entry.episode)
             if earlier is not None and earlier.has_stopped(ref):
                 return earlier
         return None
@@ -163,7 +173,7 @@ class OpenEpisode:
         """Ask whether an instance that an episode stopped may be terminated, or return why not."""
         policy = about_stopped(applied.policy)
         stopped_at = stopping.steps_done[Step.STOP.value]
-        record = self.state.record(instance.target, ref.instance_id)
+        record = self.instance_store.record(instance.target, ref.instance_id)
         left_alone = judge_unread(instance, record.hold, policy, now)
         _, plan, _ = self.inspect.plan(instance, policy)
         is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
@@ -248,19 +258,19 @@ class OpenEpisode:
         if before is not None and ended_unsealed(before):
             episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
         seal = sealed(self.opening_seal, opening_text(episode))
-        return self.state.save_opened(replace(episode, opening_seal=seal))
+        return self.approval_store.save_opened(replace(episode, opening_seal=seal))
 
     def _asked_before(self, ref: EpisodeRef) -> Episode | None:
         """Return the episode before this one, of the same run of the instance; `None` if this is
         the first."""
         if ref.number <= 1:
             return None
-        return self.state.episode(replace(ref, number=ref.number - 1))
+        return self.episode_store.episode(replace(ref, number=ref.number - 1))
 
     def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
         """Close the episode of an instance that does not run."""
         quiet = None
-        if self.state.open_entries(ref.target, ref.instance_id):
+        if self.ledger_store.open_entries(ref.target, ref.instance_id):
             # The ledger still counts it as stopped: the event of its termination may be lost.
             quiet = self.clock.now() + _STOPPED_AGAIN_AFTER
         return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
@@ -280,7 +290,7 @@ class OpenEpisode:
         """
         now = self.clock.now()
         quiet = quiet or quiet_until(outcome, policy.approval, now, was_opened=False)
-        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
+        self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
         return Opened(None, reason)
 
 

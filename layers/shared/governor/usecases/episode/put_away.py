@@ -28,7 +28,9 @@ from governor.errors import (
     Unavailable,
 )
 from governor.ports import Clock, InstanceController
-from governor.stores import StateTable
+from governor.stores.calls import Calls
+from governor.stores.caps import ActionCaps
+from governor.stores.episodes import Episodes
 from governor.usecases.brakes import cap_reached
 from governor.usecases.episode.guards import Cleared, Guards, must_be_fresh, must_be_rechecked
 from governor.usecases.episode.sent_call import SentCalls
@@ -56,7 +58,9 @@ class PutAway:
     clock: Clock
     guards: Guards
     controller: InstanceController
-    state: StateTable
+    episode_store: Episodes
+    call_store: Calls
+    cap_store: ActionCaps
     sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
@@ -125,7 +129,7 @@ class PutAway:
         except (Throttled, MustWait, SafetyError):
             # EC2 has certainly not carried it out.
             self._take_back_all(cleared, step)
-            self.state.forget_step(cleared.episode, step.value, noted_at)
+            self.episode_store.forget_step(cleared.episode, step.value, noted_at)
             raise
         except GovernorError:
             self._take_back_all(cleared, step)
@@ -133,27 +137,27 @@ class PutAway:
         if not cleared.dry_run:
             ref = cleared.episode.ref
             now = self.clock.now()
-            self.state.journal(ref, "done", now, step=step.value, request_ids=request_ids)
+            self.episode_store.journal(ref, "done", now, step=step.value, request_ids=request_ids)
 
     def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
         """Count the step against its caps. Raises: MustWait where one is reached."""
         if cleared.dry_run:
             return
         name = cleared.episode.ref.execution_name
-        full_cap = self.state.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
+        full_cap = self.cap_store.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
         if full_cap is not None:
             raise MustWait(cap_reached(full_cap, cleared.caps[full_cap]))
 
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
         """Give back what this attempt reserved."""
         if not cleared.dry_run:
-            self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
+            self.cap_store.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _take_back_all(self, cleared: Cleared, step: Step) -> None:
         """Give back everything that the step reserved: this call, whose note stands, and all calls
         before it had no effect."""
         if not cleared.dry_run:
-            self.state.give_back_all(cleared.episode.ref.execution_name, step.value)
+            self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
 
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
@@ -163,7 +167,7 @@ class PutAway:
         now = self.clock.now()
         try:
             # Before the call, so that the event it causes is known to be our own.
-            self.state.note_call(cleared.episode.ref, step.value, now, rechecked_at)
+            self.call_store.note_call(cleared.episode.ref, step.value, now, rechecked_at)
         except Unavailable:
             raise  # The note may have been written.
         except GovernorError:

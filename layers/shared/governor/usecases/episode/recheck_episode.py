@@ -21,7 +21,9 @@ from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime, span
 from governor.errors import Held, Interrupted, MetricsLate, SafetyError, Unsealed
 from governor.ports import Clock
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.caps import ActionCaps
+from governor.stores.episodes import Episodes
 from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, spaced, time_to_room
 from governor.usecases.episode.guards import Cleared, Guards
@@ -74,7 +76,9 @@ class RecheckEpisode:
     accounts: Accounts
     guards: Guards
     inspect: InspectInstance
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    cap_store: ActionCaps
     sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
@@ -83,7 +87,7 @@ class RecheckEpisode:
         Raises: CloudError: retry. MetricsLate, until the newest readings and refusals of answers
         are known: tried again in minutes.
         """
-        episode = self.state.episode(ref)
+        episode = self.episode_store.episode(ref)
         sent_at: UtcDatetime | None = None
         rechecked: Rechecked | None = None
         if episode is not None:
@@ -94,7 +98,7 @@ class RecheckEpisode:
         if rechecked.outcome is not None and rechecked.wait is None:
             # `RecordOutcome` reads the end from this note, because anybody who may start the
             # workflow's functions can write their input.
-            self.state.note_no(ref, rechecked.outcome.value, rechecked.reason)
+            self.episode_store.note_no(ref, rechecked.outcome.value, rechecked.reason)
         return rechecked
 
     def _look_at_an_earlier_call(self, episode: Episode, before: Step) -> Rechecked | None:
@@ -139,7 +143,7 @@ class RecheckEpisode:
 
         Return `None` if nobody did.
         """
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.late_hold is None:
             return None
         return Rechecked(False, Outcome.HELD, approval.late_hold.why)
@@ -166,7 +170,9 @@ class RecheckEpisode:
         if not self._forgets_the_earlier_call(cleared.episode, before, sent_at):
             return _OVERTAKEN
         if held_back is not None:
-            self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
+            self.episode_store.journal(
+                ref, "held back", now, step=before.value, reason=held_back.reason
+            )
             return held_back
         return self._let_through(cleared, before, now)
 
@@ -182,7 +188,7 @@ class RecheckEpisode:
         noted_at = episode.own_steps.get(before.value)
         if noted_at != sent_at:
             return False
-        return noted_at is None or self.state.forget_step(episode, before.value, noted_at)
+        return noted_at is None or self.episode_store.forget_step(episode, before.value, noted_at)
 
     def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
         """Return `void` if the instance is gone or was restarted, else `refused`."""
@@ -225,7 +231,7 @@ class RecheckEpisode:
             if episode.last_no is not None:
                 reason += f"; the last try: {episode.last_no}"
             return Rechecked(False, Outcome.REFUSED, reason)
-        if not self.state.clear_step(episode.ref, before.value, now, seen=episode):
+        if not self.episode_store.clear_step(episode.ref, before.value, now, seen=episode):
             return _OVERTAKEN
         again = spaced(min(_LONGEST_WAIT, elapsed / 4), elapsed)
         return Rechecked(True, None, "everything is as it was asked about", again=again)
@@ -259,7 +265,7 @@ class RecheckEpisode:
         """
         episode = cleared.episode
         why_frozen = self.guards.held_back(cleared, before)
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         delay: _Delay | None
         if why_frozen is not None:
             delay = _Delay(why_frozen, FREEZE_CHECKED)
@@ -288,11 +294,11 @@ class RecheckEpisode:
         if before is Step.SNAPSHOT or cleared.dry_run:
             return None
         name = cleared.episode.ref.execution_name
-        full_cap = self.state.capped(name, before.value, cleared.caps, now)
+        full_cap = self.cap_store.capped(name, before.value, cleared.caps, now)
         if full_cap is None:
             return None
         most_actions = cleared.caps[full_cap]
-        room_at = self.state.room_at(full_cap, most_actions, now)
+        room_at = self.cap_store.room_at(full_cap, most_actions, now)
         return _Delay(cap_reached(full_cap, most_actions), time_to_room(room_at, now, name))
 
     def _stale_delay(

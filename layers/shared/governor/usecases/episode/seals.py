@@ -30,7 +30,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
 from governor.errors import SafetyError, Unsealed
 from governor.ports import SealCheck
-from governor.stores import StateTable
+from governor.stores.deliveries import Deliveries
 
 _log = logging.getLogger(__name__)
 _ASKED_AGAIN = "nothing was done, and people are asked again"
@@ -40,7 +40,7 @@ _ASKED_AGAIN = "nothing was done, and people are asked again"
 class CheckSeals:
     """Checks the seals that a step rests on. Snapshots of a stopped instance need none."""
 
-    state: StateTable
+    delivery_store: Deliveries
     seal_check: SealCheck
 
     def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
@@ -68,7 +68,7 @@ class CheckSeals:
 
         Raises: CloudError.
         """
-        stored = self.state.deliveries(episode.ref.execution_name)
+        stored = self.delivery_store.deliveries(episode.ref.execution_name)
         if is_only_copied(episode, step):
             return stored
         counted = []

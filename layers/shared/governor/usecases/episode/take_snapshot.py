@@ -18,7 +18,8 @@ from governor.domain.instance import EPISODE_TAG, UserData
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, SafetyError, SnapshotFailed, SnapshotUnderWay, Unavailable
 from governor.ports import Clock, Snapshotter, Vault
-from governor.stores import Episodes
+from governor.stores.calls import Calls
+from governor.stores.episodes import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
 
 RESERVED = timedelta(minutes=3)
@@ -37,7 +38,8 @@ class TakeSnapshot:
     guards: Guards
     snapshots: Snapshotter
     vault: Vault
-    state: Episodes
+    episode_store: Episodes
+    call_store: Calls
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
@@ -55,7 +57,7 @@ class TakeSnapshot:
                 snapshot_set = self._of_earlier_try(cleared) or self._create(cleared)
                 if cleared.dry_run:
                     return (), True
-                recorded = self.state.set_snapshots(ref, snapshot_set)
+                recorded = self.episode_store.set_snapshots(ref, snapshot_set)
             return tuple(sorted(recorded)), False
 
     def _keep_user_data(self, cleared: Cleared) -> None:
@@ -69,7 +71,7 @@ class TakeSnapshot:
         ref = episode.ref
         user_data = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
         kept = self.vault.keep(ref, user_data) if user_data else UserData()
-        self.state.note_user_data(ref, kept)
+        self.episode_store.note_user_data(ref, kept)
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
         """Create a set, and return its volume ids by snapshot id; nothing in a dry run."""
@@ -80,10 +82,10 @@ class TakeSnapshot:
         until = now + timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
         tags = instance.snapshot_tags("before put-away", until, {EPISODE_TAG: ref.execution_name})
         if cleared.dry_run:
-            self.state.note_step(ref, Step.SNAPSHOT.value, now)
+            self.call_store.note_step(ref, Step.SNAPSHOT.value, now)
             self.snapshots.create(target, ref.instance_id, tags, dry_run=True)
             return {}
-        if not self.state.reserve_snapshots(ref, Step.SNAPSHOT.value, now, now - RESERVED):
+        if not self.episode_store.reserve_snapshots(ref, Step.SNAPSHOT.value, now, now - RESERVED):
             raise SnapshotUnderWay("another try may be making the snapshots at this moment")
         self.pause(_CLOCKS_DIFFER.total_seconds())
         try:
@@ -93,7 +95,7 @@ class TakeSnapshot:
             # `RESERVED`.
             raise
         except CloudError:
-            self.state.release_snapshots(ref, now)
+            self.episode_store.release_snapshots(ref, now)
             raise
         volume_by_snapshot = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
         missing = sorted(instance.volume_ids - set(volume_by_snapshot.values()))

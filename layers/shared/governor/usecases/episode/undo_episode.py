@@ -26,7 +26,10 @@ from governor.errors import (
     WrongState,
 )
 from governor.ports import UndoAnswer, policy_or_base
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.holds import Holds
+from governor.stores.instances import Instances
 from governor.usecases.accounts import Accounts
 
 _log = logging.getLogger(__name__)
@@ -41,7 +44,10 @@ class UndoEpisode:
     accounts: Accounts
     instances: ports.InstanceReader
     starter: ports.InstanceStarter
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    hold_store: Holds
+    instance_store: Instances
     announcer: ports.Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
@@ -56,19 +62,19 @@ class UndoEpisode:
             return UndoAnswer(
                 True, "EC2 has been asked to start it; it usually runs within a minute or two"
             )
-        if self.state.episode(ref) is None:
+        if self.episode_store.episode(ref) is None:
             self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
-        self.state.journal(
+        self.episode_store.journal(
             ref, "refused", now, step="start", reason=refusal, by=by, channel=channel
         )
         return UndoAnswer(False, refusal)
 
     def _start(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
         """Start the instance, and return `None`; or return why it was not started."""
-        episode = self.state.episode(ref)
+        episode = self.episode_store.episode(ref)
         if episode is None:
             return "there is no such episode"
-        approval = self.state.approval(episode.approval_id)
+        approval = self.approval_store.approval(episode.approval_id)
         refusal = _refusal(episode, approval, self.clock.now())
         if refusal is not None:
             return refusal
@@ -91,7 +97,7 @@ class UndoEpisode:
         # would run without the keep, and people would be asked about it again.
         keep = self._keep(episode)
         try:
-            self.state.stand(target, ref.instance_id, keep)
+            self.hold_store.stand(target, ref.instance_id, keep)
         except ConflictError:
             return "others changed its keep at this moment: press once more"
         if self._is_being_terminated(ref):
@@ -106,7 +112,7 @@ class UndoEpisode:
         except (AccessDenied, WrongState, Unsupported) as error:
             return f"EC2 refused to start it: {error}"
         now = self.clock.now()
-        self.state.journal(ref, "done", now, step="start", request_ids=[request_id], by=by)
+        self.episode_store.journal(ref, "done", now, step="start", request_ids=[request_id], by=by)
         self._note(episode, by, channel, keep.snoozed_until)
         return None
 
@@ -121,10 +127,10 @@ class UndoEpisode:
 
         Such an episode reads the keep, which is stored by now, after that note.
         """
-        later = self.state.record(ref.target, ref.instance_id).open_episode
+        later = self.instance_store.record(ref.target, ref.instance_id).open_episode
         if later is None or later == ref:
             return False
-        episode = self.state.episode(later)
+        episode = self.episode_store.episode(later)
         return episode is not None and Step.TERMINATE.value in episode.steps_done
 
     def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
@@ -133,7 +139,7 @@ class UndoEpisode:
         now = self.clock.now()
         is_first = True
         try:
-            is_first = self.state.note_undo(episode.ref, by, now)
+            is_first = self.episode_store.note_undo(episode.ref, by, now)
         except CloudError:
             _log.exception("an undo could not be recorded")
         try:

@@ -20,7 +20,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import AccessDenied, CloudError, SafetyError
 from governor.ports import Announcer, Clock, InstanceReader, Policies
-from governor.stores import EventLog
+from governor.stores.notices import Notices
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
 
@@ -38,7 +38,7 @@ class NotifyDates:
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
-    log: EventLog
+    notice_store: Notices
     once: Once
     announcer: Announcer
 
@@ -109,7 +109,7 @@ class NotifyDates:
         now = self.clock.now()
         date = notice.at or now
         if is_over or date < now - _STILL_NEWS:
-            self.log.drop_notice(notice)
+            self.notice_store.drop_notice(notice)
             return ()
         target = self.accounts.target(notice.account, notice.region)
         instance = self.instances.describe(target, instance_id)
@@ -131,7 +131,9 @@ class NotifyDates:
         keep_error: CloudError | None = None
         is_latest = True
         try:
-            is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))
+            is_latest = self.notice_store.keep_notice(
+                notice, remind=_is_reminded_of(notice, policy, now)
+            )
         except CloudError as error:
             keep_error = error
         notified: tuple[str, ...] = ()

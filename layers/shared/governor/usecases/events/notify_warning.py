@@ -19,7 +19,7 @@ from governor.domain.instance import AUTO_SCALING_TAG, Instance, Lifecycle
 from governor.domain.policy.policy import Policy
 from governor.errors import CloudError, ConflictError, GovernorError
 from governor.ports import Announcer, Clock, InstanceReader, SpotMarket
-from governor.stores import Burst, EventLog
+from governor.stores.bursts import Burst, Bursts
 from governor.usecases.once import Once, joined, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
@@ -111,7 +111,7 @@ class NotifyWarning:
 
     clock: Clock
     instances: InstanceReader
-    log: EventLog
+    burst_store: Bursts
     once: Once
     announcer: Announcer
 
@@ -149,7 +149,7 @@ class NotifyWarning:
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         name = f"{case.warned.response.kind}#{place}"
         try:
-            return self.log.count(case.instance.target, name, self.clock.now(), window)
+            return self.burst_store.count(case.instance.target, name, self.clock.now(), window)
         except (CloudError, ConflictError) as error:
             # Notified singly: one message too many is the safe side.
             case.reaction.notes.append(f"not counted: {error}")

@@ -15,7 +15,9 @@ from governor.domain.instance import Target
 from governor.domain.money.ledger import Ending, ended_by
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, Policies
-from governor.stores import StateTable
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.money.book_saving import settle_restart
 
@@ -32,7 +34,9 @@ class ReactToStateChange:
 
     policies: Callable[[], Policies]
     clock: Clock
-    state: StateTable
+    episode_store: Episodes
+    instance_store: Instances
+    ledger_store: Ledger
     void: VoidEpisode
 
     def __call__(
@@ -41,7 +45,7 @@ class ReactToStateChange:
         """Close a question that the change has answered, settle the ledger, and return what was
         done."""
         target = Target(account, region)
-        record = self.state.record(target, instance_id)
+        record = self.instance_store.record(target, instance_id)
         # Everything that was opened, marked or booked has left a record.
         if record == InstanceRecord(target, instance_id):
             return _NOTHING
@@ -70,7 +74,7 @@ class ReactToStateChange:
         done = []
         episode = None
         if record.open_episode is not None:
-            episode = self.state.episode(record.open_episode)
+            episode = self.episode_store.episode(record.open_episode)
         if ec2_state == "running":
             if episode is not None and at > episode.opened_at:
                 reason = "the instance was started again"
@@ -82,18 +86,18 @@ class ReactToStateChange:
 
     def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
         """End the savings that were booked before the change; return what was done for each."""
-        entries = self.state.open_entries(record.target, record.instance_id)
+        entries = self.ledger_store.open_entries(record.target, record.instance_id)
         ended = ended_by(entries, at)
         if not ended:
             return []
         if ec2_state == "running":
             minutes = self.policies().base().policy.ledger.false_stop_within_minutes
             false_within = timedelta(minutes=minutes)
-            return settle_restart(self.state, ended, at, false_within, self.clock.now())
+            return settle_restart(self.ledger_store, ended, at, false_within, self.clock.now())
         return [
             "saving settled: terminated by others"
             for entry in ended
-            if self.state.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
+            if self.ledger_store.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
         ]
 
 

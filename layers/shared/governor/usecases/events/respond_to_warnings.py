@@ -22,7 +22,7 @@ from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter
-from governor.stores import Instances
+from governor.stores.instances import Instances
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import (
@@ -54,7 +54,7 @@ class RespondToWarnings:
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
-    state: Instances
+    instance_store: Instances
     once: Once
     notify: NotifyWarning
     checkpoint: SendCheckpoint
@@ -196,7 +196,7 @@ class RespondToWarnings:
         for case in cases:
             until[case.instance.target][case.warned.instance_id] = case.warned.stands_until(now)
         for target, until_by_id in until.items():
-            self.state.note_warned(target, until_by_id)
+            self.instance_store.note_warned(target, until_by_id)
 
     def _steps(
         self, attempt: Attempt, base: Policy, unasked: Collection[str]
@@ -219,7 +219,7 @@ class RespondToWarnings:
         reason = warned.void_reason
         if reason is None:
             return
-        record = self.state.record(self._target(warned), warned.instance_id)
+        record = self.instance_store.record(self._target(warned), warned.instance_id)
         episode = record.open_episode
         if episode is not None and warned.at >= episode.launch_time:
             reaction.voided = _wired(self.void)(episode, reason, Outcome.INTERRUPTED)

@@ -24,7 +24,7 @@ from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activit
 from governor.domain.units import UtcDatetime, in_utc, minutes, printable, span
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import InstanceReader, PriceBook, SessionReader
-from governor.stores import Instances
+from governor.stores.instances import Instances
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class InspectInstance:
     gather: GatherEvidence
     prices: PriceBook
     sessions: SessionReader
-    state: Instances
+    instance_store: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         """Return the instance as EC2 shows it; `None` if there is none."""
@@ -61,7 +61,7 @@ class InspectInstance:
         window is enough while GPU memory is released and a person must approve.
         Raises: Throttled, Unavailable: something could not be read, so wait.
         """
-        hold = self.state.record(instance.target, instance.instance_id).hold
+        hold = self.instance_store.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
         request = EvidenceRequest(
             instance,

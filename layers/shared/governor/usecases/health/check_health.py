@@ -20,7 +20,8 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, policy_or_base
-from governor.stores import EventLog
+from governor.stores.claims import Claims
+from governor.stores.findings import Findings
 from governor.usecases.health.notify_empty import notify_empty
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
@@ -55,7 +56,8 @@ class CheckHealth:
     policies: Policies
     instances: InstanceReader
     read: ReadHealth
-    log: EventLog
+    claim_store: Claims
+    finding_store: Findings
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
@@ -65,17 +67,17 @@ class CheckHealth:
         summary = HealthSummary(target, now)
         base = self.policies.base().policy
         turn = f"health#{target.account}#{target.region}"
-        if not base.health.enabled or not self.log.claim(turn, now, _LEASE):
+        if not base.health.enabled or not self.claim_store.claim(turn, now, _LEASE):
             return summary
         summary.looked = True
-        known = self.log.told(target, now)
+        known = self.finding_store.told(target, now)
         repeat = _repeat_of(known, now)
         readings = self._readings(summary, base, known, repeat)
         summary.instances = len(readings)
         failed_ids = _note_unread(readings, summary)
         failed_ids |= self._notify_owners(readings, base, known, summary)
         if repeat is not None:
-            self.log.done(turn, now, repeat.next_look - now)
+            self.claim_store.done(turn, now, repeat.next_look - now)
             return summary
         self._notify_of_empty(base, known, summary)
         next_look = now + base.health.check_every - _EARLY
@@ -83,9 +85,9 @@ class CheckHealth:
             # The turn lapses before the next look, which looks at these alone.
             prefix = f"{_REPEAT}#{iso(next_look)}"
             keys = [f"{prefix}#{instance_id}" for instance_id in failed_ids]
-            self.log.keep_told(target, keys, next_look)
+            self.finding_store.keep_told(target, keys, next_look)
         else:
-            self.log.done(turn, now, next_look - now)
+            self.claim_store.done(turn, now, next_look - now)
         return summary
 
     def _readings(
@@ -152,13 +154,13 @@ class CheckHealth:
             self.announcer.announce(alert)
             summary.messages += 1
             summary.told += len(sent)
-            self.log.keep_told(summary.target, _keys(sent), known_until)
+            self.finding_store.keep_told(summary.target, _keys(sent), known_until)
         kept_keys = _keys(lasting) | _unclear_keys(readings, known)
-        self.log.keep_told(summary.target, kept_keys, known_until)
+        self.finding_store.keep_told(summary.target, kept_keys, known_until)
         # Also if there was nothing to say: the look itself is what costs.
         if is_advice_due and any(_was_seen_working(reading) for reading in readings):
             advised_until = now + timedelta(hours=base.health.advice_every_hours)
-            self.log.keep_told(summary.target, [advice_key(owner)], advised_until)
+            self.finding_store.keep_told(summary.target, [advice_key(owner)], advised_until)
 
     def _notify_of_empty(
         self, base: Policy, known: Collection[str], summary: HealthSummary
@@ -167,7 +169,7 @@ class CheckHealth:
         try:
             summary.messages += notify_empty(
                 self.instances,
-                self.log,
+                self.finding_store,
                 self.announcer,
                 summary.target,
                 base,

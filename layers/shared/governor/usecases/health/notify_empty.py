@@ -15,7 +15,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import AccessDenied
 from governor.ports import Announcer, InstanceReader
-from governor.stores import EventLog
+from governor.stores.findings import Findings
 
 _log = logging.getLogger(__name__)
 _SINCE = "empty-since"
@@ -25,7 +25,7 @@ _SENT = "empty"
 
 def notify_empty(
     instances: InstanceReader,
-    log: EventLog,
+    finding_store: Findings,
     announcer: Announcer,
     target: Target,
     policy: Policy,
@@ -50,9 +50,9 @@ def notify_empty(
         since_key = f"{_SINCE}#{reservation_id}#{iso(since)}"
         if not reservation.available:
             if reservation_id in empty_since:
-                log.keep_told(target, [since_key], now)
+                finding_store.keep_told(target, [since_key], now)
             continue
-        log.keep_told(target, [since_key], known_until)
+        finding_store.keep_told(target, [since_key], known_until)
         is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
         sent_key = f"{_SENT}#{reservation_id}"
         if is_young or sent_key in known:
@@ -60,7 +60,7 @@ def notify_empty(
         announcer.announce(_alert(reservation, since, policy, now))
         message_count += 1
         next_due = now + timedelta(hours=policy.health.advice_every_hours)
-        log.keep_told(target, [sent_key], next_due)
+        finding_store.keep_told(target, [sent_key], next_due)
     return message_count
 
 

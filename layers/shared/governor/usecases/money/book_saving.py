@@ -31,7 +31,7 @@ from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 from governor.errors import SafetyError
 from governor.ports import InstanceReader, Policies, policy_or_base
-from governor.stores import Ledger
+from governor.stores.ledger import Ledger
 from governor.usecases.accounts import Accounts
 
 _GONE = ("shutting-down", "terminated")
@@ -213,7 +213,7 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
 
 
 def settle_restart(
-    state: Ledger,
+    ledger_store: Ledger,
     entries: Sequence[LedgerEntry],
     at: UtcDatetime,
     false_within: timedelta,
@@ -225,13 +225,13 @@ def settle_restart(
     for entry in ended_by(entries, at):
         is_undone = is_false_stop(entry, at, false_within)
         ending = Ending.UNDONE if is_undone else Ending.STARTED
-        if state.settle_entry(entry, at, ending, now):
+        if ledger_store.settle_entry(entry, at, ending, now):
             done.append("false stop booked" if is_undone else "saving settled")
     return done
 
 
 def settle_replaced(
-    state: Ledger,
+    ledger_store: Ledger,
     targets: Iterable[Target],
     started: Iterable[tuple[Instance, Owner]],
     now: UtcDatetime,
@@ -243,7 +243,7 @@ def settle_replaced(
     """
     savings: list[LedgerEntry] = []
     for target in targets:
-        for entry in state.open_of(target):
+        for entry in ledger_store.open_of(target):
             if entry.acted and not entry.is_of_storage:
                 savings.append(entry)
     savings.sort(key=lambda entry: entry.booked_at)
@@ -251,7 +251,7 @@ def settle_replaced(
         replaced = _replaced_by(instance, owner, savings)
         if replaced is not None:
             savings.remove(replaced)
-            state.settle_entry(
+            ledger_store.settle_entry(
                 replaced, instance.launch_time, Ending.REPLACED, now, by=instance.instance_id
             )
 

@@ -33,7 +33,10 @@ from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, Policies, PriceBook
-from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.stores.instances import Failures
+from governor.stores.ledger import Ledger
+from governor.stores.policy import PolicyVersions
 from governor.usecases.once import Once
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
@@ -43,7 +46,8 @@ _TOLD_UNTIL_AFTER = timedelta(days=1)
 @dataclass(frozen=True, slots=True)
 class CountCosts:
     prices: PriceBook
-    state: StateTable
+    ledger_store: Ledger
+    fleet_store: Fleet
 
     def rates(
         self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
@@ -68,12 +72,12 @@ class CountCosts:
     ) -> None:
         """Count up to now. `before` is what the last sweep saw, also of instances that no longer
         run."""
-        meter = self.state.meter(target, cost.month_of(now))
+        meter = self.ledger_store.meter(target, cost.month_of(now))
         last_meter = None
         if meter is None:
             # The first sweep of a month needs the meter of the month before.
             month_before = cost.month_of(cost.month_start(now) - timedelta(days=1))
-            last_meter = self.state.meter(target, month_before)
+            last_meter = self.ledger_store.meter(target, month_before)
         # At the very first sweep, what runs now is known to have run since its start.
         counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
@@ -95,12 +99,12 @@ class CountCosts:
         shares = cost.shares_by_day(meter, runs, until)
         # Read after the meter: a sweep that writes one of the days in between has moved the meter,
         # too.
-        stored_days = self.state.days_of(meter.target, list(shares))
+        stored_days = self.fleet_store.days_of(meter.target, list(shares))
         days = [
             day.plus(new_shares)
             for day, new_shares in zip(stored_days, shares.values(), strict=True)
         ]
-        return self.state.bring_forward(counted, stored, days)
+        return self.ledger_store.bring_forward(counted, stored, days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,8 @@ class NoteOverBudget:
     it."""
 
     clock: Clock
-    state: StateTable
+    ledger_store: Ledger
+    policy_store: PolicyVersions
 
     def __call__(self, budget: Budget) -> None:
         """Note them, where the policy asks because of it. Raises: CloudError."""
@@ -118,11 +123,11 @@ class NoteOverBudget:
         now = self.clock.now()
         month = cost.month_of(now)
         over_budget = []
-        for spent in cost.costs_of(self.state.meters(month)):
+        for spent in cost.costs_of(self.ledger_store.meters(month)):
             most = budget.of(spent.project)
             if most is not None and spent.usd > most:
                 over_budget.append(_project_name(spent))
-        self.state.note_over_budget(month, sorted(over_budget), now)
+        self.policy_store.note_over_budget(month, sorted(over_budget), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,9 @@ class Month:
 class SumUpMonth:
     clock: Clock
     policies: Policies
-    state: StateTable
+    ledger_store: Ledger
+    fleet_store: Fleet
+    failure_store: Failures
     once: Once
     announcer: Announcer
     hub: Target
@@ -160,7 +167,7 @@ class SumUpMonth:
         now = self.clock.now()
         policy = self.policies.base().policy
         month = cost.month_of(now)
-        costs = cost.costs_of(self.state.meters(month))
+        costs = cost.costs_of(self.ledger_store.meters(month))
         saved = self._saved(policy, now)
         budgeted = []
         for spent in costs:
@@ -188,7 +195,7 @@ class SumUpMonth:
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
         entries = chain.from_iterable(
-            self.state.entries(month) for month in months(start - counts_for, now)
+            self.ledger_store.entries(month) for month in months(start - counts_for, now)
         )
         return sum_saved(entries, start, now, counts_for)
 
@@ -208,7 +215,7 @@ class SumUpMonth:
                 if self._notify_once(spent, budget, max(reached), now):
                     notified.append(spent.project)
                 if used >= 100:
-                    self.state.extend_incident(incident_id(spent, now), now + STILL)
+                    self.failure_store.extend_incident(incident_id(spent, now), now + STILL)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(notified), tuple(problems)
@@ -230,11 +237,13 @@ class SumUpMonth:
         owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
         past_since = now - PAST
         days = chain.from_iterable(
-            self.state.days(month, past_since.date()) for month in months(past_since, now)
+            self.fleet_store.days(month, past_since.date()) for month in months(past_since, now)
         )
         by_past = forecast(spent.usd, by_day(days, spent.project), now)
         name = _project_name(spent)
-        rows = [row for page in self.state.pages() for row in page.rows if row.project == name]
+        rows = [
+            row for page in self.fleet_store.pages() for row in page.rows if row.project == name
+        ]
         may_ask = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE
         asks = may_ask and spent.usd > budget
         alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)

@@ -13,7 +13,8 @@ from governor.domain.money.prices import SAVINGS_PLANS, STORAGE, Commitment, Com
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import Clock, Policies, PriceReader
-from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.stores.prices import Prices
 
 
 @dataclass(slots=True)
@@ -29,7 +30,8 @@ class Refreshed:
 class RefreshPrices:
     clock: Clock
     policies: Policies
-    state: StateTable
+    fleet_store: Fleet
+    price_store: Prices
     price_reader: PriceReader
 
     def __call__(self) -> Refreshed:
@@ -39,7 +41,7 @@ class RefreshPrices:
         refreshed = Refreshed()
         due_since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
         types_by_region: dict[str, set[str]] = defaultdict(set)
-        for page in self.state.pages():
+        for page in self.fleet_store.pages():
             types_by_region[page.region] |= {row.instance_type for row in page.rows}
         for region, types in sorted(types_by_region.items()):
             try:
@@ -60,7 +62,7 @@ class RefreshPrices:
     ) -> None:
         """Read the prices of storage and of these types, unless they were read after
         `due_since`."""
-        stored = self.state.price_list(region) or PriceList(region)
+        stored = self.price_store.price_list(region) or PriceList(region)
         prices = stored
         for name in (STORAGE, *types):
             if name in stored.read_at and stored.read_at[name] > due_since:
@@ -74,7 +76,7 @@ class RefreshPrices:
             except CloudError as error:
                 refreshed.problems.append(f"the price of {name} in {region}: {error}")
         if prices is not stored:
-            self.state.keep_price_list(prices)
+            self.price_store.keep_price_list(prices)
 
     def _refresh_commitments(
         self,
@@ -87,7 +89,7 @@ class RefreshPrices:
 
         Commitments are no prices: a refused read is stored with them, and is no failure.
         """
-        stored = self.state.commitments()
+        stored = self.price_store.commitments()
         wanted = (SAVINGS_PLANS, *regions)
         if stored and stored.read_at > due_since and stored.read.issuperset(wanted):
             return
@@ -106,6 +108,6 @@ class RefreshPrices:
         read_now = frozenset(readers) - unread.keys()
         refreshed.commitments = Commitments(now, tuple(commitments), read_now, unread)
         try:
-            self.state.keep_commitments(refreshed.commitments)
+            self.price_store.keep_commitments(refreshed.commitments)
         except CloudError as error:
             refreshed.problems.append(f"the commitments: {error}")

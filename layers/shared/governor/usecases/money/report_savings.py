@@ -33,7 +33,8 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, money
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, Policies, ReportStore
-from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.stores.ledger import Ledger
 from governor.usecases.once import Once
 
 _CENT = Decimal("0.01")
@@ -93,7 +94,8 @@ class Night:
 class ReportSavings:
     clock: Clock
     policies: Policies
-    state: StateTable
+    ledger_store: Ledger
+    fleet_store: Fleet
     once: Once
     announcer: Announcer
     reports: ReportStore
@@ -104,7 +106,9 @@ class ReportSavings:
         now = self.clock.now()
         night = Night()
         policy = self.policies.base().policy
-        books = Books(self.state, timedelta(days=policy.ledger.saving_counts_days))
+        books = Books(
+            self.ledger_store, self.fleet_store, timedelta(days=policy.ledger.saving_counts_days)
+        )
         last_month = month_start(month_start(now) - DAY)
         for month in months(last_month, now):
             if is_provisional(month, now):
@@ -118,13 +122,13 @@ class ReportSavings:
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
         """Check the books of a month against its last statement, then state and copy them."""
         start = parse_month(month)
-        statement = self.state.last_statement(month)
+        statement = self.ledger_store.last_statement(month)
         if statement is not None:
             problem = _difference(books, statement, now)
             if problem is not None:
                 night.problems.append(problem)
         entries = books.entries(start - books.counts_for, now)
-        self.state.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
+        self.ledger_store.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
         savings = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
         night.copied.append(month)
@@ -155,7 +159,8 @@ class ReportSavings:
 class Books:
     """The ledger and the days, each month of them read once."""
 
-    state: StateTable
+    ledger_store: Ledger
+    fleet_store: Fleet
     counts_for: timedelta
     _entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
@@ -165,7 +170,7 @@ class Books:
         entries: list[LedgerEntry] = []
         for month in months(start, end):
             if month not in self._entries:
-                self._entries[month] = self.state.entries(month)
+                self._entries[month] = self.ledger_store.entries(month)
             entries += self._entries[month]
         return entries
 
@@ -176,7 +181,7 @@ class Books:
         last_day = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
             if month not in self._days:
-                self._days[month] = self.state.days(month)
+                self._days[month] = self.fleet_store.days(month)
             for costs in self._days[month]:
                 if costs.day < first_day or costs.day > last_day:
                     continue

@@ -21,7 +21,10 @@ from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
 from governor.ports import PolicyVariants, Workflow, policy_or_base
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.episodes import Episodes
+from governor.stores.instances import Instances
+from governor.stores.ledger import Ledger
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.money.book_saving import settle_replaced, settle_restart
@@ -55,7 +58,10 @@ class _Episodes:
 @dataclass(frozen=True, slots=True)
 class FollowUp:
     policies: PolicyVariants
-    state: StateTable
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    ledger_store: Ledger
     workflow: Workflow
     void: VoidEpisode
     close_dead: CloseDead
@@ -69,7 +75,7 @@ class FollowUp:
             for record in sweep.records.values()
             if record.open_episode is not None
         ]
-        read_open = partial(self.state.open_questions, open_refs)
+        read_open = partial(self.approval_store.open_questions, open_refs)
         episodes = _Episodes(sweep.attempt_read("open episodes", read_open) or {})
         sweep.attempt_each(
             [*self._steps_for_listed(sweep, episodes), *self._steps_for_records(sweep, episodes)]
@@ -99,7 +105,10 @@ class FollowUp:
                 watch = partial(self._watch_open, sweep, case, record.open_episode, episodes)
                 yield case.id, watch
             elif case.verdict.kind in WORKING and record.quiet_until is not None:
-                yield case.id, partial(self.state.clear_quiet, case.instance.target, case.id)
+                yield (
+                    case.id,
+                    partial(self.instance_store.clear_quiet, case.instance.target, case.id),
+                )
             if self._is_ledger_check_due(sweep, case):
                 yield case.id, partial(self._settle_restart, sweep, case)
 
@@ -113,7 +122,9 @@ class FollowUp:
                 end = partial(self._end_unlisted, sweep, record.open_episode, episodes)
                 yield instance_id, end
             elif record.holds_an_old_warning_alone(sweep.now):
-                drop = partial(self.state.drop_warning, record.target, instance_id, sweep.now)
+                drop = partial(
+                    self.instance_store.drop_warning, record.target, instance_id, sweep.now
+                )
                 yield instance_id, drop
 
     def _is_ledger_check_due(self, sweep: Sweep, case: Case) -> bool:
@@ -129,8 +140,8 @@ class FollowUp:
         have come before the booking."""
         instance = case.instance
         false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
-        entries = self.state.open_entries(instance.target, instance.instance_id)
-        settle_restart(self.state, entries, instance.launch_time, false_within, sweep.now)
+        entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
+        settle_restart(self.ledger_store, entries, instance.launch_time, false_within, sweep.now)
 
     def _settle_replaced(self, sweep: Sweep) -> None:
         """End savings of instances whose place an instance that started for the first time may
@@ -144,7 +155,7 @@ class FollowUp:
         if started:
             regions = dict.fromkeys((sweep.target.region, *sweep.base.targets.regions))
             targets = [replace(sweep.target, region=region) for region in regions]
-            settle_replaced(self.state, targets, started, sweep.now)
+            settle_replaced(self.ledger_store, targets, started, sweep.now)
 
     def _questions_about_stopped(self, sweep: Sweep) -> list[EpisodeRef]:
         """Return the next question about each instance that stays stopped after an earlier one.
@@ -155,10 +166,10 @@ class FollowUp:
             return []
         if not sweep.is_hourly("stopped"):
             return []
-        savings = {entry.episode: entry for entry in self.state.open_of(sweep.target)}
+        savings = {entry.episode: entry for entry in self.ledger_store.open_of(sweep.target)}
         records = _askable_records(sweep, savings, listed_ids)
         questions = []
-        for ref, (episode, _) in self.state.open_questions([*records]).items():
+        for ref, (episode, _) in self.approval_store.open_questions([*records]).items():
             record = records[ref]
             stopped_for = sweep.now - savings[ref].booked_at
             if self._is_question_due(episode, stopped_for) or _must_repeat(record, episode):
@@ -185,9 +196,9 @@ class FollowUp:
             return
         # An execution of this name has ended without opening its episode; names cannot be used
         # again for 90 days, so the number is used up and the next sweep starts the next one.
-        if self.state.take_lock(ref):
+        if self.episode_store.take_lock(ref):
             why = "its execution had ended before the episode was opened"
-            self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
+            self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
 
     def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes) -> None:
         """Close the question when the answer is no longer needed, and repair a workflow that has
@@ -205,7 +216,7 @@ class FollowUp:
 
         The workflow's own stop ends nothing, nor does a stop before the question was asked."""
         stored = episodes.read.get(ref)
-        episode = self.state.episode(ref) if stored is None else stored[0]
+        episode = self.episode_store.episode(ref) if stored is None else stored[0]
         why: str | None = "the instance no longer runs, or has lost its tag"
         if episode is not None and episode.stopped_in is not None:
             why = ASKED_BEFORE if _was_asked_before_seals(stored) else None
@@ -216,7 +227,7 @@ class FollowUp:
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Notify people of an outcome that the last step could not send before it closed the
         episode."""
-        episode = self.state.episode(ref)
+        episode = self.episode_store.episode(ref)
         closed_at = None if episode is None else episode.closed_at
         if closed_at is None or now - closed_at >= _TELL_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
@@ -226,7 +237,7 @@ class FollowUp:
 
         Return what stays open, with its question if it asks; `None` if nothing does. An episode
         that was not `stored` in the batch of reads is read here."""
-        episode, question = stored or (self.state.episode(ref), None)
+        episode, question = stored or (self.episode_store.episode(ref), None)
         if self._is_dead(sweep, ref, episode):
             self.close_dead(
                 ref, "its workflow ended without a result; nothing more is done for this episode"
@@ -236,8 +247,8 @@ class FollowUp:
             return None
         if episode.phase is not Phase.ASKING:
             return OpenEpisode(episode, None)
-        question = question or self.state.approval(episode.approval_id)
-        hand_over(self.state, self.workflow, question)
+        question = question or self.approval_store.approval(episode.approval_id)
+        hand_over(self.episode_store, self.workflow, question)
         return OpenEpisode(episode, question)
 
     def _is_dead(self, sweep: Sweep, ref: EpisodeRef, episode: Episode | None) -> bool:

@@ -19,7 +19,9 @@ from governor.domain.sweep.messages import breaker_alert
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
 from governor.domain.sweep.verdict import freeze as freeze_verdict
 from governor.ports import Announcer
-from governor.stores import StateTable
+from governor.stores.brakes import Brakes
+from governor.stores.pauses import Pauses
+from governor.stores.sweeps import Sweeps
 from governor.usecases.brakes import paused
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
@@ -30,7 +32,9 @@ _REMIND = timedelta(hours=24)
 class FreezePlans:
     """The breaker of one target, and that of everything: any sweep may trip or release it."""
 
-    state: StateTable
+    brake_store: Brakes
+    pause_store: Pauses
+    sweep_store: Sweeps
     announcer: Announcer
     hub: Target
 
@@ -39,7 +43,7 @@ class FreezePlans:
         all there is to say."""
         turned = breaker.count_turned([case.change for case in sweep.cases])
         new_reason = self._assess(sweep, turned)
-        tripped = self.state.breaker(sweep.target)
+        tripped = self.brake_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
         is_held = tripped is not None and sweep.now - tripped.tripped_at < hold
         reason = new_reason
@@ -48,7 +52,7 @@ class FreezePlans:
         elif tripped is not None:
             reason = self._go_on_or_release(sweep, tripped)
         everything = self.everything(sweep)
-        why = paused(self.state) or reason or everything
+        why = paused(self.pause_store) or reason or everything
         if why is not None:
             _freeze_verdicts(sweep, why)
         return new_reason is not None or is_held
@@ -57,12 +61,14 @@ class FreezePlans:
         """Return why plans of the target must freeze, or `None`; remember this sweep for those of
         the next days."""
         today = sweep.now.date()
-        history = self.state.sweep_days(sweep.target)
+        history = self.sweep_store.sweep_days(sweep.target)
         days_before = [day for day in history if day.day < today]
         reason = breaker.assess(turned, sweep.base.breaker, days_before)
         new_history = breaker.remember(history, today, turned)
         if new_history != tuple(history):
-            sweep.attempt("sweep history", self.state.set_sweep_days, sweep.target, new_history)
+            sweep.attempt(
+                "sweep history", self.sweep_store.set_sweep_days, sweep.target, new_history
+            )
         return reason
 
     def _trip(
@@ -73,25 +79,25 @@ class FreezePlans:
         held = _still_held(sweep, tripped) | turned.who
         told_at = None if tripped is None else tripped.told_at
         freeze = BreakerState(sweep.now, reason, told_at, turned=len(held), held=held)
-        self.state.set_breaker(sweep.target, freeze)
+        self.brake_store.set_breaker(sweep.target, freeze)
         self._notify(sweep, freeze, len(held))
 
     def _go_on_or_release(self, sweep: Sweep, tripped: BreakerState) -> str | None:
         """Return why plans of the target stay frozen, or `None` when they are released."""
         freeze = replace(tripped, held=_still_held(sweep, tripped))
         if freeze != tripped:
-            self.state.set_breaker(sweep.target, freeze)
+            self.brake_store.set_breaker(sweep.target, freeze)
         held = []
         for case in sweep.cases:
             if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
                 held.append(case)
         self._notify(sweep, freeze, len(held))
-        ended_by = self.state.freeze_ended_by(sweep.target, freeze)
+        ended_by = self.brake_store.freeze_ended_by(sweep.target, freeze)
         if not ended_by and not _is_target_freeze_over(sweep, freeze, held):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._announce(sweep, alert):
-            self.state.release_breaker(sweep.target, freeze)
+            self.brake_store.release_breaker(sweep.target, freeze)
         return None
 
     def everything(self, sweep: Sweep) -> str | None:
@@ -102,7 +108,7 @@ class FreezePlans:
         if freeze is None:
             return None
         if hub.freeze is not None:
-            ended_by = self.state.freeze_ended_by(None, freeze)
+            ended_by = self.brake_store.freeze_ended_by(None, freeze)
             rule = sweep.base.breaker
             if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
                 self._release_everything(sweep, hub, freeze, ended_by)
@@ -120,9 +126,9 @@ class FreezePlans:
             return None
         turned, reason = assessed
         freeze = BreakerState(sweep.now, reason, turned=turned)
-        if self.state.freeze_hub(freeze):
+        if self.brake_store.freeze_hub(freeze):
             return freeze
-        return self.state.hub().freeze or freeze
+        return self.brake_store.hub().freeze or freeze
 
     def _release_everything(
         self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
@@ -146,7 +152,7 @@ class FreezePlans:
             settled = breaker.still_counted(hub, sweep.now)
         alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
         if self._announce(sweep, alert):
-            self.state.release_hub(freeze, forgotten_hours, settled)
+            self.brake_store.release_hub(freeze, forgotten_hours, settled)
 
     def _count_turned(self, sweep: Sweep) -> Hub:
         """Count the instances that turned and are not counted yet, and those that work again.
@@ -155,20 +161,20 @@ class FreezePlans:
         turned = breaker.count_turned([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
         for is_last in (False, False, True):
-            known = self.state.turned(sweep.target)
-            hub = self.state.hub()
+            known = self.brake_store.turned(sweep.target)
+            hub = self.brake_store.hub()
             uncounted_unused = turned.unused - _counted_since_start(sweep, turned, known)
             new_ids = sorted(uncounted_unused | (turned.who - known.keys()))
             back_ids = sorted(working_ids & known.keys())
             if not new_ids and not back_ids:
                 return hub
             # Another sweep may count at the same time: then what is left is counted.
-            is_counted = self.state.count_turned(
+            is_counted = self.brake_store.count_turned(
                 sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last
             )
             if is_counted:
                 break
-        return self.state.hub()
+        return self.brake_store.hub()
 
     def _notify(
         self, sweep: Sweep, freeze: BreakerState, left: int, *, everything: bool = False
@@ -186,9 +192,9 @@ class FreezePlans:
         if self._announce(sweep, alert):
             notified_freeze = replace(freeze, told_at=sweep.now)
             if everything:
-                self.state.keep_hub_freeze(notified_freeze)
+                self.brake_store.keep_hub_freeze(notified_freeze)
             else:
-                self.state.set_breaker(sweep.target, notified_freeze)
+                self.brake_store.set_breaker(sweep.target, notified_freeze)
 
     def _announce(self, sweep: Sweep, alert: Alert) -> bool:
         return sweep.attempt("breaker alert", self.announcer.announce, alert)

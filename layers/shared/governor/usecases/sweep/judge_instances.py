@@ -14,7 +14,7 @@ from datetime import timedelta
 from governor.domain.catalogue import shape_of
 from governor.domain.sweep.judging import wanted_figures
 from governor.domain.units import UtcDatetime
-from governor.stores import StateTable
+from governor.stores.sweeps import Sweeps
 from governor.usecases.evidence.gather_evidence import (
     EvidenceRequest,
     Gathered,
@@ -39,7 +39,7 @@ _SEARCH_EVERY = timedelta(hours=1)
 @dataclass(frozen=True, slots=True)
 class JudgeInstances:
     gather: GatherEvidence
-    state: StateTable
+    sweep_store: Sweeps
 
     def __call__(self, listing: Listing) -> list[Case]:
         """Return one case for each listed instance, in the same order. What cannot be read is no
@@ -89,7 +89,7 @@ class JudgeInstances:
                 attempt(
                     listing.problems,
                     "a part of the sweep",
-                    self.state.remember_part,
+                    self.sweep_store.remember_part,
                     listing.target,
                     working,
                     listing.now,

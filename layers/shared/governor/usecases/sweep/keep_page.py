@@ -28,7 +28,8 @@ from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Action, Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
 from governor.domain.units import UtcDatetime, plural
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.fleet import Fleet
 from governor.usecases.sweep.sweep_case import Case, OpenEpisode, Sweep
 
 _CREATORS = 10
@@ -36,7 +37,8 @@ _CREATORS = 10
 
 
 def keep_page(
-    state: StateTable,
+    approval_store: Approvals,
+    fleet_store: Fleet,
     sweep: Sweep,
     open_episodes: Mapping[str, OpenEpisode],
     rates: Mapping[str, Rate],
@@ -50,11 +52,11 @@ def keep_page(
     `open_episodes` and `rates` are by instance id.
     """
     page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
-    previous_page = state.page(sweep.target) or page
+    previous_page = fleet_store.page(sweep.target) or page
     ungoverned = _Ungoverned(sweep, _ungoverned_rows(previous_page), list_ungoverned, find_creator)
     if _hours_passed(previous_page, sweep.now):
         ungoverned.refresh()
-    rows = _governed_rows(state, sweep, open_episodes, rates, previous_page)
+    rows = _governed_rows(approval_store, sweep, open_episodes, rates, previous_page)
     for row in ungoverned.rows:
         # An instance listed in an earlier hour may carry the tag by now.
         if row.instance_id not in rates:
@@ -64,7 +66,7 @@ def keep_page(
     if failed_count:
         steps = plural(failed_count, "step")
         problem = f"{steps} of the last sweep failed; the next sweep tries again."
-    state.keep_page(replace(page, problem=problem, rows=tuple(rows)))
+    fleet_store.keep_page(replace(page, problem=problem, rows=tuple(rows)))
 
 
 def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
@@ -119,7 +121,7 @@ class _Ungoverned:
 
 
 def _governed_rows(
-    state: StateTable,
+    approval_store: Approvals,
     sweep: Sweep,
     open_episodes: Mapping[str, OpenEpisode],
     rates: Mapping[str, Rate],
@@ -127,7 +129,9 @@ def _governed_rows(
 ) -> list[FleetRow]:
     """Return a row for each instance of the sweep."""
     previous_rows = {row.instance_id: row for row in previous_page.rows}
-    read_ended = partial(_unseen_episodes, state, sweep.cases, open_episodes, previous_rows)
+    read_ended = partial(
+        _unseen_episodes, approval_store, sweep.cases, open_episodes, previous_rows
+    )
     ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
     hours_passed = _hours_passed(previous_page, sweep.now)
     rows = []
@@ -163,7 +167,7 @@ def _by_price(row: FleetRow) -> Decimal:
 
 
 def _unseen_episodes(
-    state: StateTable,
+    approval_store: Approvals,
     cases: Sequence[Case],
     open_episodes: Mapping[str, OpenEpisode],
     previous_rows: Mapping[str, FleetRow],
@@ -178,7 +182,10 @@ def _unseen_episodes(
             refs.append(case.record.last_episode(case.instance.launch_time))
     if not refs:
         return {}
-    return {ref.instance_id: episode for ref, (episode, _) in state.open_questions(refs).items()}
+    return {
+        ref.instance_id: episode
+        for ref, (episode, _) in approval_store.open_questions(refs).items()
+    }
 
 
 def _basic_row(

@@ -16,7 +16,8 @@ from governor.domain.sweep.verdict import YOUNG
 from governor.domain.units import UtcDatetime
 from governor.errors import PolicyError
 from governor.ports import InstanceReader, Policies
-from governor.stores import StateTable
+from governor.stores.instances import Instances
+from governor.stores.sweeps import Sweeps
 from governor.usecases.sweep.sweep_case import ListedInstance, Listing
 
 
@@ -40,15 +41,16 @@ def list_instances(
     now: UtcDatetime,
     policies: Policies,
     reader: InstanceReader,
-    state: StateTable,
+    instance_store: Instances,
+    sweep_store: Sweeps,
 ) -> Listing:
     """List the running instances of the target. Raises: CloudError if they, or what the state
     table knows of them, could not be read."""
     base = policies.base().policy
-    observations = state.observations(target)
+    observations = sweep_store.observations(target)
     problem_by_id: dict[str, str] = {}
     described = reader.list_selected(target, base.selector, problem_by_id)
-    records = state.records(target)
+    records = instance_store.records(target)
     known_starts = _known_starts(observations, records)
     problems = []
     unnamed_problem = problem_by_id.pop("", None)

@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
 from governor.domain.units import in_parts, iso, listed, parse_iso
 from governor.ports import InstanceTagger
-from governor.stores import StateTable
+from governor.stores.instances import Instances
 from governor.stores.table import TRANSACTION
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
@@ -30,7 +30,7 @@ class _TagWrite(NamedTuple):
     is_dry_run: bool
 
 
-def mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
+def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -> None:
     """Set and remove the marks that differ from the verdicts."""
     ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
     for case in sweep.cases:
@@ -42,13 +42,13 @@ def mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
         elif is_outdated or _has_needless_marks(case):
             ids_by_write[_TagWrite(sets_marks=False, is_dry_run=is_dry_run)].append(case.id)
     for write, instance_ids in ids_by_write.items():
-        _write_marks(sweep, tagger, state, write, instance_ids)
+        _write_marks(sweep, tagger, instance_store, write, instance_ids)
 
 
 def _write_marks(
     sweep: Sweep,
     tagger: InstanceTagger,
-    state: StateTable,
+    instance_store: Instances,
     write: _TagWrite,
     instance_ids: Sequence[str],
 ) -> None:
@@ -69,7 +69,7 @@ def _write_marks(
     tagged = [instance_id for instance_id in instance_ids if instance_id not in failed]
     notes = []
     for part in in_parts(tagged, ids_at_once):
-        note = partial(state.set_marked, sweep.target, noted_at, *part)
+        note = partial(instance_store.set_marked, sweep.target, noted_at, *part)
         notes.append((f"note of the tags of {listed(part, 3)}", note))
     sweep.attempt_each(notes)
 

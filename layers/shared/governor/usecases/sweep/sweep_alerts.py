@@ -34,7 +34,9 @@ from governor.domain.sweep.messages import exemption_alert, idle_event, silent_a
 from governor.domain.sweep.verdict import UNREAD
 from governor.errors import CloudError
 from governor.ports import Announcer, BatchReader
-from governor.stores import Failures
+from governor.stores.findings import Findings
+from governor.stores.instances import Failures
+from governor.stores.notices import Notices
 from governor.usecases.events.notify_dates import DATE_KEPT
 from governor.usecases.once import Once
 from governor.usecases.sweep.sweep_case import Sweep
@@ -56,7 +58,9 @@ class SweepAlerts:
     announcer: Announcer
     batch: BatchReader
     once: Once
-    state: Failures
+    failure_store: Failures
+    finding_store: Findings
+    notice_store: Notices
 
     def idle(self, sweep: Sweep) -> None:
         """Publish one event per idle stretch, for machines. Each sweep publishes a limited number,
@@ -127,13 +131,13 @@ class SweepAlerts:
             if all(failure.over_at for failure in failures):
                 alert = recovered_alert(failures, sweep.target, sweep.now)
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert))
-                self.once.log.done(f"failure#{cause}", sweep.now, timedelta())
-                self.state.drop_failing(failures)
+                self.once.claim_store.done(f"failure#{cause}", sweep.now, timedelta())
+                self.failure_store.drop_failing(failures)
 
     def _updated_failures(self, sweep: Sweep) -> list[Failing]:
         """Return the failures of all targets. Those of this target that are over are noted as
         such."""
-        failures = self.state.failing()
+        failures = self.failure_store.failing()
         failing_ids = {case.id for case in sweep.cases if case.record.failures}
         newest_at = {
             (failure.target, failure.instance_id): failure.at
@@ -148,27 +152,27 @@ class SweepAlerts:
             if failure.over_at is not None or fails_on or is_recent or is_elsewhere:
                 updated.append(failure)
             else:
-                self.state.note_over(failure, sweep.now)
+                self.failure_store.note_over(failure, sweep.now)
                 updated.append(replace(failure, over_at=sweep.now))
         return updated
 
     def incidents_over(self, sweep: Sweep) -> None:
         """Have machines close the incidents that they opened, once their time has passed and no
         finding keeps them open."""
-        for incident in self.state.incidents():
+        for incident in self.failure_store.incidents():
             if incident.ends_at > sweep.now:
                 continue
-            findings = self.once.log.told(incident.target, sweep.now)
+            findings = self.finding_store.told(incident.target, sweep.now)
             if not findings.isdisjoint(incident.lasts_with):
                 continue
             alert = over_alert(incident, sweep.now)
             self.once(alert.dedup_id, partial(self.announcer.announce, alert))
-            self.state.drop_incident(incident)
+            self.failure_store.drop_incident(incident)
 
     def reminders(self, sweep: Sweep) -> None:
         """Remind the owners of running instances of the dates that AWS has announced, when they are
         near."""
-        read_notices = partial(self.once.log.notices, sweep.target)
+        read_notices = partial(self.notice_store.notices, sweep.target)
         notices = sweep.attempt_read("announced dates could not be read", read_notices) or []
         remind_before = timedelta(hours=sweep.base.events.remind_before_hours)
         instances = [case.instance for case in sweep.cases]

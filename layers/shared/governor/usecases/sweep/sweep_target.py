@@ -14,7 +14,10 @@ from functools import partial
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Rate
 from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
-from governor.stores import StateTable
+from governor.stores.approvals import Approvals
+from governor.stores.fleet import Fleet
+from governor.stores.instances import Instances
+from governor.stores.sweeps import Sweeps
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
@@ -33,7 +36,10 @@ class SweepTarget:
     policies: Policies
     instances: InstanceReader
     gather: GatherEvidence
-    state: StateTable
+    approval_store: Approvals
+    instance_store: Instances
+    sweep_store: Sweeps
+    fleet_store: Fleet
     tagger: InstanceTagger
     freeze: FreezePlans
     follow_up: FollowUp
@@ -44,18 +50,20 @@ class SweepTarget:
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
         now = self.clock.now()
-        listing = list_instances(target, now, self.policies, self.instances, self.state)
-        cases = JudgeInstances(self.gather, self.state)(listing)
+        listing = list_instances(
+            target, now, self.policies, self.instances, self.instance_store, self.sweep_store
+        )
+        cases = JudgeInstances(self.gather, self.sweep_store)(listing)
         sweep = self._sweep(listing, cases)
         just_froze = self.freeze(sweep)
         _sum_up_verdicts(sweep)
-        mark_idle(sweep, self.tagger, self.state)
+        mark_idle(sweep, self.tagger, self.instance_store)
         open_episodes = self.follow_up(sweep)
         self._notify(sweep, just_froze=just_froze)
         rates = self._count_costs(sweep, listing)
         self.alerts.managed_idle(sweep, rates)
         observations = {case.id: case.observation(rates[case.id]) for case in sweep.cases}
-        self.state.remember(target, observations, now)
+        self.sweep_store.remember(target, observations, now)
         self._keep_page(sweep, open_episodes, rates)
         return sweep.summary
 
@@ -111,7 +119,8 @@ class SweepTarget:
         sweep.attempt(
             "page of the console",
             keep_page,
-            self.state,
+            self.approval_store,
+            self.fleet_store,
             sweep,
             open_episodes,
             rates,
