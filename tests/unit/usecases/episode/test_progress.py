@@ -13,11 +13,21 @@ from governor.domain.approvals.approval import Stage
 from governor.domain.episode.episode import Phase
 from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Action, Mode
-from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.domain.sweep.pause import Pause
+from governor.errors import (
+    MustWait,
+    NobodyListens,
+    SafetyError,
+    SnapshotFailed,
+    StepTimedOut,
+    WrongState,
+)
+from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.episode.check_progress import CheckProgress
 from tests.builders import NOW
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World
+from tests.unit.web.test_site import SIGNER
 
 
 def check(world: World) -> CheckProgress:
@@ -169,6 +179,29 @@ def test_a_message_that_nobody_takes_is_given_up_after_the_policys_limit() -> No
     assert check(world)(world.ref, Until.HEARD) > 0
 
     world.clock.moment = NOW + timedelta(minutes=61)
+    with pytest.raises(NobodyListens, match="for 61 min"):
+        check(world)(world.ref, Until.HEARD)
+
+
+def test_a_question_that_a_pause_delayed_gets_its_full_delivery_time() -> None:
+    """It counts from when the question was asked, not from when that was planned."""
+    world = World(decide=False, phase=Phase.ASKING)
+    ask = AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
+    pause = Pause(NOW, "oidc:ada@example.com")
+    assert world.state.begin_pause(pause)
+    with pytest.raises(MustWait):
+        ask(world.ref, Stage.ASK, None)
+    asked_at = NOW + timedelta(hours=3)
+    world.clock.moment = asked_at
+    world.state.end_pause(pause, "oidc:ada@example.com", asked_at)
+    ask(world.ref, Stage.ASK, None)
+
+    assert 5 == check(world)(world.ref, Until.HEARD)
+    world.clock.moment = asked_at + timedelta(minutes=60)
+    assert check(world)(world.ref, Until.HEARD) > 5
+    world.clock.moment = asked_at + timedelta(minutes=61)
     with pytest.raises(NobodyListens, match="for 61 min"):
         check(world)(world.ref, Until.HEARD)
 

@@ -16,7 +16,7 @@ from governor.domain.alerts.alert import Delivery
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
-from governor.domain.policy.schedule import next_morning
+from governor.domain.policy.schedule import Schedule, next_morning
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import UtcDatetime, as_utc, clock, day_and_time, minutes, people, usd
 from governor.errors import DecisionRefused, TooLate
@@ -377,6 +377,20 @@ def _why_closed(approval: Approval) -> str:
 def stage_id(stage: str, ref: EpisodeRef) -> str:
     """Return the id of an episode's message of this stage, or about this outcome."""
     return f"{stage}-{ref.execution_name}"
+
+
+def asked_at(
+    planned: Schedule, approval: Approval | None, delivery_limit: timedelta
+) -> UtcDatetime:
+    """Return when a question was asked that no channel has delivered yet.
+
+    A freeze or a pause may have delayed it. The expiry shows by how much: until the delivery it is
+    the time of asking, the limit of the delivery and the time to answer.
+    """
+    if approval is None or approval.stage != Stage.ASK:
+        return planned.ask_at
+    time_to_answer = planned.expire_at - planned.ask_at
+    return max(planned.ask_at, approval.expires_at - delivery_limit - time_to_answer)
 
 
 def notice_until(

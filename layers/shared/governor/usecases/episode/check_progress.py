@@ -15,6 +15,7 @@ from governor.domain.approvals.approval import (
     Approval,
     ApprovalStatus,
     Stage,
+    asked_at,
     notice_until,
     stage_id,
 )
@@ -118,15 +119,20 @@ class CheckProgress:
         deliveries = [delivery for delivery in stored if delivery.message == message]
         if any(delivery.reached_people for delivery in deliveries):
             return self._until_notice_ends(episode, approval, deliveries)
-        return pause_seconds(self._time_undelivered(episode, deliveries), Until.HEARD)
+        undelivered_for = self._time_undelivered(episode, approval, deliveries)
+        return pause_seconds(undelivered_for, Until.HEARD)
 
-    def _time_undelivered(self, episode: Episode, deliveries: Sequence[Delivery]) -> timedelta:
+    def _time_undelivered(
+        self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
+    ) -> timedelta:
         """Return how long the message has waited for a channel. Raises: NobodyListens if no
         channel is left, or that was too long."""
-        since = episode.schedule.ask_at if episode.schedule else episode.opened_at
-        elapsed = self.clock.now() - since
         rule = self.policies.applied_to(episode.instance).policy.approval
         limit = timedelta(minutes=rule.delivery_limit_minutes)
+        since = episode.opened_at
+        if episode.schedule is not None:
+            since = asked_at(episode.schedule, approval, limit)
+        elapsed = self.clock.now() - since
         goes_nowhere = any(delivery.channel == NOWHERE for delivery in deliveries)
         if not goes_nowhere and elapsed <= limit:
             return elapsed
