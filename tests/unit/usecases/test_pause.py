@@ -283,6 +283,61 @@ def test_the_end_of_a_pause_is_sent_later_too_and_alone() -> None:
     assert [AlertKind.PAUSE_ENDED] == messages.sent
 
 
+def test_the_late_end_of_a_pause_never_says_that_nothing_is_paused_while_something_is() -> None:
+    """People would believe that GPU Governor acts again."""
+    messages = Messages()
+    messages.begin()
+    messages.is_away = True
+    messages.world.clock.moment += timedelta(minutes=30)
+    messages.end()
+    messages.world.clock.moment += timedelta(minutes=1)
+    messages.begin()
+    messages.is_away = False
+    messages.sweep()
+
+    _, ended, paused_again = messages.world.announcer.sent
+    assert "GPU Governor was paused from Fri 12:02 to Fri 12:32" == ended.subject
+    assert "It has been paused again since Fri 12:33 UTC. You get a message about that pause." in (
+        ended.lines
+    )
+    assert not any("Approved steps continue" in line for line in ended.lines)
+    assert AlertKind.PAUSED == paused_again.kind
+
+
+@pytest.mark.parametrize(
+    ("late", "subject"),
+    [
+        (timedelta(minutes=59), "GPU Governor is no longer paused"),
+        (timedelta(hours=1), "GPU Governor was paused from Fri 12:02 to Fri 12:02"),
+        (timedelta(days=7), "GPU Governor was paused from Fri Nov 20, 12:02 to Fri Nov 20, 12:02"),
+        (timedelta(days=7, minutes=1), None),
+    ],
+)
+def test_after_a_long_outage_the_end_of_a_pause_is_history_and_then_nothing(
+    late: timedelta, subject: str | None
+) -> None:
+    messages = Messages()
+    messages.is_away = True
+    messages.begin()
+    messages.end()
+    messages.is_away = False
+    messages.sweep(late.total_seconds() / 60)
+
+    subjects = [alert.subject for alert in messages.world.announcer.sent]
+    assert ([subject] if subject else []) == subjects
+
+
+def test_a_pause_that_stands_is_news_however_late() -> None:
+    messages = Messages()
+    messages.is_away = True
+    messages.begin()
+    messages.is_away = False
+    messages.sweep(20 * 24 * 60)
+
+    [alert] = messages.world.announcer.sent
+    assert "GPU Governor is paused in all accounts" == alert.subject
+
+
 def test_a_sweep_leaves_a_message_to_the_press_that_is_under_way() -> None:
     messages = Messages()
     messages.world.state.begin_pause(Pause(messages.world.clock.now(), ADA))

@@ -140,7 +140,7 @@ class SendPauseMessages:
         now = self.clock.now()
         for message in messages:
             if message.is_left_to_the_sweep(standing, now):
-                alert = pause_alert(message, self.hub, now)
+                alert = pause_alert(message, self.hub, now, standing)
                 # The role of the sweep notes nothing beside the pause: that it was sent is in the
                 # log.
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=_SENT_FOR)

@@ -10,7 +10,7 @@ from governor.domain.evidence import last_reading_end
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.pause import PauseMessage
+from governor.domain.sweep.pause import Pause, PauseMessage
 from governor.domain.sweep.verdict import Verdict
 from governor.domain.units import UtcDatetime, bullets, clock, iso
 
@@ -79,14 +79,22 @@ def exemption_alert(
     return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
 
-def pause_alert(message: PauseMessage, hub: Target, now: UtcDatetime) -> Alert:
+def pause_alert(
+    message: PauseMessage, hub: Target, now: UtcDatetime, standing: Pause | None = None
+) -> Alert:
     """Return the alert that everything is paused, or that the pause has ended, and who did it.
 
-    It is the same for the press and for a sweep that sends it later.
+    A sweep that sends it later says which pause is `standing` by then. Its id stays the same, so
+    nobody gets it twice.
     """
     pause = message.pause
+    is_history = message.is_history(standing, now)
     facts = {"by": message.by, "since": pause.at, "reason": pause.reason}
-    words = {"pressed_at": message.at}
+    words = {
+        "pressed_at": message.at,
+        "is_history": is_history,
+        "paused_again": standing.at if is_history and standing is not None else None,
+    }
     dedup_id = f"{message.event.replace(' ', '-')}-{iso(pause.at)}"
     return written(message.event, hub, dedup_id, now, facts, words)
 

@@ -37,6 +37,9 @@ class PauseEvent(StrEnum):
 _SENT_BY_THE_PRESS = timedelta(minutes=2)
 """The function that a press invokes has ended by then: what it has not sent is left to the
 sweep."""
+_END_IS_NEWS_FOR = timedelta(hours=1)
+"""After this time, the message of an end says that GPU Governor was paused, from when to when."""
+_END_IS_SENT_FOR = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,20 @@ class PauseMessage:
     at: UtcDatetime
 
     def is_left_to_the_sweep(self, standing: Pause | None, now: datetime) -> bool:
-        """Return whether the sweep sends it. The end of a pause makes the message of its begin
-        obsolete."""
-        is_obsolete = self.event is PauseEvent.BEGUN and self.pause != standing
-        return not is_obsolete and now - self.at >= _SENT_BY_THE_PRESS
+        """Return whether the sweep sends it.
+
+        It sends that a pause has begun as long as that pause stands, and that one has ended for
+        some days.
+        """
+        age = now - self.at
+        if age < _SENT_BY_THE_PRESS:
+            return False
+        if self.event is PauseEvent.BEGUN:
+            return self.pause == standing
+        return age <= _END_IS_SENT_FOR
+
+    def is_history(self, standing: Pause | None, now: datetime) -> bool:
+        """Return whether the end of this pause no longer says whether anything is paused now."""
+        if self.event is PauseEvent.BEGUN:
+            return False
+        return standing is not None or now - self.at >= _END_IS_NEWS_FOR
