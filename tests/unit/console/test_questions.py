@@ -16,7 +16,7 @@ import pytest
 
 from governor.console.session import caller_of
 from governor.domain.approvals.approval import Answer, ApprovalStatus
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Outcome, Terms
 from governor.domain.units import iso, usd
 from tests.builders import NOW
 from tests.twins import table
@@ -91,6 +91,26 @@ def test_no_form_about_several_terminates() -> None:
     assert stored is not None
     assert (None, ApprovalStatus.PENDING) == (stored.first_yes, stored.status)
     assert "Not recorded: a termination is answered on its own page" in answered["body"]
+
+
+def test_a_list_with_a_stop_button_holds_what_the_caller_may_stop() -> None:
+    """Others, which the caller may only keep, stand apart; if all are such, there is no button."""
+    site = Site()
+    site.ask_more(1)
+    keeps_only = Terms(frozenset({"keep"}), 1, frozenset(), frozenset({"keep"}))
+    cookies = site.cookies()
+
+    def listed() -> tuple[list[str], bool]:
+        page = site.ask(cookies=cookies)["body"]
+        boxes = re.findall(r'<input[^>]* name="pick-([^"]+)"[^>]*>', page)
+        return sorted(boxes), 'value="approve"' in page
+
+    assert ([APPROVAL_ID, "question-0"], True) == listed()
+    site.world.state.put(replace(site.episodes[APPROVAL_ID], terms=keeps_only))
+    assert (["question-0"], True) == listed()
+    assert f'href="/questions/{APPROVAL_ID}"' in site.ask(cookies=cookies)["body"]
+    site.world.state.put(replace(site.episodes["question-0"], terms=keeps_only))
+    assert ([APPROVAL_ID, "question-0"], False) == listed()
 
 
 def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -924,6 +924,51 @@ def test_nothing_is_ticked_and_terminations_stand_apart() -> None:
     assert ("trainer" in apart, 'name="pick-other"' in page) == (True, False)
 
 
+KEEPS_ONLY = Terms(frozenset({"keep"}), 1, frozenset(), frozenset({"keep"}))
+"""Nobody of the policy is asked, and others may keep."""
+
+
+def boxes_of(page: str) -> list[str]:
+    """The questions that the page has a box for."""
+    return re.findall(r'name="pick-([^"]+)" value="yes" data-usd', page)
+
+
+def test_a_digest_offers_no_stop_to_somebody_who_may_only_terminate() -> None:
+    """The server would refuse it."""
+    world = DigestWorld()
+    world.change(terms=KEEPS_ONLY)
+    page = world.get().body
+
+    assert [ID] == boxes_of(page)
+    assert ('value="keep"' in page, 'value="approve"' in page) == (True, False)
+    assert "Not recorded" in world.post("approve", losses="accepted", **FIRST).body
+
+
+def test_a_digest_with_a_stop_button_lists_what_its_reader_may_stop() -> None:
+    """One press must not be refused for some of them: what they may only keep stands apart."""
+    world = DigestWorld()
+    other = world.state.episode(replace(world.ref, instance_id="i-0fedcba9876543210"))
+    assert other is not None
+    world.state.put(replace(other, plan=world.episode.plan))
+    world.change(terms=KEEPS_ONLY)
+    page = world.get().body
+
+    assert ["other"] == boxes_of(page)
+    assert 'value="approve"' in page
+    apart = page.split('id="others"')[1].split("</section>")[0]
+    assert f'href="{ID}?' in apart
+
+
+def test_a_digest_offers_no_second_yes_to_the_person_who_gave_the_first() -> None:
+    world = DigestWorld()
+    terms = Terms(frozenset({"keep"}), 2, frozenset({ALICE, "bob@example.com"}))
+    world.change(terms=terms)
+    assert 'value="approve"' in world.get().body
+
+    after = world.post("approve", losses="accepted", **FIRST).body
+    assert ([ID], False) == (boxes_of(after), 'value="approve"' in after)
+
+
 def test_all_can_be_kept_at_once() -> None:
     """With what became of each."""
     world = DigestWorld()

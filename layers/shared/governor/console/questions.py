@@ -21,7 +21,13 @@ from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
 from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again
-from governor.web.pages import Form, Visitor, approval_page
+from governor.web.pages import (
+    Form,
+    ListedQuestions,
+    Visitor,
+    approval_page,
+    listed_questions,
+)
 
 ROWS = 50
 """Questions on one page: it stays under 5,000 px on a phone."""
@@ -68,7 +74,7 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
         values={
             "rate": figures.rate(rows),
             "links": link_by_id,
-            **_answerable(ask.caller, views),
+            "listed": _listed(ask.caller, views),
             "keep_options": keep_options(ask.now),
             "owners": _owners(all_open),
             "owner": owner,
@@ -87,27 +93,13 @@ def _owners(rows: Sequence[Row]) -> list[str]:
     return sorted(names)
 
 
-def _answerable(caller: Caller, views: Sequence[ApprovalView]) -> Mapping[str, object]:
-    """Return the questions in three groups: the caller's own, those of others, and terminations,
-    each of which is answered on its own page."""
-    own_questions: list[ApprovalView] = []
-    questions_of_others: list[ApprovalView] = []
-    terminations: list[ApprovalView] = []
-    may_stop = False
-    for view in views:
-        if view.episode.plan.destroys:
-            terminations.append(view)
-            continue
-        may_stop = may_stop or _may(caller, view, Answer.APPROVE)
-        is_own = view.can_decide and _may(caller, view, Answer.KEEP)
-        group = own_questions if is_own else questions_of_others
-        group.append(view)
-    return {
-        "stops": own_questions,
-        "others": questions_of_others,
-        "apart": terminations,
-        "may_stop": may_stop,
-    }
+def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
+    """Return the questions by where the caller answers them."""
+    return listed_questions(
+        views,
+        caller.person,
+        may=lambda view, answer: _may(caller, view, answer),
+    )
 
 
 def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:

@@ -6,7 +6,7 @@ record says and decides nothing; its forms are checked again when they are sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from zoneinfo import ZoneInfo
@@ -243,6 +243,53 @@ def _notice(view: ApprovalView) -> str:
     return messages.unasked_text(episode, view.now, notice_until(episode, view.deliveries))
 
 
+@dataclass(frozen=True, slots=True)
+class ListedQuestions:
+    """Open questions by where their reader answers them."""
+
+    together: Sequence[ApprovalView]
+    """Those of the form. Its reader may give each answer that it offers to every one of them."""
+    may_stop: bool
+    """The form offers to stop them; otherwise it only keeps them."""
+    others: Sequence[ApprovalView]
+    """Their own pages show which answers the reader may give."""
+    terminations: Sequence[ApprovalView]
+    """Each is answered on its own page."""
+
+
+def listed_questions(
+    views: Sequence[ApprovalView],
+    person: str | None,
+    may: Callable[[ApprovalView, Answer], bool],
+) -> ListedQuestions:
+    """Return these questions for a list whose buttons answer several at once.
+
+    `may` says whether the reader may give an answer; `person` is the reader, if that is proven.
+    """
+    stoppable: list[ApprovalView] = []
+    not_stoppable: list[ApprovalView] = []
+    terminations: list[ApprovalView] = []
+    for view in views:
+        first = view.approval.first_yes
+        has_said_yes = first is not None and first.person == person
+        may_stop = may(view, Answer.APPROVE) and not has_said_yes
+        if view.episode.plan.destroys:
+            terminations.append(view)
+        elif may_stop and _is_keepable(view, may):
+            stoppable.append(view)
+        else:
+            not_stoppable.append(view)
+    if stoppable:
+        return ListedQuestions(stoppable, True, not_stoppable, terminations)
+    keepable = [view for view in not_stoppable if _is_keepable(view, may)]
+    others = [view for view in not_stoppable if not _is_keepable(view, may)]
+    return ListedQuestions(keepable, False, others, terminations)
+
+
+def _is_keepable(view: ApprovalView, may: Callable[[ApprovalView, Answer], bool]) -> bool:
+    return view.can_decide and may(view, Answer.KEEP)
+
+
 def digest_page(
     views: Sequence[ApprovalView],
     links: Sequence[str],
@@ -251,11 +298,14 @@ def digest_page(
 ) -> str:
     """Return the page of several questions. `links` lead to the page of each, in the same order."""
     approval_ids = [view.approval.approval_id for view in views]
+    visitor = form.visitor
     open_views = [view for view in by_price(views) if view.can_decide]
-    may_stop = any(_may(view, form.visitor, Answer.APPROVE) for view in open_views)
-    terminations = [view for view in open_views if view.episode.plan.destroys]
-    stoppable = [view for view in open_views if not view.episode.plan.destroys]
-    rows = [_digest_row(view, form.visitor) for view in views]
+    listed = listed_questions(
+        open_views,
+        visitor.person,
+        may=lambda view, answer: _may(view, visitor, answer),
+    )
+    rows = [_digest_row(view, visitor) for view in views]
     return _render(
         "digest.html",
         form,
@@ -263,10 +313,8 @@ def digest_page(
         state=messages.state_text(view.episode for view in views),
         links=dict(zip(approval_ids, links, strict=True)),
         open=open_views,
-        stoppable=stoppable,
-        apart=terminations,
+        listed=listed,
         script=Markup(SEVERAL),  # noqa: S704 - our own file
-        may_stop=may_stop,
         keep_options=_keep_options(views[0]),
         results=results,
     )
