@@ -848,6 +848,53 @@ def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
     assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
 
 
+WAY_BACK = "Still needed? Its record has a button to start it again."
+
+
+def stopped_and_then(end: Callable[[World], object]) -> World:
+    """Its termination was approved; it was stopped, and then its workflow came to this end."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    end(world)
+    return world
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda world: recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag"),
+        lambda world: recorder(world)(world.ref, Outcome.FAILED, "States.Timeout"),
+        lambda world: execution_end(world)(world.ref.execution_name, "FAILED"),
+    ],
+    ids=["refused", "failed", "died"],
+)
+def test_what_ended_stopped_says_how_to_start_it_again(end: Callable[[World], object]) -> None:
+    """Its record has the button for every one of these ends."""
+    world = stopped_and_then(end)
+    [alert] = world.announcer.sent
+
+    assert world._stored().can_be_started
+    assert WAY_BACK in alert.lines
+
+
+def test_what_runs_on_or_again_has_no_button_and_no_message_promises_one() -> None:
+    def runs_again(world: World) -> None:
+        world.state.note_undo(world.ref, "link:alice@example.com", NOW)
+        recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag")
+
+    never_stopped = World(action=Action.TERMINATE)
+    never_stopped.ec2.failures["stop"] = [Protected("flag")]
+    with pytest.raises(Protected):
+        never_stopped.put_away(never_stopped.ref, Step.STOP)
+    recorder(never_stopped)(never_stopped.ref, Outcome.REFUSED, "Protected: flag")
+
+    for world in (never_stopped, stopped_and_then(runs_again)):
+        [alert] = world.announcer.sent
+        assert not world._stored().can_be_started
+        assert WAY_BACK not in alert.lines
+
+
 def failure(world: World, why: str) -> None:
     """One workflow more has failed."""
     episode = world._stored()

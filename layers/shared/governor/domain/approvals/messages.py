@@ -475,6 +475,7 @@ def outcome_alert(
         "readable": readable(reason),
         "next_step": next_step(reason),
         "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
+        "startable": False,
     }
     if has_failed or episode is None:
         failed_step = _failed_step(episode, reason)
@@ -490,6 +491,7 @@ def outcome_alert(
         return replace(alert, instance_id=ref.instance_id)
 
     words["in_short"], words["left_behind"] = left_behind(episode)
+    words["startable"] = _has_ended_stopped(episode, outcome)
     facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
     if has_failed:
         return _alert("failure", episode, outcome.value, at, facts, words, link=link)
@@ -520,14 +522,12 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
     is_undone = episode.undone_at is not None
     is_stopped = Step.STOP in episode.steps_done
     has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not is_undone
-    ended_stopped = _has_ended_stopped(episode, outcome)
     words: dict[str, object] = {
         "done": "terminated" if episode.plan.destroys else "stopped",
         "saved": None,
         "decided": _decided_by(episode, outcome, approval),
         "is_stopped": is_stopped,
         "snapshots": ", ".join(episode.snapshot_ids),
-        "startable": ended_stopped and not is_undone,
         "restart": [],
         **_answer_words(approval, outcome),
     }
@@ -545,10 +545,10 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
 
 
 def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
-    """Return whether the episode left its instance stopped."""
-    if outcome is Outcome.HELD:
-        return Step.STOP in episode.steps_done
-    return outcome is Outcome.STOPPED
+    """Return whether the episode left its instance stopped, and nobody has started it since."""
+    if episode.undone_at is not None:
+        return False
+    return outcome is Outcome.STOPPED or episode.became is Outcome.STOPPED
 
 
 def _saved_a_day(episode: Episode) -> str | None:

@@ -87,6 +87,8 @@ class _End:
     outcome: Outcome
     reason: str
     quiet_until: UtcDatetime | None
+    became: Outcome | None
+    """How it left its instance: stopped or terminated; `None` if it did neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ class RecordOutcome:
             self._close_unsaved(ref, record, outcome, reason, now)
             return outcome
         if episode.outcome is not None:
-            end = _End(episode.outcome, episode.outcome_reason or "", record.quiet_until)
+            said = episode.outcome_reason or ""
+            end = _End(episode.outcome, said, record.quiet_until, episode.became)
         else:
             end = self._close(episode, outcome, reason, record.failures, now)
         _void(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
@@ -209,10 +212,9 @@ class RecordOutcome:
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
             approval = self.approval_store.approval(episode.approval_id)
+            ended = replace(episode, became=end.became)
             self.announce(
-                outcome_alert(
-                    ref, episode, end.outcome, reason, now, link, approval, end.quiet_until
-                )
+                outcome_alert(ref, ended, end.outcome, reason, now, link, approval, end.quiet_until)
             )
         self.episode_store.note_told(ref, now)
         return end.outcome
@@ -268,7 +270,7 @@ class RecordOutcome:
             became=_became(ledger_entry),
             booking=booking(ledger_entry),
         )
-        return _End(outcome, reason, quiet)
+        return _End(outcome, reason, quiet, _became(ledger_entry))
 
     def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and the reason that the record or the stored answer proves.
@@ -452,9 +454,12 @@ class CloseDead:
         rule = policy_or_base(self.policies, instance).approval
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
         ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
+        ended = None
+        if episode is not None:
+            ended = replace(episode, became=_became(ledger_entry))
         # Sent before it is closed: closing frees the lock, and then nothing would notice that it
         # was not sent.
-        self.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None, again_at=quiet))
+        self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))
         self.episode_store.close_episode(
             ref,
             Outcome.FAILED,
