@@ -10,16 +10,19 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from governor.adapters.ec2 import Ec2Controller
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance, Snapshot, Target
 from governor.errors import AccessDenied, Throttled, Unavailable
 from tests.twins import MemoryEc2
+from tests.unit.adapters.fakes import FakeClients, client_error
 
 SECRET = "user-data-secret"
 """In the user data of every instance."""
 _SETTLES = 60.0
 """Seconds until a stop or a termination shows."""
 _SNAPSHOTS_TAKE = 1_200.0
+_ACTOR = "arn:aws:iam::123456789012:role/gpu-governor-us-east-1-actor"
 
 
 class Trouble(StrEnum):
@@ -32,6 +35,40 @@ class Trouble(StrEnum):
     """It does what was asked; the answer is lost."""
     DENIED = "denied"
     """The role has lost the right to it."""
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """A Spot request that was canceled, and whose it was."""
+
+    request_id: str
+    for_instance: str
+    """The instance that was to be terminated."""
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class _SpotClient:
+    """A client of EC2 for the Spot request of an instance."""
+
+    ec2: SimulatedEc2
+    instance: Instance
+
+    def describe_spot_instance_requests(self, *, SpotInstanceRequestIds: list[str]) -> Any:
+        (request_id,) = SpotInstanceRequestIds
+        is_canceled = request_id in self.ec2.cancelled
+        state = "cancelled" if is_canceled else "active"
+        request = {"State": state, "InstanceId": self.ec2.owner_of(request_id)}
+        return {"SpotInstanceRequests": [request]}
+
+    def cancel_spot_instance_requests(
+        self, *, SpotInstanceRequestIds: list[str], DryRun: bool = False
+    ) -> Any:
+        if DryRun:
+            raise client_error("DryRunOperation", status=412)
+        (request_id,) = SpotInstanceRequestIds
+        self.ec2.cancel(request_id, self.instance)
+        return {}
 
 
 @dataclass
@@ -55,6 +92,10 @@ class SimulatedEc2(MemoryEc2):
     """How EC2 answers the next calls, by the name of the call, first come first served."""
     on_trouble: Callable[[], object] | None = None
     """An act of somebody else after the first of these answers."""
+    launched_by: dict[str, str] = field(default_factory=dict)
+    """The newest instance of a Spot request, where that is another one than the one that names
+    it."""
+    cancellations: list[Cancellation] = field(default_factory=list)
     was_unsure: bool = False
     """Some answer did not say whether the call was carried out."""
 
@@ -97,8 +138,25 @@ class SimulatedEc2(MemoryEc2):
             self._becomes(instance_id, "shutting-down", "terminated")
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
-        call = partial(super().prepare, companion, instance, dry_run=dry_run)
+        # The real adapter asks EC2 whose request it is: no other part knows.
+        controller = Ec2Controller(FakeClients(_SpotClient(self, instance)), _ACTOR)
+        call = partial(controller.prepare, companion, instance, dry_run=dry_run)
         self._answered("prepare", call, dry_run)
+
+    def cancel(self, request_id: str, instance: Instance) -> None:
+        """Cancel a Spot request, for the termination of this instance."""
+        owner_id = self.owner_of(request_id)
+        self.cancellations.append(Cancellation(request_id, instance.instance_id, owner_id))
+        super().prepare(Step.CANCEL_SPOT_REQUEST, instance, dry_run=False)
+
+    def owner_of(self, request_id: str) -> str | None:
+        """Return the instance that a Spot request belongs to now; `None` if to none."""
+        if request_id in self.launched_by:
+            return self.launched_by[request_id]
+        for one in self.instances.values():
+            if one.spot_request_id == request_id:
+                return one.instance_id
+        return None
 
     def _answered(self, name: str, call: Callable[[], object], dry_run: bool) -> None:
         """Carry out a call, or not, as `troubles` has it. Raises: Throttled, Unavailable,

@@ -775,6 +775,18 @@ BUGS = (
         ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
     ),
     Bug(
+        "a Spot request is canceled whosever it is",
+        "a_spot_request_is_its_own",
+        (
+            Edit(
+                "adapters.ec2:Ec2Controller._cancel_spot_request",
+                "if owner != instance.instance_id:",
+                "if False:",
+            ),
+        ),
+        ("the Spot request of it has launched another instance since",),
+    ),
+    Bug(
         "an ended session goes on",
         "an_ended_session_decides_nothing",
         (

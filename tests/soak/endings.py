@@ -158,6 +158,14 @@ def an_ended_session_decides_nothing(cloud: Cloud) -> Iterator[str]:
 
 
 @at_end
+def a_spot_request_is_its_own(cloud: Cloud) -> Iterator[str]:
+    """A Spot request is canceled for the instance that it belongs to, and for no other."""
+    for one in cloud.ec2.cancellations:
+        is_own = one.owner == one.for_instance
+        yield HELD if is_own else f"{one.request_id} of {one.owner} was canceled"
+
+
+@at_end
 def what_was_decided_is_done(cloud: Cloud) -> Iterator[str]:
     """Where nothing fails, and nobody interferes, a story ends as people decided."""
     if cloud.expects is None or not isinstance(cloud.faults, NoFaults):

@@ -86,6 +86,11 @@ def _dora_holds(cloud: Cloud) -> None:
     presses("hold", cloud)
 
 
+def _launches_another(cloud: Cloud) -> None:
+    """EC2 has launched another instance for the request that this one still names."""
+    cloud.ec2.launched_by["sir-1"] = "i-0fedcba9876543210"
+
+
 _ANSWERS_OF_EC2 = (
     Scenario(
         "work begins while EC2 is not available for the stop",
@@ -158,6 +163,17 @@ _ANSWERS_OF_EC2 = (
             ("throttles", Trouble.THROTTLED),
             ("is not available for", Trouble.UNAVAILABLE),
         )
+    ),
+    Scenario(
+        "the Spot request of it has launched another instance since",
+        policy(action="terminate"),
+        _AWAY,
+        Outcome.REFUSED,
+        people=_TWO,
+        changes=_SPOT,
+        spot=SpotRequestType.PERSISTENT,
+        before=_launches_another,
+        tries_in=_CALLING,
     ),
     Scenario(
         "the role may stop nothing any more",
