@@ -12,12 +12,12 @@ from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
 from governor.adapters.managing import AwsBatch
-from governor.domain.alerts.alert import owner_of
 from governor.domain.catalogue import alike
 from governor.domain.evidence import Window
 from governor.domain.fleet.rows import MOST_UNGOVERNED
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
 from governor.domain.money.cost import marginal
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
 from governor.errors import CloudError, GovernorError

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
 from governor.adapters.pricing import AwsPrices
-from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Episode, Observation
 from governor.domain.instance import Instance, Target, managed_by
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind, known_kind
 from governor.domain.units import UsdPerHour, day_and_time, money, parse_iso, plural

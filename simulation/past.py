@@ -13,12 +13,13 @@ from functools import cached_property
 from statistics import fmean
 
 from evaluation.bins import holes
-from governor.domain.alerts.alert import Owner, owner_of
+from governor.domain.alerts.alert import Owner
 from governor.domain.catalogue import shape_of
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, Window, gpu_label, is_gpu
 from governor.domain.instance import Instance, Shape, Target, managed_by
 from governor.domain.money.cost import marginal
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UsdPerHour
 from governor.ports import MetricQuery, SeriesFilter

@@ -17,11 +17,11 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.evidence import Evidence, MetricSource, Window, window_before
 from governor.domain.instance import Target
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.breaker import (

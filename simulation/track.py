@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from evaluation.bins import BINS_PER_HOUR, reaching, without
-from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.instance import Instance
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.judging import Memory
 from governor.domain.sweep.verdict import Verdict, VerdictKind

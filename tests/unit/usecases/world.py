@@ -7,13 +7,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from governor.domain.alerts.alert import Delivery, owner_of
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import SpotRequestType
 from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.units import UtcDatetime

@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
-from governor.domain.alerts.alert import owner_of
 from governor.domain.instance import Instance
 from governor.domain.policy.consent import (
     NOBODY_ACCEPTED,
@@ -33,6 +32,7 @@ from governor.domain.policy.consent import (
     under_consent,
 )
 from governor.domain.policy.contacts import Ownership, addresses
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import (
     BY_BUDGET,
     LEAST_WINDOW_MINUTES,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import ApprovalStatus, Stage
 from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.episode import Outcome, Phase
@@ -18,6 +17,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.evidence import MetricSource, evidence_hash
 from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import (

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Price, Saving, Step
 from governor.domain.instance import EXEMPTION_TAG
 from governor.domain.money.cost import month_end, months, parse_month
 from governor.domain.money.ledger import Ending, sum_saved
+from governor.domain.policy.owners import owner_of
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.react import ReactToStateChange
 from tests.builders import TARGET

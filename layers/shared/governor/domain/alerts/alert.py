@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -15,8 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.contacts import Ownership
-from governor.domain.units import Usd, UtcDatetime, iso, parse_iso, printable, usd
+from governor.domain.units import Usd, UtcDatetime, iso, parse_iso, usd
 
 UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""
@@ -43,31 +41,6 @@ class Owner(NamedTuple):
 
 
 NOBODY = Owner(UNASSIGNED)
-
-
-def owner_of(instance: Instance, rule: Ownership) -> Owner:
-    """Return the owner and project: for each, the first tag of the policy's list that is set."""
-    name = _first_tag(instance, rule.owner_tag_keys) or rule.default_owner
-    project = _first_tag(instance, rule.project_tag_keys) or UNASSIGNED
-    contacts = rule.asked(name, project)
-    return Owner(name, project, contacts[0].time_zone if contacts else "UTC")
-
-
-def _first_tag(instance: Instance, keys: tuple[str, ...]) -> str:
-    """Return the value of the first of these tags that is set; an empty text if none is."""
-    for key in keys:
-        value = printable(instance.tags.get(key, ""))
-        if value:
-            return value
-    return ""
-
-
-def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    """Return the instances of each owner."""
-    instances_by_owner: dict[Owner, list[Instance]] = defaultdict(list)
-    for instance in instances:
-        instances_by_owner[owner_of(instance, rule)].append(instance)
-    return dict(instances_by_owner)
 
 
 class AlertKind(StrEnum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, partial
 
-from governor.domain.alerts.alert import Alert, owner_of, short_hash
+from governor.domain.alerts.alert import Alert, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.expiry import (
@@ -26,6 +26,7 @@ from governor.domain.episode.expiry import (
 )
 from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Snapshot, Target
 from governor.domain.money.cost import months
+from governor.domain.policy.owners import owner_of
 from governor.domain.units import Usd, UtcDatetime, iso
 from governor.errors import GovernorError, NotFound, Protected
 from governor.ports import Announcer, Clock, InstanceReader, PolicyVariants, SnapshotRemover

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import (
     Approval,
     ApprovalStatus,
@@ -27,6 +26,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import EPISODE_TAG, Instance, Snapshot, Target
 from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.contacts import is_address
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import Schedule
 from governor.domain.settings import SettingError

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.sealing import SealMaker, ended_unsealed, opening_text, sealed
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
@@ -21,6 +20,7 @@ from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.contacts import Contact
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because

@@ -12,10 +12,11 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 
-from governor.domain.alerts.alert import Alert, Owner, by_owner, owner_of
+from governor.domain.alerts.alert import Alert, Owner
 from governor.domain.events.messages import block_alert, notice_alert
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Target
+from governor.domain.policy.owners import by_owner, owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import AccessDenied, CloudError, SafetyError

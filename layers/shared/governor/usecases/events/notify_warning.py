@@ -11,11 +11,12 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
-from governor.domain.alerts.alert import NOBODY, Owner, by_owner
+from governor.domain.alerts.alert import NOBODY, Owner
 from governor.domain.catalogue import alike
 from governor.domain.events.interruption import Checkpoint, HookAnswer, HookState, Warned
 from governor.domain.events.messages import elsewhere_alert, mass_alert, warning_alert
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Lifecycle
+from governor.domain.policy.owners import by_owner
 from governor.domain.policy.policy import Policy
 from governor.errors import CloudError, ConflictError, GovernorError
 from governor.ports import Announcer, Clock, InstanceReader, SpotMarket

@@ -14,10 +14,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.events.interruption import LifecycleAction, Warned, decide_checkpoint
 from governor.domain.instance import EVENT_TAG, Instance, Target
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable

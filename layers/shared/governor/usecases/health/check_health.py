@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
-from governor.domain.alerts.alert import Owner, by_owner, owner_of
+from governor.domain.alerts.alert import Owner
 from governor.domain.health.health import InstanceFinding
 from governor.domain.health.health_messages import advice_key, health_alerts
 from governor.domain.instance import Target
+from governor.domain.policy.owners import by_owner, owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Collection
 from datetime import timedelta
 
-from governor.domain.alerts.alert import Alert, owner_of
+from governor.domain.alerts.alert import Alert
 from governor.domain.catalogue import list_price
 from governor.domain.health.health_messages import empty_alert
 from governor.domain.instance import Reservation, Target
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import AccessDenied

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import chain
 
-from governor.domain.alerts.alert import UNASSIGNED, owner_of
+from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.episode import Observation
 from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
@@ -28,6 +28,7 @@ from governor.domain.money.cost_messages import (
 )
 from governor.domain.money.forecast import PAST, by_day, forecast
 from governor.domain.money.ledger import Saved, sum_saved
+from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import Budget, Mode, Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime

@@ -12,11 +12,11 @@ from datetime import timedelta
 from functools import partial
 from typing import assert_never
 
-from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.sealing import ASKED_BEFORE, ended_unsealed, is_opening_sealed
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Outcome, Phase
 from governor.domain.money.ledger import LedgerEntry
+from governor.domain.policy.owners import owner_of
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime

@@ -13,13 +13,14 @@ from datetime import timedelta
 from functools import partial
 from operator import attrgetter
 
-from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
+from governor.domain.alerts.alert import Owner, short_hash
 from governor.domain.approvals.messages import over_alert, recovered_alert
 from governor.domain.episode.episode import Failing
 from governor.domain.events.messages import notice_alert
 from governor.domain.events.notice import Notice
 from governor.domain.instance import Instance, managed_by
 from governor.domain.money.cost import Rate
+from governor.domain.policy.owners import by_owner, owner_of
 from governor.domain.sweep.breaker import is_outage
 from governor.domain.sweep.managed import (
     Home,
