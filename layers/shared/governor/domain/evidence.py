@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
+from governor.domain.units import END_BIN, BytesPerSecond, Percent, UtcDatetime, as_utc, iso
 
 Series = tuple[float | None, ...]
 """One value a period, oldest first; `None` if nothing was published in it."""
@@ -196,8 +196,6 @@ def last_at_or_above(series: Series, threshold: float) -> int | None:
     return None
 
 
-END_BIN = timedelta(minutes=5)
-"""The newest part of a window is checked in bins of this length, even if the period is shorter."""
 END = 2 * END_BIN
 """The newest part of a window, in which each bin must be measured."""
 LONGEST_HOLE = timedelta(minutes=15)

@@ -25,6 +25,10 @@ UtcDatetime = Annotated[datetime, "aware, UTC"]
 HOURS_PER_MONTH = Decimal(730)
 """Hours in a month as AWS's own price pages count them (365 x 24 / 12)."""
 
+END_BIN = timedelta(minutes=5)
+"""The newest part of an evidence window is checked in bins of this length, even if its period is
+shorter."""
+
 _FAR = timedelta(days=6)
 """From here on a weekday alone no longer names a day."""
 _IDENTITIES = (

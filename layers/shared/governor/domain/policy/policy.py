@@ -16,7 +16,6 @@ from functools import partial
 from math import ceil, inf
 from typing import Any, Literal
 
-from governor.domain.evidence import END_BIN
 from governor.domain.instance import EXEMPTION_TAG, OWN_TAGS, SELECTOR_TAG, Instance
 from governor.domain.policy.contacts import ACCOUNT, Console, Ownership
 from governor.domain.settings import (
@@ -34,7 +33,14 @@ from governor.domain.settings import (
     one_of,
     setting,
 )
-from governor.domain.units import Percent, letters_and_digits, minutes, parse_iso, printable
+from governor.domain.units import (
+    END_BIN,
+    Percent,
+    letters_and_digits,
+    minutes,
+    parse_iso,
+    printable,
+)
 
 LONGEST_LAG = timedelta(minutes=15)
 """With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest

@@ -10,17 +10,10 @@ import math
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.domain.evidence import (
-    END_BIN,
-    Evidence,
-    GpuReadings,
-    MetricSource,
-    last_reading_end,
-    peak,
-)
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, last_reading_end, peak
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import FIGURES, required_figures
-from governor.domain.units import UtcDatetime, in_utc, minutes, span
+from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
 
 MINUTE = timedelta(minutes=1)
 MOST_AHEAD = timedelta(hours=2)

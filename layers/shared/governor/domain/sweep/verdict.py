@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from governor.domain.evidence import (
     END,
-    END_BIN,
     LONGEST_HOLE,
     Evidence,
     GpuReadings,
@@ -40,7 +39,7 @@ from governor.domain.evidence import (
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, in_utc, minutes, span
+from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
 
 
 class Figure(NamedTuple):
