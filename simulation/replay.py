@@ -41,7 +41,7 @@ from governor.domain.sweep.judging import (
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, is_candidate
 from governor.domain.units import UtcDatetime
 from governor.ports import Policies
-from governor.usecases.brakes import REFUSALS_LATE
+from governor.usecases.approvals.refused_answers import REFUSALS_LATE
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording

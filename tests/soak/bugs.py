@@ -523,7 +523,13 @@ BUGS = (
     Bug(
         "answers that were refused do not count",
         "nobody_was_refused_meanwhile",
-        (Edit("usecases.brakes:RefusedAnswers.__call__", 'most.get("refused", 0) > 0', "False"),),
+        (
+            Edit(
+                "usecases.approvals.refused_answers:RefusedAnswers.__call__",
+                'most.get("refused", 0) > 0',
+                "False",
+            ),
+        ),
         ("the page is down in the notice of mode auto",),
     ),
     Bug(

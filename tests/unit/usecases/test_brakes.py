@@ -1,29 +1,13 @@
-"""Limits that hold actions back: the caps of an episode, the time to room under one, the life of an
-approval, and whether silence is an answer."""
+"""Limits that hold actions back: the caps of an action, and the time to room under one."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.policy.policy import Caps
 from governor.domain.sweep.breaker import HourCount, Hub, hour_of
-from governor.errors import MetricsLate
-from governor.ports import MetricAnswer
-from governor.usecases.brakes import (
-    FREEZE_CHECKED,
-    RefusedAnswers,
-    ShowBrakes,
-    Unanswered,
-    approved_at,
-    caps_of,
-    time_to_room,
-)
+from governor.usecases.brakes import FREEZE_CHECKED, ShowBrakes, caps_of, time_to_room
 from tests.builders import NOW, TARGET
-from tests.twins import MemoryMetrics
 from tests.unit.usecases.world import World
 
 HOUR = timedelta(hours=1)
@@ -31,13 +15,11 @@ HOUR = timedelta(hours=1)
 
 def test_an_action_counts_for_all_for_its_account_and_for_its_owner() -> None:
     """Each by the cap of its own kind."""
-    episode = World()._stored()
-
     assert {
         "ORGANIZATION": 20,
         f"ACCOUNT#{TARGET.account}": 5,
-        f"OWNER#{episode.owner}": 4,
-    } == caps_of(episode, Caps(20, 5, 4))
+        "OWNER#ada": 4,
+    } == caps_of(TARGET.account, "ada", Caps(20, 5, 4))
 
 
 def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
@@ -59,50 +41,6 @@ def test_room_that_is_there_already_is_waited_for_by_the_spread_alone() -> None:
 def test_a_cap_of_0_is_looked_at_again_as_a_freeze_is() -> None:
     """No action leaves its window."""
     assert FREEZE_CHECKED == time_to_room(None, NOW, "episode-1")
-
-
-def test_an_approval_lives_from_its_answer_or_from_the_expiry_that_passes_for_one() -> None:
-    """Where nobody was asked, from the opening on."""
-    world = World()
-    episode, approval = world._stored(), world.state.approval("approval-1")
-    assert approval is not None
-    later = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW + HOUR)
-    expired = replace(
-        approval,
-        status=ApprovalStatus.EXPIRED,
-        decision=None,
-        expires_at=episode.opened_at + 9 * HOUR,
-    )
-
-    assert NOW + HOUR == approved_at(episode, replace(approval, decision=later))
-    assert episode.opened_at + 9 * HOUR == approved_at(episode, expired)
-    assert episode.opened_at == approved_at(
-        episode, replace(expired, status=ApprovalStatus.PENDING)
-    )
-    assert episode.opened_at == approved_at(episode, None)
-
-
-@pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
-def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(
-    seconds: int, is_known: bool
-) -> None:
-    """Five minutes later it does."""
-
-    class Nothing(MemoryMetrics):
-        def read(self, *_: object) -> MetricAnswer:
-            return MetricAnswer({"all": (None, 1.0)}, {})
-
-    now = NOW.replace(minute=30, second=0, microsecond=0)
-    until = now - timedelta(minutes=5) + timedelta(seconds=seconds)
-    refused, unanswered = (
-        RefusedAnswers(Nothing(), TARGET, "api", "stack"),
-        Unanswered("why", HOUR, until),
-    )
-    if is_known:
-        assert refused(unanswered, now) is None
-    else:
-        with pytest.raises(MetricsLate):
-            refused(unanswered, now)
 
 
 def test_the_caps_are_shown_with_that_of_all_first() -> None:

@@ -19,7 +19,7 @@ from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, 
 from governor.domain.policy.schedule import schedule
 from governor.domain.units import UtcDatetime
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import RefusedAnswers
+from governor.usecases.approvals.refused_answers import RefusedAnswers
 from governor.usecases.episode.guards import Guards
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode

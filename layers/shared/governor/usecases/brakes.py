@@ -1,4 +1,4 @@
-"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused answers.
+"""Reasons to hold a step back for a while: a pause, a freeze, and the caps of 60 minutes.
 
 This module only reads and counts nothing itself: `stores/caps.py` reserves room under a cap.
 """
@@ -9,17 +9,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.episode.episode import Episode
-from governor.domain.evidence import window_before
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
 from governor.domain.sweep.breaker import BreakerState, Hub, why_frozen
 from governor.domain.units import UtcDatetime
-from governor.errors import MetricsLate
-from governor.ports import Clock, MetricQuery, MetricReader, Policies
+from governor.ports import Clock, Policies
 from governor.stores.brakes import Brakes
 from governor.stores.caps import ActionCaps
 from governor.stores.pauses import Pauses
@@ -34,14 +29,6 @@ _SPACING = 12
 """A step that has waited for hours waits at least a twelfth of that before the next check."""
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the same room are spread over this time."""
-_PERIOD = timedelta(minutes=5)
-REFUSALS_LATE = timedelta(minutes=5)
-"""After this CloudWatch has the access log's counts of a period. Sooner, a period may read as
-empty."""
-_CROWDED = 300
-"""Requests in a period, of all routes, from which some may have been refused unseen: API Gateway
-does not log every 429 of a flood, but lets through what its limits allow, 5 a second on the
-narrowest route."""
 
 
 def frozen(
@@ -74,9 +61,10 @@ def spaced(wait: timedelta, waited: timedelta) -> timedelta:
     return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _SPACING))
 
 
-def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
-    """Return the caps that count an action of this episode, and how many actions each allows."""
-    capped = (_ALL_ACCOUNTS, f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
+def caps_of(account: str, owner: str, caps: Caps) -> Mapping[str, int]:
+    """Return the caps that count an action in this account on an instance of this owner, and how
+    many actions each allows."""
+    capped = (_ALL_ACCOUNTS, f"ACCOUNT#{account}", f"OWNER#{owner}")
     return {what: getattr(caps, _setting(what)) for what in capped}
 
 
@@ -111,56 +99,6 @@ def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timed
         return FREEZE_CHECKED
     spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
     return max(room_at - now, timedelta(0)) + spread
-
-
-class Unanswered(NamedTuple):
-    """The time that people had to answer a question or to hold a plan, and did not use."""
-
-    what: str
-    """A sentence that says so."""
-    length: timedelta
-    until: UtcDatetime
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedAnswers:
-    """Finds out whether people could answer, by the API requests that were throttled or failed.
-
-    The limits of API Gateway are shared: a flood of requests to a route silences all who use it.
-    """
-
-    metrics: MetricReader
-    hub: Target
-    api_id: str
-    namespace: str
-
-    def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
-        """Return why silence is no answer yet.
-
-        Return `None` once no request was refused for as long as people had to answer. Raises:
-        MetricsLate while the counts of the last minutes are not known.
-        """
-        window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
-        queries = (
-            MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
-            MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
-        )
-        answer = self.metrics.read(self.hub, queries, window)
-        if answer.problems:
-            why = "; ".join(sorted(set(answer.problems.values())))
-            return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
-        most: dict[str, float] = {}
-        for key, series in answer.series.items():
-            most[key] = max(count or 0 for count in series)
-        were_refused = most.get("refused", 0) > 0
-        is_crowded = most.get("all", 0) >= _CROWDED
-        if were_refused or is_crowded:
-            return (
-                f"{unanswered.what}, but the API refused requests: answers may have been among them"
-            )
-        if window.end < unanswered.until:
-            raise MetricsLate(f"{unanswered.what}; whether answers were refused is not known yet")
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +151,3 @@ def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[tuple[st
 
 def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:
     return None if breaker is None else breaker.tripped_at
-
-
-def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
-    """Return when the approval began to count: with the answer, or with an expiry that acts as one.
-
-    Without a question that is when the episode was opened.
-    """
-    if approval is not None and approval.decision is not None:
-        return approval.decision.at
-    if approval is not None and approval.status is ApprovalStatus.EXPIRED:
-        return approval.expires_at
-    return episode.opened_at

@@ -408,6 +408,18 @@ def notice_until(
     return delivered_at + max(episode.notice_length, timedelta(minutes=minutes))
 
 
+def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
+    """Return when the approval began to count: with the answer, or with an expiry that acts as one.
+
+    Without a question that is when the episode was opened.
+    """
+    if approval is not None and approval.decision is not None:
+        return approval.decision.at
+    if approval is not None and approval.status is ApprovalStatus.EXPIRED:
+        return approval.expires_at
+    return episode.opened_at
+
+
 def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
     """Return when silence begins to count as an answer: once those who are asked have had the
     question and its escalation for as long as planned.

@@ -50,14 +50,8 @@ from governor.stores.instances import Instances
 from governor.stores.pauses import Pauses
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
-from governor.usecases.brakes import (
-    RefusedAnswers,
-    Unanswered,
-    caps_of,
-    frozen,
-    frozen_by_breaker,
-    paused,
-)
+from governor.usecases.approvals.refused_answers import RefusedAnswers, Unanswered
+from governor.usecases.brakes import caps_of, frozen, frozen_by_breaker, paused
 from governor.usecases.episode.seals import CheckSeals
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -193,7 +187,7 @@ class Guards:
         if step is not Step.SNAPSHOT:
             _same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
-        caps = caps_of(episode, self.policies.base().policy.caps)
+        caps = caps_of(episode.ref.account, episode.owner, self.policies.base().policy.caps)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
     def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus, approved_at
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.episode.sent_call import Effect
@@ -25,7 +25,7 @@ from governor.stores.approvals import Approvals
 from governor.stores.caps import ActionCaps
 from governor.stores.episodes import Episodes
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, spaced, time_to_room
+from governor.usecases.brakes import FREEZE_CHECKED, cap_reached, spaced, time_to_room
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.evidence.freshness import READ_AGAIN, why_readings_are_stale
