@@ -21,8 +21,8 @@ from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
+from governor.domain.figures import FIGURES
 from governor.domain.instance import Instance, Target
-from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import plural, printable
 from governor.ports import InstanceReader, Listed, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
@@ -99,7 +99,6 @@ def examine(
             instance=instance,
             policy=book.applied_to(instance).policy,
             figures=frozenset(FIGURES),
-            always=True,
         )
         for instance in selected
     ]

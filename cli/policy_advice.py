@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from governor.domain.figures import limit_of
 from governor.domain.policy.contacts import Contact, Ownership, addresses
 from governor.domain.policy.policy import KEY_FOR_IAM, Action, Mode, Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.freshness import why_never_fresh
-from governor.domain.sweep.verdict import limit_of
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600

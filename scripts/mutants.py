@@ -50,7 +50,8 @@ FILES = (
     ),
     *(f"domain/episode/{name}.py" for name in ("plan", "episode")),
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
-    *("domain/sweep/verdict.py", "domain/sweep/judging.py", "channels/vouch.py"),
+    *("domain/figures.py", "domain/sweep/verdict.py", "domain/sweep/judging.py"),
+    "channels/vouch.py",
     *("domain/sweep/breaker.py", "usecases/brakes.py", "usecases/approvals/refused_answers.py"),
     *("domain/sweep/freshness.py", "usecases/evidence/freshness.py", "stores/caps.py"),
 )

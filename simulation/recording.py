@@ -25,9 +25,9 @@ from evaluation.bins import (
 )
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
+from governor.domain.figures import limit_of
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.sweep.verdict import limit_of
 from governor.domain.units import UtcDatetime
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 

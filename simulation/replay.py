@@ -205,7 +205,7 @@ class _Sweeps:
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
         """Judge again before the action, as `InspectInstance` does."""
         subject = _subject(track, now)
-        request = replace(_request(track, now, length=track.policy.ask_window), always=True)
+        request = replace(_request(track, now, length=track.policy.ask_window), only_if=None)
         verdict, sooner = subject.judge_again(self._evidence(request, now))
         if sooner is None:
             return verdict
@@ -525,6 +525,7 @@ def _request(track: Track, now: datetime, length: timedelta | None = None) -> Ev
         source=MetricSource.PER_GPU.value if by_gpu else None,
         search=False,
         figures=figures,
+        only_if=is_candidate,
         length=length,
     )
 

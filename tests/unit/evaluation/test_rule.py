@@ -15,7 +15,7 @@ from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
 from governor.domain.sweep.judging import Subject
-from governor.domain.sweep.verdict import VerdictKind
+from governor.domain.sweep.verdict import VerdictKind, is_candidate
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.recording import RecordedMetrics
 from simulation.traces import as_recording
@@ -214,6 +214,7 @@ def test_it_agrees_with_the_products_own_judgement(
             source=recording.source.value,
             search=False,
             figures=frozenset({"memory"}),
+            only_if=is_candidate,
             length=window,
         )
         evidence = gather(instance.target, [request], now)[instance.instance_id].evidence

@@ -21,7 +21,7 @@ from governor.domain.instance import Protection, Shape
 from governor.domain.policy.contacts import Contact, Ownership, Weekday
 from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
 from governor.domain.sweep.judging import Subject, wanted_figures
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, judge
+from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, is_candidate, judge
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
@@ -488,7 +488,12 @@ def first_proved(recording: Recording, policy: Policy) -> int | None:
         def read(length: timedelta, now: datetime = now) -> Evidence:
             figures = wanted_figures(policy) | {"memory"}
             request = EvidenceRequest(
-                instance, policy, search=False, figures=figures, length=length
+                instance,
+                policy,
+                search=False,
+                figures=figures,
+                only_if=is_candidate,
+                length=length,
             )
             return gather(instance.target, [request], now)[instance.instance_id].evidence
 
@@ -575,7 +580,7 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
     recording = make_recording([value], cpu=[cpu])
     policy = by_window()
     request = EvidenceRequest(
-        recording.instance, policy, search=False, figures=wanted_figures(policy), always=True
+        recording.instance, policy, search=False, figures=wanted_figures(policy)
     )
     answer = RecordedMetrics([recording])
     newest = replace(policy, metrics=replace(policy.metrics, lag_seconds=0))

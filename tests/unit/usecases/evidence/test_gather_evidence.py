@@ -90,7 +90,7 @@ def id_of(number: int) -> str:
 def request(number: int = 1, instance_type: str = "g5.xlarge", **changes: Any) -> EvidenceRequest:
     """A request for the instance of that number."""
     instance = make_instance(instance_id=id_of(number), instance_type=instance_type)
-    plain = EvidenceRequest(instance=instance, policy=Policy())
+    plain = EvidenceRequest(instance=instance, policy=Policy(), only_if=is_candidate)
     return replace(plain, **changes)
 
 
@@ -142,7 +142,7 @@ def test_who_acts_reads_all_figures_of_a_busy_instance_too() -> None:
     """`always` is for the one instance a workflow is about."""
     world = Readings()
     world.publish(1, BUSY)
-    (found,) = world.gather(request(figures=FIGURES, always=True)).values()
+    (found,) = world.gather(request(figures=FIGURES, only_if=None)).values()
 
     assert FIGURES | {"work"} == found.evidence.read
     assert 5 == len(world.metrics.reads)
@@ -344,7 +344,7 @@ def test_memory_of_several_gpus_is_not_known_by_their_aggregate(
     world.publish(1, QUIET)
     world.count_samples(1, [40.0] * 12)
     world.publish(1, [100.0] * 12, metric=MEMORY)
-    wanted = request(instance_type=instance_type, figures=FIGURES | {"memory"}, always=True)
+    wanted = request(instance_type=instance_type, figures=FIGURES | {"memory"}, only_if=None)
     (found,) = world.gather(wanted).values()
 
     assert "memory" in found.evidence.read
@@ -645,7 +645,7 @@ def test_only_candidates_for_idleness_are_looked_at() -> None:
     world.gather(request(1, figures=FIGURES), request(2))
     assert 0 == world.metrics.lists_of_work
 
-    (found,) = world.gather(request(1, figures=FIGURES, always=True)).values()
+    (found,) = world.gather(request(1, figures=FIGURES, only_if=None)).values()
     assert (1, "MLTraining Loss") == (world.metrics.lists_of_work, found.evidence.work)
 
 

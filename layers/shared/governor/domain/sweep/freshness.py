@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, last_reading_end, peak
+from governor.domain.figures import FIGURES, Publisher
 from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.sweep.verdict import FIGURES, required_figures
+from governor.domain.sweep.verdict import required_figures
 from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
 
 MINUTE = timedelta(minutes=1)
 MOST_AHEAD = timedelta(hours=2)
 """CloudWatch accepts a reading dated at most this far ahead. Source: API, PutMetricData."""
-_EC2_FIGURES = ("cpu", "network")
-"""EC2 publishes these itself, every five minutes."""
 
 
 def reading_period(metrics: Metrics) -> timedelta:
@@ -80,7 +79,7 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
             f"metrics.lag_seconds: {metrics.lag_seconds}), and {setting} allows "
             f"{minutes(oldest)} min"
         )
-    ec2_figures = [figure for figure in required_figures(policy) if figure in _EC2_FIGURES]
+    ec2_figures = [figure for figure in required_figures(policy) if _is_of_ec2(figure)]
     oldest_of_5_minutes = _oldest_reading_of_5_minutes(metrics)
     if ec2_figures and END_BIN + policy.lag > oldest_of_5_minutes:
         words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
@@ -140,7 +139,7 @@ def _why_gpu_stale(
 def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     for figure in required_figures(policy):
         allowed = oldest_gpu_reading(policy.metrics)
-        if figure in _EC2_FIGURES:
+        if _is_of_ec2(figure):
             allowed = _oldest_reading_of_5_minutes(policy.metrics)
         what = f"the newest reading of {FIGURES[figure].words}"
         ended = evidence.last_measured.get(figure)
@@ -156,3 +155,8 @@ def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:
         f"{what} ended at {in_utc(ended)}; without a person's approval it may be at most "
         f"{minutes(allowed)} min old"
     )
+
+
+def _is_of_ec2(figure: str) -> bool:
+    """Return whether EC2 publishes a figure itself, every five minutes."""
+    return FIGURES[figure].publisher is Publisher.EC2

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.evidence import Evidence, Window, latest, unmeasured_until, window_before
+from governor.domain.figures import FIGURES, limit_of
 from governor.domain.instance import Instance, Manager
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import (
-    FIGURES,
     LATE,
     NO_HOLD,
     WORKING,
@@ -39,7 +39,6 @@ from governor.domain.sweep.verdict import (
     judge_holes,
     judge_parts,
     judge_unread,
-    limit_of,
 )
 from governor.domain.units import UtcDatetime, in_utc, span
 

@@ -14,7 +14,6 @@ from enum import Enum, StrEnum
 from fractions import Fraction
 from functools import cache
 from math import ceil
-from typing import NamedTuple
 
 from governor.domain.evidence import (
     END,
@@ -37,34 +36,11 @@ from governor.domain.evidence import (
     peak,
     unmeasured_until,
 )
+from governor.domain.figures import FIGURES, WORK, Publisher, amount_text, limit_of, published_by
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
 from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
 
-
-class Figure(NamedTuple):
-    """A measurement besides utilization. `field` names its maximum in `Evidence`, and its limit in
-    `Vetoes`."""
-
-    words: str
-    field: str
-
-
-FIGURES: Mapping[str, Figure] = {
-    "power": Figure("power draw", "power_percent_of_limit"),
-    "memory": Figure("GPU memory held", "memory_used_percent"),
-    "cpu": Figure("CPU", "cpu_percent"),
-    "network": Figure("network traffic", "network_bytes_per_second"),
-    "agentless": Figure("EC2's own GPUPowerUtilization", "agentless_power_percent"),
-    "bound": Figure(
-        "the utilization that the instance itself publishes", "bound_utilization_percent"
-    ),
-}
-"""Figures that may veto by the policy, in the order of the checks. `agentless` has the limit of
-`power`, and `bound` has the limit of utilization."""
-
-WORK = "work"
-"""The name of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
 LATE = timedelta(minutes=30)
 """Missing readings may still arrive for this long: nobody is alerted, and nothing is counted."""
 _NEWEST_FIGURE = timedelta(minutes=20)
@@ -312,18 +288,9 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def required_figures(policy: Policy) -> Iterator[str]:
     """Yield the figures that must be measured, because they may veto."""
-    for figure in (*policy.vetoes.required, "bound"):
+    for figure in (*policy.vetoes.required, *published_by(Publisher.INSTANCE)):
         if limit_of(policy, figure) is not None:
             yield figure
-
-
-def limit_of(policy: Policy, figure: str) -> float | None:
-    """Return the limit that a figure must stay under; `None` if the policy does not ask for it."""
-    if figure == "bound":
-        return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
-    limited_figure = "power" if figure == "agentless" else figure
-    limit: float | None = getattr(policy.vetoes, FIGURES[limited_figure].field)
-    return limit
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
@@ -386,7 +353,8 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if only one series for several GPUs has a required figure: it would
     go on if one GPU did not publish the figure. Return `None` otherwise."""
     for figure in required_figures(policy):
-        if figure in ("memory", "power") and _gpus_in_aggregate(evidence) is not None:
+        is_by_gpu = FIGURES[figure].publisher is Publisher.AGENT
+        if is_by_gpu and _gpus_in_aggregate(evidence) is not None:
             reason = (
                 f"{FIGURES[figure].words} is required by the policy, and only one series for all "
                 "GPUs has it: publish it for each GPU"
@@ -638,8 +606,8 @@ def _judge_figure(
     if highest is not None and highest >= limit:
         ended = evidence.last_active.get(figure, evidence.window.end)
         reason = (
-            f"GPUs are quiet, but {words} reached {_amount(figure, highest)} "
-            f"(the policy's limit is {_amount(figure, limit)})"
+            f"GPUs are quiet, but {words} reached {amount_text(figure, highest)} "
+            f"(the policy's limit is {amount_text(figure, limit)})"
         )
         return _busy(evidence, policy, ended, reason)
     if figure not in required_figures(policy):
@@ -697,7 +665,7 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
         if limit is None or highest is None:
             continue
         if highest >= limit:
-            return f"{FIGURES[figure].words} reached {_amount(figure, highest)}"
+            return f"{FIGURES[figure].words} reached {amount_text(figure, highest)}"
     return None
 
 
@@ -705,10 +673,6 @@ def _figure_of(evidence: Evidence, figure: str) -> float | None:
     """Return the maximum of a figure in the window; `None` if it was not measured."""
     highest: float | None = getattr(evidence, FIGURES[figure].field)
     return highest if is_reading(highest) else None
-
-
-def _amount(figure: str, value: float) -> str:
-    return f"{value / 1_000_000:.2f} MB/s" if figure == "network" else f"{value:.1f}%"
 
 
 def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: int) -> Verdict:

@@ -47,7 +47,6 @@ def why_readings_are_stale(
         policy=Policy(metrics=names),
         per_gpu=True,
         figures=frozenset(required_figures(policy)),
-        always=True,
         length=_LOOK_BACK + MOST_AHEAD,
     )
     # A reading that is dated after this moment shows that the dates are wrong.

@@ -20,9 +20,17 @@ from typing import NamedTuple
 from governor.domain import evidence
 from governor.domain.catalogue import shape_of
 from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
+from governor.domain.figures import (
+    EC2_NAMESPACE,
+    FIGURES,
+    WORK,
+    Publisher,
+    factor_of,
+    metrics_of,
+    published_by,
+)
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
@@ -35,25 +43,6 @@ SERIES_OF_A_PART = 20_000
 """A function of 512 MB reads and judges them in half a minute."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
-_OF_EC2 = ("cpu", "in", "out", "network", "agentless")
-"""Series in periods of their own."""
-
-
-class _Ec2Series(NamedTuple):
-    """A series that EC2 publishes, and the figure that it is a part of."""
-
-    figure: str
-    series: str
-    metric: str
-    statistic: str
-
-
-_EC2_SERIES = (
-    _Ec2Series("cpu", "cpu", "CPUUtilization", "Average"),
-    _Ec2Series("network", "in", "NetworkIn", "Sum"),
-    _Ec2Series("network", "out", "NetworkOut", "Sum"),
-)
-
 Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
 """Result of a pass over a namespace."""
 
@@ -68,8 +57,9 @@ class EvidenceRequest:
             was by GPU.
         search: whether silent series may be searched for.
         per_gpu: read GPU by GPU although the aggregate exists.
-        figures: which of `FIGURES` to read for a candidate.
-        always: read the figures whatever utilization says.
+        figures: which of `FIGURES` to read.
+        only_if: reads them only if this says so of the utilization that was seen; `None` reads
+            them in any case.
         length: how far to look back; `None` takes the policy's idle window.
     """
 
@@ -80,7 +70,7 @@ class EvidenceRequest:
     search: bool = True
     per_gpu: bool = False
     figures: frozenset[str] = frozenset()
-    always: bool = False
+    only_if: Callable[[Evidence, Policy], bool] | None = None
     length: timedelta | None = None
 
     @property
@@ -91,7 +81,9 @@ class EvidenceRequest:
 
     def wants_figures(self, seen: Evidence) -> bool:
         """Return whether to read more than the utilization that was seen."""
-        return bool(self.figures) and (self.always or is_candidate(seen, self.policy))
+        if not self.figures:
+            return False
+        return self.only_if is None or self.only_if(seen, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,8 @@ class _Pending:
     shape: Shape | None
     dimensions: tuple[Dimensions, ...] | None
     figures: dict[str, dict[str, Series]] = field(default_factory=dict)
-    """Series by figure and GPU; the GPU is `all` in an aggregate and in EC2's figures."""
+    """Series by figure and GPU. The GPU is `all` in an aggregate; in EC2's figures, the metric
+    takes its place."""
     jobs: list[tuple[str, Series]] = field(default_factory=list)
     """Jobs' own metrics, by namespace and metric."""
     aggregated: Series = ()
@@ -145,41 +138,48 @@ class _Pending:
         """Utilization by GPU."""
         return self.figures.get("utilization", {})
 
-    def limit(self, figure: str) -> int | None:
-        """The limit of a GPU's power in W, or its memory in MiB; `None` where it is not known."""
-        if self.shape is None:
-            return None
-        if figure == "power":
-            return self.shape.board_power_watts
-        return self.shape.memory_mib_each
+    def factor(self, figure: str, period: timedelta) -> float | None:
+        """The factor that turns readings of a period into the figure; `None` if the instance type
+        does not say what 100% is."""
+        return factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
 
     def series(self, figure: str) -> Series | None:
-        """The highest reading of all GPUs in each period; `None` where nothing was published."""
-        if figure == "network":
-            return _sum(self.series("in"), self.series("out"))
+        """The highest reading of all GPUs in each period, or the sum of EC2's metrics; `None` where
+        nothing was published."""
+        by_part = self.figures.get(figure, {})
+        if figure in published_by(Publisher.EC2):
+            total: Series | None = None
+            for series in by_part.values():
+                total = _sum(total, series)
+            return total
         highest: Series | None = None
-        for series in self.figures.get(figure, {}).values():
+        for series in by_part.values():
             highest = evidence.merged(highest, series)
         return highest
 
     def parts(self, figure: str) -> list[Series]:
-        """Every GPU's series, or both directions of the network; empty where one publishes
-        nothing."""
-        if figure in _OF_EC2:
-            names = [part.series for part in _EC2_SERIES if part.figure == figure]
-            return [self.figures.get(name, {}).get("all", ()) for name in names]
-        by_gpu = self.figures.get(figure, {})
-        gpus = ("all",) if figure == "bound" else self.readings
-        return [by_gpu.get(gpu, ()) for gpu in gpus]
+        """Every GPU's series, or that of each metric of EC2; empty where one publishes nothing.
+
+        Return an empty list for a figure that only a listing shows: nobody knows its parts.
+        """
+        by_part = self.figures.get(figure, {})
+        row = FIGURES[figure]
+        if row.publisher is Publisher.EC2:
+            return [by_part.get(metric, ()) for metric in row.metrics]
+        if row.publisher is Publisher.AGENT:
+            return [by_part.get(gpu, ()) for gpu in self.readings]
+        return []
 
     def note(self, asked: _Asked, series: Series) -> None:
         """Add a series that was read."""
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
-        by_gpu = self.figures.setdefault(asked.figure, {})
-        label = evidence.gpu_label(asked.dimensions)
-        by_gpu[label] = evidence.merged(by_gpu.get(label), series)
+        by_part = self.figures.setdefault(asked.figure, {})
+        part = evidence.gpu_label(asked.dimensions)
+        if asked.figure in published_by(Publisher.EC2):
+            part = asked.metric
+        by_part[part] = evidence.merged(by_part.get(part), series)
 
     def is_silent(self) -> bool:
         """Return whether it was read, and publishes no utilization."""
@@ -320,7 +320,7 @@ class _Batch:
             evidence=own_evidence,
             dimensions=pending.dimensions,
             searched=pending.searched,
-            percent=self._percent(pending) if pending.request.always else {},
+            percent=self._percent(pending) if pending.request.only_if is None else {},
         )
 
     def _wants_search(self, pending: _Pending) -> bool:
@@ -362,7 +362,10 @@ class _Batch:
             pending.dimensions = _found_sets(pending, found_series.get(pending.instance_id, ()))
         with_sets = [pending for pending in instances if pending.dimensions]
         self._read_utilization(with_sets, all_sets=True)
-        self._read(self._agentless([pending for pending in instances if pending.is_silent()]))
+        # EC2's own metrics name the silent instances that work.
+        silent = [pending for pending in instances if pending.is_silent()]
+        for figure in published_by(Publisher.EC2_GPU):
+            self._read(self._listed_by_ec2(silent, figure))
 
     def _pass_for_search(self, instances: list[_Pending]) -> Mapping[str, Sequence[Listed]] | None:
         """Return the namespace's utilization series by instance id; `None` if the search failed,
@@ -388,10 +391,12 @@ class _Batch:
         for pending in candidates:
             pending.figures_read = self._figures_to_read(pending.request)
             asked += self._figures(pending)
-        agentless = [pending for pending in candidates if "agentless" in pending.figures_read]
-        bound = [pending for pending in candidates if "bound" in pending.figures_read]
-        asked += self._agentless(agentless)
-        asked += self._bound(bound)
+        for figure in published_by(Publisher.EC2_GPU):
+            readers = [pending for pending in candidates if figure in pending.figures_read]
+            asked += self._listed_by_ec2(readers, figure)
+        for figure in published_by(Publisher.INSTANCE):
+            readers = [pending for pending in candidates if figure in pending.figures_read]
+            asked += self._listed_in_own_namespaces(readers, figure)
         asked += self._jobs(candidates)
         self._read(asked)
 
@@ -399,23 +404,29 @@ class _Batch:
         """Return the wanted figures that the policy has metrics for, and those of jobs."""
         figures = request.figures
         if not self._names.bound_namespaces:
-            figures -= {"bound"}
+            figures -= set(published_by(Publisher.INSTANCE))
         if self._names.work:
             figures |= {WORK}
         return figures
 
-    def _agentless(self, instances: list[_Pending]) -> Iterator[_Asked]:
-        """Yield EC2's own power metric. It names the silent instances that work, and is a veto for
-        others; it is never proof of idleness."""
-        wanted = SeriesFilter("AWS/EC2", "GPUPowerUtilization")
-        return self._listed(instances, "agentless", wanted, "EC2's own GPU metrics")
+    def _listed_by_ec2(self, instances: list[_Pending], figure: str) -> Iterator[_Asked]:
+        """Yield EC2's own metrics of GPUs. One is a veto; it is never proof of idleness."""
+        for metric in metrics_of(figure, self._names):
+            wanted = SeriesFilter(EC2_NAMESPACE, metric)
+            yield from self._listed(instances, figure, wanted, "EC2's own GPU metrics")
 
-    def _bound(self, instances: list[_Pending]) -> Iterator[_Asked]:
+    def _listed_in_own_namespaces(self, instances: list[_Pending], figure: str) -> Iterator[_Asked]:
         """Yield what the instances publish with their own role; the highest of several such
         namespaces counts."""
+        for metric in metrics_of(figure, self._names):
+            wanted = SeriesFilter(None, metric)
+            listed = self._listed(instances, figure, wanted, "the instances' own namespaces")
+            yield from self._only_own(listed)
+
+    def _only_own(self, listed: Iterable[_Asked]) -> Iterator[_Asked]:
+        """Yield the series of a whole instance that lie in the namespace of its own role."""
         base = re.escape(self._names.namespace)
-        wanted = SeriesFilter(None, self._names.utilization)
-        for asked in self._listed(instances, "bound", wanted, "the instances' own namespaces"):
+        for asked in listed:
             pending = asked.pending
             own_namespace = rf"{base}/AROA[A-Z0-9]+:{re.escape(pending.instance_id)}"
             is_aggregate = asked.dimensions == pending.aggregate
@@ -476,30 +487,36 @@ class _Batch:
         return series_by_id
 
     def _figures(self, pending: _Pending) -> Iterator[_Asked]:
-        """Yield the series of a candidate's power, memory, CPU and network."""
-        figures = pending.request.figures
-        names = self._names
-        for figure, metric in (("power", names.power_draw), ("memory", names.memory_used)):
-            if figure not in figures or not pending.limit(figure):
-                continue
-            for dimensions in pending.sets:
-                yield _Asked(pending, figure, metric, dimensions)
+        """Yield the series of a candidate's figures whose names are known, and its samples."""
+        for figure in FIGURES:
+            if figure in pending.request.figures:
+                yield from self._series_of(pending, figure)
         if pending.source is MetricSource.AGGREGATE and pending.expected != 1:
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not
             # be missed.
-            yield _Asked(pending, "samples", names.utilization, pending.sets[0], "SampleCount")
-        for part in _EC2_SERIES:
-            if part.figure in figures:
-                yield _Asked(
-                    pending, part.series, part.metric, pending.aggregate, part.statistic, "AWS/EC2"
-                )
+            utilization = self._names.utilization
+            yield _Asked(pending, "samples", utilization, pending.sets[0], "SampleCount")
+
+    def _series_of(self, pending: _Pending, figure: str) -> Iterator[_Asked]:
+        """Yield the series of one figure. Yield nothing if only a listing shows them, or if the
+        instance type does not say what a reading means."""
+        row = FIGURES[figure]
+        if pending.factor(figure, self._window.period) is None:
+            return
+        for metric in metrics_of(figure, self._names):
+            if row.publisher is Publisher.EC2:
+                dimensions = pending.aggregate
+                yield _Asked(pending, figure, metric, dimensions, row.statistic, EC2_NAMESPACE)
+            elif row.publisher is Publisher.AGENT:
+                for dimensions in pending.sets:
+                    yield _Asked(pending, figure, metric, dimensions, row.statistic)
 
     def _read(self, asked: Iterable[_Asked]) -> None:
         """Add the series to their instances, or note there why they could not be read."""
         # In one pass where the windows agree, so that calls are filled to their limit.
         by_window: dict[Window, list[_Asked]] = defaultdict(list)
         for series in asked:
-            window = self._ec2_window if series.figure in _OF_EC2 else self._window
+            window = self._ec2_window if series.namespace == EC2_NAMESPACE else self._window
             by_window[window].append(series)
         for window, part in by_window.items():
             self._read_over(window, part)
@@ -521,7 +538,8 @@ class _Batch:
         for wanted, query in zip(asked, queries, strict=True):
             pending = wanted.pending
             # For a silent instance, EC2's own metric only helps to say why. It may be missing.
-            if wanted.figure != "agentless" or pending.count_reporting():
+            is_hint = wanted.figure in published_by(Publisher.EC2_GPU)
+            if not is_hint or pending.count_reporting():
                 pending.problem = pending.problem or answer.problems.get(query.key)
             series = answer.series.get(query.key)
             if series is not None:
@@ -563,7 +581,7 @@ class _Batch:
         highest = pending.series(figure)
         if highest is None:
             return
-        window = self._ec2_window if figure in _OF_EC2 else self._window
+        window = self._window_of(figure)
         # Every GPU and both directions of the network: one alone says nothing about the others.
         parts = pending.parts(figure) or [highest]
         measured.measured_percent[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
@@ -574,7 +592,8 @@ class _Batch:
         peak = evidence.peak(highest)
         if peak is None:
             return
-        measured.values[FIGURES[figure].field] = round(peak * self._scale(pending, figure), 3)
+        factor = pending.factor(figure, window.period) or 1.0
+        measured.values[FIGURES[figure].field] = round(peak * factor, 3)
         peak_index = evidence.last_at_or_above(highest, peak) or 0
         measured.last_active[figure] = window.bin_end(peak_index)
 
@@ -591,13 +610,11 @@ class _Batch:
                 working_job = name
         return working_job
 
-    def _scale(self, pending: _Pending, figure: str) -> float:
-        """Return the factor that turns a reading into percent, or into bytes a second."""
-        if figure == "network":
-            return 1.0 / self._ec2_window.period.total_seconds()
-        if figure in ("cpu", "agentless", "bound"):
-            return 1.0
-        return 100.0 / (pending.limit(figure) or 1)
+    def _window_of(self, figure: str) -> Window:
+        """Return the window over which a figure is read."""
+        if figure in published_by(Publisher.EC2, Publisher.EC2_GPU):
+            return self._ec2_window
+        return self._window
 
     def _percent(self, pending: _Pending) -> dict[str, Series]:
         """Return the fullest GPU's memory and power in each period; a value that measures nothing
@@ -606,7 +623,8 @@ class _Batch:
         for figure in ("power", "memory"):
             series = pending.series(figure)
             if series is not None:
-                percent[figure] = _scaled(series, self._scale(pending, figure))
+                factor = pending.factor(figure, self._window.period) or 1.0
+                percent[figure] = _scaled(series, factor)
         return percent
 
     def _memory_newest(self, pending: _Pending) -> float | None:
@@ -626,7 +644,8 @@ class _Batch:
             peaks.append(peak)
         if not peaks:
             return None
-        return round(max(peaks) * self._scale(pending, "memory"), 3)
+        factor = pending.factor("memory", self._window.period) or 1.0
+        return round(max(peaks) * factor, 3)
 
     def _gpus_reporting(self, pending: _Pending) -> int | None:
         """Return how many GPUs publish; `None` where an aggregate does not say."""

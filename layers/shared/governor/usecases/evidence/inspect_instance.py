@@ -14,13 +14,14 @@ from datetime import timedelta
 from governor.domain.catalogue import shape_of
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence, last_reading_end
+from governor.domain.figures import FIGURES
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import Subject
-from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
+from governor.domain.sweep.verdict import Verdict, VerdictKind, activity
 from governor.domain.units import UtcDatetime, in_utc, minutes, printable, span
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import InstanceReader, PriceBook, SessionReader
@@ -68,7 +69,6 @@ class InspectInstance:
             policy,
             per_gpu=True,
             figures=frozenset(FIGURES),
-            always=True,
             length=policy.ask_window,
         )
         gathered = self._read(request, now)
@@ -145,7 +145,6 @@ class InspectInstance:
             source=gathered.evidence.source,
             search=False,
             figures=frozenset(FIGURES),
-            always=True,
             length=timedelta(minutes=minutes_back + _AHEAD_MINUTES),
         )
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
@@ -163,7 +162,6 @@ class InspectInstance:
             Policy(metrics=names),
             per_gpu=True,
             figures=frozenset({"memory", "power"}),
-            always=True,
             length=LENGTH,
         )
         try:

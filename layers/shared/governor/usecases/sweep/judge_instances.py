@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from governor.domain.catalogue import shape_of
 from governor.domain.sweep.judging import wanted_figures
+from governor.domain.sweep.verdict import is_candidate
 from governor.domain.units import UtcDatetime
 from governor.stores.sweeps import Sweeps
 from governor.usecases.evidence.gather_evidence import (
@@ -140,6 +141,7 @@ def _request(listed: ListedInstance) -> EvidenceRequest:
         search=searched_at is None or listed.now - searched_at >= _SEARCH_EVERY,
         per_gpu=listed.is_gpu_check_due,
         figures=listed.subject.figures_to_read(),
+        only_if=is_candidate,
     )
 
 
@@ -154,5 +156,6 @@ def _longer_request(
         source=gathered.evidence.source,
         search=False,
         figures=wanted_figures(listed.policy) | {"memory"},
+        only_if=is_candidate,
         length=window,
     )
