@@ -122,7 +122,7 @@ evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir
 	@SECONDS=0; $(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" && $(call took,evaluate)
 
 checkov: env-project env-checkov ## security linter for the templates; its environment is large and made on demand
-	@mkdir -p build && $(VENV)/python -m local.templates template.yaml >build/template.json
+	@mkdir -p build && $(VENV)/python -m local.engine.templates template.yaml >build/template.json
 	.tools/checkov/bin/checkov $(addprefix -f ,build/template.json $(wildcard stacks/*.yaml))
 
 publisher: env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum

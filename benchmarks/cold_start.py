@@ -23,8 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from local.samples import NO_ACCOUNT
-from local.templates import load_template
+from local.demo.samples import NO_ACCOUNT
+from local.engine.templates import load_template
 
 ROOT = Path(__file__).parent.parent
 PROBE = Path(__file__).with_name("first_call.py")

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.cloud import LocalCloud
-from local.fleet import T4, Member, idle
-from local.receivers import Receivers
-from local.scene import deploy_scene
+from local.demo.fleet import T4, Member, idle
+from local.demo.receivers import Receivers
+from local.demo.scene import deploy_scene
+from local.engine.cloud import LocalCloud
 
 WARNINGS = 200
 _PATIENCE_SECONDS = 120

@@ -37,7 +37,7 @@ from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import by_target
-from local.templates import expand_template
+from local.engine.templates import expand_template
 from tests.console_world import make_episode, make_row
 from tests.twins.services import FakeClock
 

@@ -18,11 +18,11 @@ from cli.unswept import unswept
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.stores.fleet import Fleet
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
+from local.demo.fleet import T4, Member, busy, idle
+from local.demo.receivers import Receivers
+from local.demo.scene import STACK, deploy_scene
+from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.engine.repairs.organization import ORGANIZATION
-from local.fleet import T4, Member, busy, idle
-from local.receivers import Receivers
-from local.scene import STACK, deploy_scene
 
 ACCOUNTS = (ACCOUNT, *(f"{number:012d}" for number in range(210_000_000_001, 210_000_000_010)))
 AREAS = {

@@ -13,11 +13,11 @@ from datetime import datetime
 
 from cli.demo import environment_file, say, visitors_key
 from cli.up import now
-from local.cloud import ACCOUNT, ROOT, LocalCloud, LocalCloudError
-from local.fleet import A10G, Member, idle
-from local.receivers import Receivers
-from local.scene import STACK, Scene
-from local.site.pulse import Pulse
+from local.demo.fleet import A10G, Member, idle
+from local.demo.receivers import Receivers
+from local.demo.scene import STACK, Scene
+from local.demo.site.pulse import Pulse
+from local.engine.cloud import ACCOUNT, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "cloud.env"
 INSTANCES = {"forgotten": "i-0123456789abcdef0", "left-alone": "i-0fedcba9876543210"}

@@ -40,10 +40,10 @@ from governor.stores.episodes import Episodes
 from governor.stores.instances import Instances
 from governor.stores.ledger import Ledger
 from governor.stores.sweeps import Sweeps
-from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
-from local.fleet import METRIC_LENGTH, demo_fleet
-from local.receivers import Receivers
-from local.scene import Scene, deploy_scene
+from local.demo.fleet import METRIC_LENGTH, demo_fleet
+from local.demo.receivers import Receivers
+from local.demo.scene import Scene, deploy_scene
+from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 
 OWNER = "owner@example.com"
 SECOND = "colleague@example.com"

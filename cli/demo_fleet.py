@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind, known_kind
 from governor.domain.units import UsdPerHour, day_and_time, money, parse_iso, plural
 from governor.errors import CloudError
-from local.fleet import SELECTOR
+from local.demo.fleet import SELECTOR
 
 WIDTH = 100
 """Columns of a terminal that no line of the demo exceeds, its last one aside."""

@@ -36,17 +36,17 @@ from governor.stores.episodes import Episodes
 from governor.stores.instances import Instances
 from governor.stores.ledger import Ledger
 from governor.stores.table import Table
-from local.cloud import REGION, ROOT, LocalCloud, LocalCloudError
-from local.fleet import demo_fleet
-from local.past import past_metrics, write_past
-from local.receivers import Receivers
-from local.scene import Scene, deploy_scene
-from local.site.export import export
-from local.site.front import Front
-from local.site.messages import Messages
-from local.site.pages import Pages
-from local.site.pulse import Pulse
-from local.site.story import LOOKED, SAVED, Story
+from local.demo.fleet import demo_fleet
+from local.demo.past import past_metrics, write_past
+from local.demo.receivers import Receivers
+from local.demo.scene import Scene, deploy_scene
+from local.demo.site.export import export
+from local.demo.site.front import Front
+from local.demo.site.messages import Messages
+from local.demo.site.pages import Pages
+from local.demo.site.pulse import Pulse
+from local.demo.site.story import LOOKED, SAVED, Story
+from local.engine.cloud import REGION, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "up.env"
 _BEAT_SECONDS = 2.0

@@ -16,7 +16,7 @@ from typing import Any
 from governor.contracts.policy import parse_policy
 from governor.domain.policy.policy import KEY_FOR_IAM
 from governor.errors import PolicyError
-from local.templates import load_template
+from local.engine.templates import load_template
 
 SHORT = {
     "MODE": "Mode",

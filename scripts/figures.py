@@ -28,7 +28,7 @@ RUNS = {
 COLD_START_RATIO = 1.3
 
 
-PAGES = ("README.md", "docs/**/*.md", "agent/README.md", "local/README.md")
+PAGES = ("README.md", "docs/**/*.md", "agent/README.md", "local/**/*.md")
 
 
 @dataclass(frozen=True)

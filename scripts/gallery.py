@@ -37,8 +37,8 @@ from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.messages import breaker_alert
-from local.slack_preview import slack_page
-from local.teams_preview import teams_page
+from local.demo.slack_preview import slack_page
+from local.demo.teams_preview import teams_page
 from tests.builders import NOW, TARGET
 from tests.unit.channels.test_truth import (
     APPROVED,

@@ -22,14 +22,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "layers" / "shared")]
 
-from local.cloud import LocalCloud, LocalCloudError  # noqa: E402 - the project is not installed
-from local.fleet import demo_fleet  # noqa: E402
-from local.oidc import OidcServer  # noqa: E402
-from local.receivers import Receivers  # noqa: E402
-from local.runtime import LambdaRuntime, RuntimeUnavailableError, is_error  # noqa: E402
-from local.samples import happening  # noqa: E402
-from local.scene import Scene, deploy_scene  # noqa: E402
-from local.seeds import POLICY, physical_name  # noqa: E402
+from local.demo.fleet import demo_fleet  # noqa: E402
+from local.demo.oidc import OidcServer  # noqa: E402
+from local.demo.receivers import Receivers  # noqa: E402
+from local.demo.samples import happening  # noqa: E402
+from local.demo.scene import Scene, deploy_scene  # noqa: E402
+from local.demo.seeds import POLICY, physical_name  # noqa: E402
+from local.engine.cloud import LocalCloud, LocalCloudError  # noqa: E402 - the project is not installed
+from local.engine.runtime import LambdaRuntime, RuntimeUnavailableError, is_error  # noqa: E402
 
 EXAMPLE = "make invoke FUNCTION=serve_api EVENT=events/serve_api/list.json"
 

@@ -32,11 +32,11 @@ from governor.domain.history import History
 from governor.domain.instance import Volume
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import Schedule
-from local.site.banner import dressed, inside
-from local.site.front import Reply
-from local.site.messages import CHANNELS
-from local.site.story import Story
-from local.slack_preview import slack_page
+from local.demo.site.banner import dressed, inside
+from local.demo.site.front import Reply
+from local.demo.site.messages import CHANNELS
+from local.demo.site.story import Story
+from local.demo.slack_preview import slack_page
 from scripts.simulate_example import html as back_test
 from tests import console_world
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance

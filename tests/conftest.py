@@ -9,7 +9,7 @@ import pytest
 import pytest_socket
 from hypothesis import settings
 
-from local.service_models import remember_service_models
+from local.engine.service_models import remember_service_models
 
 remember_service_models()
 # Read once, by whichever test imports the metrics first; a test's own environment comes too late

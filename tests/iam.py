@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from local.templates import expand_template, load_template
+from local.engine.templates import expand_template, load_template
 
 ROOT = Path(__file__).parents[1]
 ACCOUNT = "123456789012"

@@ -1,1 +1,1 @@
-"""Runs inside the engine's own process: the simulators and the repairs of its gaps."""
+"""An AWS account on this machine: the engine, its simulators and the repairs of its gaps."""

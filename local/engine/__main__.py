@@ -1,7 +1,7 @@
 """Starts the engine with its repairs and the simulators mounted: `python -m local.engine`.
 
-Everything is told by the environment that `local.cloud` sets. Ends with its parent, whatever ends
-that.
+Reads its settings from the environment that `local.engine.cloud` sets. Ends with its parent,
+however that ends.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     from ministack import app
 
-    from local.engine.mount import mount
     from local.engine.repairs import repair_all
-    from local.engine.weather import serve
+    from local.engine.simulators.mount import mount
+    from local.engine.simulators.weather import serve
 
     simulation = mount()
     repair_all(float(os.environ.get("SFN_WAIT_SCALE", "1")), simulation)

@@ -25,7 +25,7 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, Phase, given, settings
 
 from governor.domain.approvals.approval import ApprovalStatus
-from local.cloud import REGION
+from local.engine.cloud import REGION
 from tests.integration.people import hidden_fields, request
 from tests.integration.stage import Stage
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.site.messages import CHANNELS
+from local.demo.site.messages import CHANNELS
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 

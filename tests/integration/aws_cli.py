@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore import xform_name
 
-from local.cloud import ACCOUNT, ROOT, LocalCloud
+from local.engine.cloud import ACCOUNT, ROOT, LocalCloud
 
 
 def call(cloud: LocalCloud, line: str, account: str = ACCOUNT) -> Any:

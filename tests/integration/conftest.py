@@ -10,8 +10,8 @@ import pytest
 import pytest_socket
 from botocore.exceptions import ClientError
 
+from local.demo.scene import Scene
 from local.engine.repairs.organization import ORGANIZATION
-from local.scene import Scene
 from tests.integration.stage import Stage, guarded_stage
 
 HERE = Path(__file__).parent

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from local.fleet import NAMESPACE, Points
+from local.demo.fleet import NAMESPACE
+from local.engine.simulation import Points
 from tests.integration.stage import TARGET, Stage
 
 TEMPERATURE = "nvidia_smi_temperature_gpu"

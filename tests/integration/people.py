@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from local.cloud import ANSWER_SECONDS
+from local.engine.cloud import ANSWER_SECONDS
 
 
 class _NoRedirect(HTTPRedirectHandler):

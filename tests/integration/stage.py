@@ -23,10 +23,11 @@ from governor.domain.approvals.sealing import Duty, sealed
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
-from local.cloud import ACCOUNT, REGION, LocalCloud
-from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
-from local.receivers import Receivers
-from local.scene import Scene, deploy_scene
+from local.demo.fleet import A10G, NAMESPACE, Member, idle, series_of
+from local.demo.receivers import Receivers
+from local.demo.scene import Scene, deploy_scene
+from local.engine.cloud import ACCOUNT, REGION, LocalCloud
+from local.engine.simulation import Points
 from tests.twins.stores import EveryStore
 
 Seen = TypeVar("Seen")

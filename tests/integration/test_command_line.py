@@ -14,7 +14,7 @@ import pytest
 from cli.demo import VISITORS_POLICY, visitors_key
 from cli.governor import main
 from governor import __version__
-from local.cloud import ANSWER_SECONDS, ROOT
+from local.engine.cloud import ANSWER_SECONDS, ROOT
 from tests.integration.stage import Stage
 
 

@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.exceptions import ClientError
 
-from local.cloud import ANSWER_SECONDS
-from local.receivers import Received
+from local.demo.receivers import Received
+from local.engine.cloud import ANSWER_SECONDS
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
 

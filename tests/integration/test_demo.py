@@ -13,8 +13,8 @@ import pytest
 from cli.demo import Demo
 from cli.demo_fleet import WIDTH
 from governor.domain.sweep.verdict import VerdictKind
-from local.cloud import LocalCloudError
-from local.fleet import demo_fleet
+from local.demo.fleet import demo_fleet
+from local.engine.cloud import LocalCloudError
 from tests.integration.stage import Stage
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from local.cloud import ROOT, LocalCloud
-from local.scene import TEMPLATE
-from local.templates import load_template
+from local.demo.scene import TEMPLATE
+from local.engine.cloud import ROOT, LocalCloud
+from local.engine.templates import load_template
 from scripts.deploy import SAM, Deployment
 from scripts.deploy_parameters import DeployError
 

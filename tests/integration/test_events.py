@@ -11,9 +11,9 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from local.cloud import ROOT
-from local.fleet import T4
-from local.samples import happening, of_this_account
+from local.demo.fleet import T4
+from local.demo.samples import happening, of_this_account
+from local.engine.cloud import ROOT
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 from tests.twins.stores import EveryEventStore

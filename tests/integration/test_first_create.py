@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from local.cloud import ROOT, LocalCloud, LocalCloudError
-from local.scene import STACK, TEMPLATE
-from local.templates import load_template
+from local.demo.scene import STACK, TEMPLATE
+from local.engine.cloud import ROOT, LocalCloud, LocalCloudError
+from local.engine.templates import load_template
 
 LAST = ("SweepSchedule", "Dashboard", "ApiStage", "AlertTopicPolicy", "LinkKeyRotation")
 """Resources that are made late. The one that fails comes after all of them."""

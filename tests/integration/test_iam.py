@@ -35,10 +35,10 @@ from governor.domain.instance import INSTANCE_TAG
 from governor.domain.units import iso
 from governor.stores import keys
 from governor.stores.table import present, update
-from local.cloud import ROOT
-from local.fleet import T4
-from local.samples import of_this_account
-from local.scene import CHECKPOINT_DOCUMENT, STACK
+from local.demo.fleet import T4
+from local.demo.samples import of_this_account
+from local.demo.scene import CHECKPOINT_DOCUMENT, STACK
+from local.engine.cloud import ROOT
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage, guarded_stage

@@ -14,11 +14,11 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local.cloud import ACCOUNT, REGION, ROOT
+from local.demo.fleet import series_of
+from local.demo.scene import CHECKPOINT_DOCUMENT, STACK
+from local.engine.cloud import ACCOUNT, REGION, ROOT
 from local.engine.repairs.organization import ORGANIZATION
-from local.fleet import series_of
-from local.scene import CHECKPOINT_DOCUMENT, STACK
-from local.simulation import InstanceSpec, Simulation, VolumeSpec
+from local.engine.simulation import InstanceSpec, Simulation, VolumeSpec
 from tests.integration.conftest import MEMBER
 from tests.integration.people import decide
 from tests.integration.stage import FORGOTTEN, Stage

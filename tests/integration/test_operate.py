@@ -15,9 +15,9 @@ import pytest
 
 from cli.cloud import INSTANCES, READER
 from cli.demo import visitors_key
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
-from local.receivers import Receivers
-from local.scene import STACK, Scene
+from local.demo.receivers import Receivers
+from local.demo.scene import STACK, Scene
+from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from scripts.deploy import SAM, Deployment
 from scripts.release import version
 from tests.integration.aws_cli import call, options

@@ -13,11 +13,11 @@ import jmespath
 import pytest
 from botocore.exceptions import ClientError
 
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
+from local.demo.fleet import series_of
+from local.demo.scene import STACK
+from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.engine.repairs.organization import ORGANIZATION
-from local.fleet import series_of
-from local.scene import STACK
-from local.simulation import InstanceSpec
+from local.engine.simulation import InstanceSpec
 from tests.integration.aws_cli import call
 from tests.integration.people import decide
 from tests.integration.stage import FORGOTTEN, Stage

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from governor import __version__
-from local.cloud import ROOT
+from local.engine.cloud import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.apart]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cli.governor import main
-from local.cloud import ACCOUNT
-from local.samples import of_this_account
+from local.demo.samples import of_this_account
+from local.engine.cloud import ACCOUNT
 from tests.integration.stage import Stage
 
 ARN = f"arn:aws:iam::{ACCOUNT}:user"

@@ -14,7 +14,7 @@ from governor.domain.approvals.sealing import Duty, delivery_text, expiry_text
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.stores import keys
 from governor.stores.table import present, update
-from local.fleet import T4
+from local.demo.fleet import T4
 from tests.integration.conftest import QUICK
 from tests.integration.people import decide, hidden_fields, request
 from tests.integration.stage import Stage

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from cli.governor import main
 from governor.domain.units import iso
-from local.scene import STACK
+from local.demo.scene import STACK
 from tests.integration.people import decide, request
 from tests.integration.stage import AT_ONCE, TARGET, Stage, guarded_stage
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cli.governor import main
-from local.cloud import ACCOUNT, REGION
-from local.samples import happening
-from local.seeds import CALLER, POLICY, physical_name
-from local.templates import load_template
+from local.demo.samples import happening
+from local.demo.seeds import CALLER, POLICY, physical_name
+from local.engine.cloud import ACCOUNT, REGION
+from local.engine.templates import load_template
 from tests.integration.gpus import forget_turn
 from tests.integration.stage import Stage
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import pytest_socket
 
-from local.fleet import demo_fleet
-from local.receivers import CHANNELS
-from local.scene import Scene
-from local.seeds import functions_of
+from local.demo.fleet import demo_fleet
+from local.demo.receivers import CHANNELS
+from local.demo.scene import Scene
+from local.demo.seeds import functions_of
 from tests.integration.stage import Stage, guarded_stage
 
 ROOT = Path(__file__).parents[2]

@@ -27,11 +27,11 @@ from governor.domain.approvals.terms import Role, SignedIn, SignIn
 from governor.errors import IssuerUnavailable
 from governor.stores.sessions import SignIns
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
-from local.cloud import LocalCloud
-from local.oidc import Issuer, OidcServer, Person
-from local.receivers import Receivers
-from local.samples import happening
-from local.scene import deploy_scene
+from local.demo.oidc import Issuer, OidcServer, Person
+from local.demo.receivers import Receivers
+from local.demo.samples import happening
+from local.demo.scene import deploy_scene
+from local.engine.cloud import LocalCloud
 from tests.integration.people import Answer, Browser, hidden_fields
 from tests.integration.stage import Stage
 

@@ -9,7 +9,8 @@ from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage
 from governor.stores.keys import place
 from governor.stores.table import delete
-from local.fleet import Points, demo_fleet
+from local.demo.fleet import demo_fleet
+from local.engine.simulation import Points
 from tests.integration.stage import TARGET, Stage
 
 

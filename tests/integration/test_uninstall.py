@@ -13,9 +13,9 @@ import pytest
 
 from cli.governor import main
 from governor.domain.instance import INSTANCE_TAG, MARKS
-from local.cloud import LocalCloud
-from local.receivers import Receivers
-from local.scene import STACK, deploy_scene
+from local.demo.receivers import Receivers
+from local.demo.scene import STACK, deploy_scene
+from local.engine.cloud import LocalCloud
 from tests.integration.people import decide
 from tests.integration.stage import WAIT_SCALE, Stage
 from tests.integration.test_first_create import left

@@ -11,9 +11,9 @@ import sys
 from cli.cloud import ENVIRONMENT, INSTANCES, READER, Account
 from cli.demo import VISITORS_POLICY
 from cli.up import now, show
-from local.cloud import ROOT
-from local.site.front import Front, Reply
-from local.site.pulse import MINUTE
+from local.demo.site.front import Front, Reply
+from local.demo.site.pulse import MINUTE
+from local.engine.cloud import ROOT
 from tests.integration.stage import Stage
 
 

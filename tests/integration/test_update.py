@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from local.cloud import REGION, ROOT, LocalCloud
-from local.receivers import Receivers
-from local.scene import STACK, TEMPLATE, deploy_scene
-from local.templates import load_template
+from local.demo.receivers import Receivers
+from local.demo.scene import STACK, TEMPLATE, deploy_scene
+from local.engine.cloud import REGION, ROOT, LocalCloud
+from local.engine.templates import load_template
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage
 

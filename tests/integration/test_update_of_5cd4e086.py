@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from governor.domain.episode.plan import Step
-from local.scene import STACK, TEMPLATE
+from local.demo.scene import STACK, TEMPLATE
 from tests.integration.people import decide
 from tests.integration.stage import ONE_IS_ENOUGH, PEOPLE, TARGET, Stage
 from tests.integration.test_update import asked_again, deployed, unpacked

@@ -24,8 +24,8 @@ from governor.domain.instance import EPISODE_TAG
 from governor.stores import keys
 from governor.stores.table import present, update
 from governor.usecases.episode.take_snapshot import RESERVED
-from local.cloud import LocalCloudError
-from local.fleet import T4
+from local.demo.fleet import T4
+from local.engine.cloud import LocalCloudError
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, WAIT_SCALE, Stage, guarded_stage
 

@@ -9,8 +9,8 @@ import pytest
 import pytest_socket
 from botocore.exceptions import ClientError
 
-from local.cloud import LocalCloud
-from local.simulation import Simulation
+from local.engine.cloud import LocalCloud
+from local.engine.simulation import Simulation
 
 
 @pytest.fixture(scope="session")

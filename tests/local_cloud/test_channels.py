@@ -35,8 +35,8 @@ from governor.channels.webhook import WebhookChannel, sign_webhook
 from governor.domain.alerts.alert import Section, Severity
 from governor.domain.approvals.approval import Answer
 from governor.https import Https
-from local.cloud import ANSWER_SECONDS, LocalCloud
-from local.receivers import CHANNELS, Receivers
+from local.demo.receivers import CHANNELS, Receivers
+from local.engine.cloud import ANSWER_SECONDS, LocalCloud
 from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.cloud import ROOT, LocalCloud
+from local.engine.cloud import ROOT, LocalCloud
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +31,7 @@ def test_the_engine_ends_with_its_parent(how: signal.Signals) -> None:
     program = (
         # A shell starts what runs in its background with SIGINT ignored.
         "import signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from local.cloud import LocalCloud\n"
+        "from local.engine.cloud import LocalCloud\n"
         "cloud = LocalCloud().start(); print(cloud._process.pid, cloud.run_dir, "
         "flush=True); time.sleep(60)"
     )

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from local.cloud import LocalCloud
-from local.fleet import Points
-from local.simulation import Simulation
+from local.engine.cloud import LocalCloud
+from local.engine.simulation import Points, Simulation
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from local.cloud import LocalCloud
-from local.simulation import InstanceSpec, Simulation, VolumeSpec
+from local.engine.cloud import LocalCloud
+from local.engine.simulation import InstanceSpec, Simulation, VolumeSpec
 
 pytestmark = pytest.mark.integration
 

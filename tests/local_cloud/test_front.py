@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from governor.errors import Unavailable
-from local.site.front import Front, Reply
+from local.demo.site.front import Front, Reply
 
 
 class _Api(BaseHTTPRequestHandler):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local.cloud import LocalCloud
+from local.engine.cloud import LocalCloud
 
 pytestmark = pytest.mark.integration
 TEMPLATE = Path(__file__).parent / "stack" / "template.yaml"

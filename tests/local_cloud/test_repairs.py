@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from local.cloud import ACCOUNT, REGION, LocalCloud
+from local.engine.cloud import ACCOUNT, REGION, LocalCloud
 from local.engine.repairs.bursts import ENVIRONMENTS
 
 pytestmark = pytest.mark.integration

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local.cloud import LocalCloud
-from local.simulation import InstanceSpec, Simulation
+from local.engine.cloud import LocalCloud
+from local.engine.simulation import InstanceSpec, Simulation
 
 pytestmark = pytest.mark.integration
 

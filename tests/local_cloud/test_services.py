@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from local.cloud import ANSWER_SECONDS, LocalCloud, LocalCloudError
+from local.engine.cloud import ANSWER_SECONDS, LocalCloud, LocalCloudError
 
 pytestmark = pytest.mark.integration
 

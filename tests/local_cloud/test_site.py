@@ -16,15 +16,16 @@ import pytest
 from governor.console.formats import html
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.money.ledger import LedgerEntry
-from local.fleet import Points, demo_fleet, series_of
-from local.receivers import Received
-from local.site.banner import SCRIPT, STYLE, dressed, inside
-from local.site.export import export
-from local.site.front import Front, Reply
-from local.site.messages import CHANNELS, Messages
-from local.site.pages import Pages
-from local.site.pulse import Pulse
-from local.site.story import Story
+from local.demo.fleet import demo_fleet, series_of
+from local.demo.receivers import Received
+from local.demo.site.banner import SCRIPT, STYLE, dressed, inside
+from local.demo.site.export import export
+from local.demo.site.front import Front, Reply
+from local.demo.site.messages import CHANNELS, Messages
+from local.demo.site.pages import Pages
+from local.demo.site.pulse import Pulse
+from local.demo.site.story import Story
+from local.engine.simulation import Points
 from tests.builders import NOW, TARGET, make_entry
 from tests.console_world import ConsoleWorld, asked, make_episode, make_row
 

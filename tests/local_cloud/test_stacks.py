@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError
-from local.simulation import Simulation
+from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError
+from local.engine.simulation import Simulation
 
 pytestmark = pytest.mark.integration
 

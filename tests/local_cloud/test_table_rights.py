@@ -13,7 +13,7 @@ import pytest
 import pytest_socket
 from botocore.exceptions import ClientError
 
-from local.cloud import ACCOUNT, REGION, LocalCloud
+from local.engine.cloud import ACCOUNT, REGION, LocalCloud
 
 pytestmark = pytest.mark.integration
 

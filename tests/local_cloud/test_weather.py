@@ -10,8 +10,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from local.cloud import ACCOUNT, REGION, LocalCloud
-from local.engine.weather import KINDS, Weather, serve
+from local.engine.cloud import ACCOUNT, REGION, LocalCloud
+from local.engine.simulators.weather import KINDS, Weather, serve
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ import pytest
 from cli import demo
 from cli.cloud import go_on
 from cli.demo_fleet import WIDTH, Row, short, table
-from local.cloud import LocalCloudError
+from local.engine.cloud import LocalCloudError
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError, NoCredentialsError
 
-from local.templates import load_template
+from local.engine.templates import load_template
 from scripts import deploy
 from scripts.deploy import SAM, Deployment
 from scripts.deploy_parameters import DeployError, for_sam

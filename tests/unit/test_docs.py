@@ -15,7 +15,7 @@ PAGES = sorted(
             for name in ("README", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT")
         ),
         ROOT / "agent/README.md",
-        ROOT / "local/README.md",
+        *ROOT.glob("local/**/*.md"),
         *ROOT.glob("docs/**/*.md"),
     ]
 )

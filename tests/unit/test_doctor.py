@@ -9,8 +9,8 @@ import pytest
 from cli import doctor
 from cli.telemetry import Health, health_of
 from governor.contracts.policy import parse_policy
-from local.cloud import ROOT
-from local.templates import load_template
+from local.engine.cloud import ROOT
+from local.engine.templates import load_template
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys, traceback
 from collections.abc import MutableMapping
-from local.engine import fork_server
+from local.engine.workers import fork_server
 
 class Watched(MutableMapping):
     def __init__(self, real): self.real = real

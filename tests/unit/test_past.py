@@ -13,10 +13,11 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import UNGOVERNED, Share
 from governor.domain.money.cost import months
 from governor.domain.money.ledger import LedgerEntry
-from local.engine.cloudwatch import CloudWatchSimulator
-from local.engine.faults import Faults
-from local.fleet import NAMESPACE, Member, Points, demo_fleet
-from local.past import WEEKS, part_of, past_metrics, write_past
+from local.demo.fleet import NAMESPACE, Member, demo_fleet
+from local.demo.past import WEEKS, part_of, past_metrics, write_past
+from local.engine.simulation import Points
+from local.engine.simulators.cloudwatch import CloudWatchSimulator
+from local.engine.simulators.faults import Faults
 from tests.builders import NOW, TARGET
 from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable

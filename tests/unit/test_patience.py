@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local import patience
-from local.patience import LOOKS_PER_ROUND, wait_for, work_in_group
+from local.engine import patience
+from local.engine.patience import LOOKS_PER_ROUND, wait_for, work_in_group
 
 
 @pytest.fixture(autouse=True)

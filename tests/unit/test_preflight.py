@@ -28,7 +28,7 @@ from cli.preflight.deployed import MEMBER_ROLES
 from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World
 from governor.contracts.policy import parse_policy
 from governor.errors import SafetyError
-from local.engine.pricing import instance_product
+from local.engine.simulators.pricing import instance_product
 from tests.iam import Request, allows, hub_roles
 from tests.rights import TABLE
 

@@ -8,8 +8,8 @@ import pytest
 
 from governor.channels.slack import slack_blocks
 from governor.channels.teams import teams_envelope
-from local.slack_preview import UnknownBlockError, slack_page
-from local.teams_preview import UnknownElementError, teams_page
+from local.demo.slack_preview import UnknownBlockError, slack_page
+from local.demo.teams_preview import UnknownElementError, teams_page
 from tests.unit.channels.builders import make_message, make_outcome
 
 

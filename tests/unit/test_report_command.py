@@ -19,8 +19,8 @@ from governor.domain.money.cost import month_end, month_start, months
 from governor.domain.policy.policy import Policy
 from governor.usecases.money.report_savings import Books, Night, Period, ReportSavings
 from governor.usecases.once import Once
-from local.fleet import demo_fleet
-from local.past import WEEKS, write_past
+from local.demo.fleet import demo_fleet
+from local.demo.past import WEEKS, write_past
 from tests.builders import NOW, TARGET
 from tests.console_world import ConsoleWorld
 from tests.twins import FakeClock, MemoryEventLog, RecordingAnnouncer, StaticPolicies

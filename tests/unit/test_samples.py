@@ -17,9 +17,9 @@ import pytest
 from governor.contracts.events import InterruptionEvent, LifecycleEvent, notice_of, queued_event
 from governor.contracts.parsing import parse
 from governor.domain.events.notice import ScheduledChange
-from local.fleet import Member
-from local.samples import happening
-from local.seeds import ANSWERS, STOP, TERMINATE, way_to
+from local.demo.fleet import Member
+from local.demo.samples import happening
+from local.demo.seeds import ANSWERS, STOP, TERMINATE, way_to
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"

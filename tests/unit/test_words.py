@@ -57,7 +57,8 @@ STACKS = [
     *sorted((ROOT / "statemachines").glob("*.yaml")),
 ]
 DOCS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "agent/README.md", "local/README.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "agent/README.md")),
+    *sorted((ROOT / "local").rglob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from local.engine import mail, processes
 from local.engine.repairs import (
     alarms,
     backups,
@@ -20,6 +19,7 @@ from local.engine.repairs import (
     descriptions,
     executions,
     lambda_errors,
+    mail,
     names,
     organization,
     request_keys,
@@ -31,13 +31,14 @@ from local.engine.repairs import (
     table_keys,
     table_policies,
 )
+from local.engine.workers import processes
 
 
 def repair_all(wait_scale: float, simulation: Any) -> None:
     """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales
     waits.
 
-    `simulation` is what `local.engine.mount` has mounted.
+    `simulation` is what `local.engine.simulators.mount` has mounted.
     """
     processes.repair()
     callers.repair()

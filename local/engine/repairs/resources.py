@@ -20,7 +20,10 @@ _DOCUMENT_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,128}")
 
 
 def repair(simulation: Any) -> None:
-    """Adds the types to the engine's; `simulation` is what `local.engine.mount` has mounted."""
+    """Adds the types to the engine's.
+
+    `simulation` is what `local.engine.simulators.mount` has mounted.
+    """
     from ministack.services.cloudformation import provisioners
 
     instances, names = _Instances(simulation.ec2), _Names()

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from governor.adapters.oidc import Client, OidcProvider
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
 from governor.https import HttpAnswer, Https
-from local.oidc import Issuer, Person
+from local.demo.oidc import Issuer, Person
 
 URL = "https://issuer.example.com"
 CALLBACK = "https://api.example.com/sign-in/callback"

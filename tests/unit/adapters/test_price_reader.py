@@ -14,7 +14,7 @@ from governor.adapters.pricing import AwsPriceLists
 from governor.domain.instance import Target
 from governor.domain.money.prices import Commitment, CommitmentKind, key_of
 from governor.errors import AccessDenied
-from local.engine.pricing import instance_product, product
+from local.engine.simulators.pricing import instance_product, product
 from tests.builders import NOW
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 

@@ -11,7 +11,7 @@ from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer
-from local.receiver_checks import slack_problems
+from local.demo.receiver_checks import slack_problems
 from tests.unit.channels.builders import FakeHttps, FixedClock, make_message, make_outcome
 
 TOKEN = "xoxb-secret-part"

@@ -14,7 +14,7 @@ from governor.channels.message import Message, Table
 from governor.channels.slack import BLOCKS, slack_blocks, slack_text
 from governor.domain.alerts.alert import Section
 from governor.domain.approvals.approval import Answer
-from local.receiver_checks import slack_problems
+from local.demo.receiver_checks import slack_problems
 from tests.unit.channels.builders import FACTS, LINK, make_message, make_outcome
 
 EVIL = "<!channel> <https://evil.example|approve> & *bold*"

@@ -73,7 +73,7 @@ from governor.domain.sweep.messages import (
 )
 from governor.domain.sweep.verdict import Verdict, VerdictKind
 from governor.domain.units import in_utc, sentence
-from local.receiver_checks import webhook_problems
+from local.demo.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET, make_entry, make_evidence
 from tests.unit.usecases.world import World
 

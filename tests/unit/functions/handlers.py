@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from local.samples import of_this_account
+from local.demo.samples import of_this_account
 from tests.unit.wiring.samples import SIGN_IN, VARIABLES
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from governor.errors import InputError, Throttled
 from governor.usecases.events.notify_warning import Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.events import ToInterruptions
-from local.samples import of_this_account
+from local.demo.samples import of_this_account
 from tests.unit.functions.handlers import call
 
 ROOT = Path(__file__).parents[3]

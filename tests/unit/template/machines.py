@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from local.templates import expand_template
+from local.engine.templates import expand_template
 from tests.iam import policies_of
 
 ROOT = Path(__file__).parents[3]

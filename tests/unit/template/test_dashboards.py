@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from local.templates import expand_template
+from local.engine.templates import expand_template
 from tests.unit.template.machines import ROOT
 
 DASHBOARDS = {"template.yaml": "Dashboard", "stacks/telemetry.yaml": "FleetDashboard"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local.templates import expand_template, load_template
+from local.engine.templates import expand_template, load_template
 from tests.iam import ROOT, written_out
 
 LIMITS = {

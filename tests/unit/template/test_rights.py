@@ -16,7 +16,7 @@ from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.terms import SignIn
 from governor.domain.instance import _SERVICE_BY_TAG
 from governor.domain.policy.policy import TagMatch
-from local.templates import expand_template, load_template
+from local.engine.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,
     PSEUDO,

@@ -36,7 +36,7 @@ from governor.errors import (
 from governor.stores.table import Key, Write
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.episode.undo_episode import UndoEpisode
-from local.templates import load_template
+from local.engine.templates import load_template
 from tests.builders import NOW, TARGET
 from tests.iam import ROOT
 from tests.twins.table import MemoryTable

@@ -23,7 +23,7 @@ from governor.web.responses import Response
 from governor.web.sessions import SESSION_COOKIE
 from governor.web.site import Request
 from governor.wiring.console import VIEWS, forms
-from local.templates import expand_template
+from local.engine.templates import expand_template
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.twins.seals import MemorySeals

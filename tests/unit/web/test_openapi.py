@@ -16,7 +16,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
-from local.templates import expand_template
+from local.engine.templates import expand_template
 from tests.unit.usecases.world import APPROVAL_ID, World
 from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post
 

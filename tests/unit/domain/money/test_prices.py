@@ -23,7 +23,7 @@ from governor.domain.money.prices import (
     may_apply,
     on_demand,
 )
-from local.engine.pricing import instance_product
+from local.engine.simulators.pricing import instance_product
 from tests.builders import NOW, make_instance
 
 HERE = "eu-central-1"

@@ -15,10 +15,10 @@ from urllib.request import urlopen
 from uuid import uuid4
 
 from governor.domain.catalogue import accelerated_types, list_price
-from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
-from local.fleet import Member, series_of
-from local.receivers import CHANNELS, Receivers
-from local.simulation import InstanceSpec, Simulation, VolumeSpec
+from local.demo.fleet import Member, series_of
+from local.demo.receivers import CHANNELS, Receivers
+from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
+from local.engine.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
 SENDER = "gpu-governor@example.com"

@@ -21,12 +21,12 @@ from moto.core.serialize import EC2Serializer
 from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
-from local.engine.cloudwatch import CloudWatchSimulator
-from local.engine.ec2 import Ec2Simulator, new_event_id
-from local.engine.faults import AwsError, Fault, Faults
-from local.engine.pricing import PriceListSimulator
-from local.engine.ssm import CommandSimulator
-from local.engine.weather import Weather
+from local.engine.simulators.cloudwatch import CloudWatchSimulator
+from local.engine.simulators.ec2 import Ec2Simulator, new_event_id
+from local.engine.simulators.faults import AwsError, Fault, Faults
+from local.engine.simulators.pricing import PriceListSimulator
+from local.engine.simulators.ssm import CommandSimulator
+from local.engine.simulators.weather import Weather
 
 Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awaitable[Any]]
 Response = tuple[int, dict[str, str], bytes]
@@ -51,7 +51,7 @@ class Simulation:
         self.pricing = PriceListSimulator()
 
     def control(self, account: str, region: str, command: Mapping[str, Any]) -> Any:
-        """Answers one command of `local.simulation`. Raises: AwsError for an unknown one."""
+        """Answers one command of `local.engine.simulation`. Raises: AwsError for an unknown one."""
         match command["do"]:
             case "put_instance":
                 return self.ec2.put_instance(account, region, command["spec"])

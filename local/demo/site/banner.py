@@ -15,8 +15,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from local.site.front import Reply
-from local.site.story import Progress
+from local.demo.site.front import Reply
+from local.demo.site.story import Progress
 
 _FOLDER = Path(__file__).parent / "templates"
 TEMPLATES = Environment(

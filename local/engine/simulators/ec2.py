@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from local.engine import filters
-from local.engine.faults import AwsError, Faults
-from local.engine.filters import tags_of
+from local.engine.simulators import filters
+from local.engine.simulators.faults import AwsError, Faults
+from local.engine.simulators.filters import tags_of
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]

@@ -29,7 +29,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from local.certificate import make_certificate
+from local.demo.certificate import make_certificate
 
 _CODE_SECONDS = 600
 _TOKEN_SECONDS = 300

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from local.receiver_checks import nodes
+from local.demo.receiver_checks import nodes
 
 _PAGE = """<!doctype html>
 <html lang="en">

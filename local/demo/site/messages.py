@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from local.receivers import Received
-from local.scene import Scene
-from local.site.banner import TEMPLATES, whole
-from local.site.front import Reply, plain_page
-from local.slack_preview import slack_page
-from local.teams_preview import teams_page
+from local.demo.receivers import Received
+from local.demo.scene import Scene
+from local.demo.site.banner import TEMPLATES, whole
+from local.demo.site.front import Reply, plain_page
+from local.demo.slack_preview import slack_page
+from local.demo.teams_preview import teams_page
 
 ROOT = "/simulated"
 CHANNELS = {"mail": "Mail", "slack": "Slack", "teams": "Teams", "pagerduty": "PagerDuty"}

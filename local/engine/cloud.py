@@ -28,11 +28,11 @@ from urllib.request import urlopen
 import boto3
 from botocore.config import Config
 
-from local.patience import QUIET_ROUNDS, wait_for, work_in_group
-from local.simulation import Simulation
-from local.templates import load_template
+from local.engine.patience import QUIET_ROUNDS, wait_for, work_in_group
+from local.engine.simulation import Simulation
+from local.engine.templates import load_template
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ENGINE_PYTHON = ROOT / ".tools" / "cloud" / "bin" / "python"
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -52,7 +52,7 @@ class LocalCloud:
     `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as
     fast). `trust` is a certificate that functions trust beyond the public authorities, of a
     receiver on loopback. Whatever waits for this cloud gives up after `quiet_rounds` of
-    `local.patience`. With `weather` the calls of functions can be struck by faults
+    `local.engine.patience`. With `weather` the calls of functions can be struck by faults
     (`Simulation.set_weather`).
     """
 

@@ -41,7 +41,8 @@ from governor.stores.episodes import Episodes
 from governor.stores.fleet import Fleet
 from governor.stores.ledger import Ledger, booking
 from governor.stores.table import Table
-from local.fleet import Member, Points, busy, idle, noise, one_of_eight, past_of
+from local.demo.fleet import Member, busy, idle, noise, one_of_eight, past_of
+from local.engine.simulation import Points
 
 WEEKS = timedelta(weeks=6)
 HOUR, MISTAKE = timedelta(hours=1), timedelta(minutes=35)

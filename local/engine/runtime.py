@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
-from local.patience import wait_for, work_in_group
+from local.engine.patience import wait_for, work_in_group
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
 

@@ -2,8 +2,8 @@
 
 The files name a fixed day, an instance and a queue that do not exist, and signatures that are
 wrong. Here the instance is launched, of the kind that such an event is about, all times of the
-event move by the same span, so that it has just been sent, and `local.seeds` makes what else the
-sample needs.
+event move by the same span, so that it has just been sent, and `local.demo.seeds` makes what else
+the sample needs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
-from local.cloud import ACCOUNT
-from local.fleet import T4, Member, busy
-from local.scene import Scene
-from local.seeds import prepared
+from local.demo.fleet import T4, Member, busy
+from local.demo.scene import Scene
+from local.demo.seeds import prepared
+from local.engine.cloud import ACCOUNT
 
 NO_ACCOUNT = "000000000000"
 """The account of all samples, which AWS gives to nobody: functions refuse it, so they are safe to

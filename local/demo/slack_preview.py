@@ -70,7 +70,7 @@ def _shown(known: Mapping[str, Callable[[Any], Markup]], node: Mapping[str, Any]
     show = known.get(node["type"])
     if show is None:
         raise UnknownBlockError(
-            f"the preview knows no {node['type']}: teach it in local/slack_preview.py"
+            f"the preview knows no {node['type']}: teach it in local/demo/slack_preview.py"
         )
     return show(node)
 

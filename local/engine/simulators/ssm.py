@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from local.engine.faults import AwsError
+from local.engine.simulators.faults import AwsError
 
 IsRunning = Callable[[str, str, str], bool]
 """account, region, instance id"""

@@ -3,8 +3,8 @@ loaded.
 
 Each function process is a fork with the environment, folder and pipes that it was asked for, and
 module state of its own. Nothing that reads the environment is loaded before the fork. One thread,
-so that forking is safe. Started by `local.engine.processes`, which speaks with it over a socket:
-one JSON document a message.
+so that forking is safe. Started by `local.engine.workers.processes`, which speaks with it over a
+socket: one JSON document a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from botocore import loaders
 
-from local.service_models import remember_service_models
+from local.engine.service_models import remember_service_models
 
 LIBRARIES = (
     "botocore.client",

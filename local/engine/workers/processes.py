@@ -30,7 +30,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from local.engine.fork_server import MESSAGE_BYTES
+from local.engine.workers.fork_server import MESSAGE_BYTES
 
 PATIENCE = 10
 """How many times its own time-out a function may take."""

@@ -14,8 +14,6 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from local.fleet import Points
-
 _ANSWER_SECONDS = 600
 """As for any client: on a busy machine the engine may take minutes."""
 
@@ -51,6 +49,20 @@ class InstanceSpec:
     image_id: str | None = None
     user_data: str | None = None
     """In base64, as EC2 takes and gives it."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Values of one series, oldest first, at the given times.
+
+    `past` is what the simulator of CloudWatch calls a `Past`.
+    """
+
+    namespace: str
+    metric: str
+    dimensions: Mapping[str, str]
+    points: tuple[tuple[datetime, float], ...]
+    past: Mapping[str, object] | None = None
 
 
 class Simulation:

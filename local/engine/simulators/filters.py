@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from local.engine.faults import AwsError
+from local.engine.simulators.faults import AwsError
 
 Resource = Mapping[str, Any]
 Properties = Mapping[str, Callable[[Any], str | None]]

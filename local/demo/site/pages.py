@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
-from local.site.banner import dressed, inside
-from local.site.front import Reply
-from local.site.messages import ROOT, Messages
-from local.site.story import Story
+from local.demo.site.banner import dressed, inside
+from local.demo.site.front import Reply
+from local.demo.site.messages import ROOT, Messages
+from local.demo.site.story import Story
 
 _BANNER = f"{ROOT}/banner"
 

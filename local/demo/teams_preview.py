@@ -69,7 +69,7 @@ def _element(one: Mapping[str, Any]) -> Markup:
             inside = Markup().join(map(_element, one["items"]))
             return inside if one.get("isVisible", True) else Markup("<!-- folded -->")
     raise UnknownElementError(
-        f"the preview knows no {one['type']}: teach it in local/teams_preview.py"
+        f"the preview knows no {one['type']}: teach it in local/demo/teams_preview.py"
     )
 
 
@@ -82,7 +82,7 @@ def _run(one: Mapping[str, Any]) -> Markup:
 def _action(one: Mapping[str, Any]) -> Markup:
     if one["type"] not in ("Action.OpenUrl", "Action.ToggleVisibility"):
         raise UnknownElementError(
-            f"the preview knows no {one['type']}: teach it in local/teams_preview.py"
+            f"the preview knows no {one['type']}: teach it in local/demo/teams_preview.py"
         )
     if "url" in one:
         return Markup('<a class="button" href="{}">{}</a>').format(one["url"], one["title"])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from local.fleet import series_of
-from local.scene import Scene
+from local.demo.fleet import series_of
+from local.demo.scene import Scene
 
 MINUTE = timedelta(minutes=1)
 _LOOK = timedelta(minutes=15)

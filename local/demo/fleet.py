@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
+from local.engine.simulation import Points
+
 NAMESPACE = "GPU/EC2"
 METRIC_MINUTES = 210
 """Longer than a question asks, with the newest minutes that are left out."""
@@ -270,18 +272,6 @@ def demo_fleet() -> tuple[Member, ...]:
             selected=False,
         ),
     )
-
-
-@dataclass(frozen=True)
-class Points:
-    """Values of one series, oldest first, at the given times. `past` is what the simulator calls a
-    `Past`."""
-
-    namespace: str
-    metric: str
-    dimensions: Mapping[str, str]
-    points: tuple[tuple[datetime, float], ...]
-    past: Mapping[str, object] | None = None
 
 
 def series_of(

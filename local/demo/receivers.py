@@ -25,9 +25,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from local.certificate import make_certificate
-from local.inbox import inbox_page
-from local.receiver_checks import (
+from local.demo.certificate import make_certificate
+from local.demo.inbox import inbox_page
+from local.demo.receiver_checks import (
     PAGERDUTY_BYTES,
     TEAMS_BYTES,
     nodes,

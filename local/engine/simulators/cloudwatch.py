@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from local.engine.faults import AwsError, Faults
+from local.engine.simulators.faults import AwsError, Faults
 
 Dimensions = tuple[tuple[str, str], ...]
 Key = tuple[str, str, Dimensions]

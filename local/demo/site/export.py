@@ -12,7 +12,7 @@ from html import escape, unescape
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
-from local.site.front import Front
+from local.demo.site.front import Front
 
 _LINK = re.compile(r'(?<=[\s"])(href|src)="([^"]*)"')
 _CUTS: tuple[tuple[re.Pattern[str], str], ...] = (

@@ -24,9 +24,9 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import SEAL, Alert, alert_document, sealed_text
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import EpisodeRef
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError
-from local.fleet import T4, Member, idle
-from local.scene import STACK, Scene
+from local.demo.fleet import T4, Member, idle
+from local.demo.scene import STACK, Scene
+from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError
 
 CALLER = f"arn:aws:iam::{ACCOUNT}:user/alice"
 PERSON = "alice@example.com"
