@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from base64 import b64encode
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +19,8 @@ from cli.progress import Progress
 from cli.status import Stack
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.channels.compose import message_of, saved_by_day
-from governor.channels.email import CID, fitting
-from governor.channels.picture_png import days_png
+from governor.channels.compose import message_of
+from governor.channels.email import fitting
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner
 from governor.domain.documents import csv_text, plain
@@ -123,10 +121,8 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
                 document["own_cost"] = own.document
             return f"{json.dumps(document, indent=2, default=plain)}\n"
         case "html":
-            png = days_png(saved_by_day(alert), report.start.date())
-            picture = f"data:image/png;base64,{b64encode(png).decode()}"
-            _, page = fitting(message_of(alert, None, link=None, picture_png=png))
-            return page.replace(f"cid:{CID}", picture)
+            _, page = fitting(message_of(alert, None, link=None))
+            return page
         case _:
             lines = _table(report, alert)
             if own is not None:

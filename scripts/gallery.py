@@ -6,9 +6,7 @@ styles have changed. No cloud: it shows the episodes that the tests are made of.
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,7 +19,6 @@ from playwright.sync_api import sync_playwright
 from governor.channels.compose import digest_of, message_of
 from governor.channels.email import email_document
 from governor.channels.message import Message
-from governor.channels.picture_png import evidence_png
 from governor.channels.slack import slack_blocks
 from governor.channels.teams import teams_envelope
 from governor.domain.alerts.alert import Alert
@@ -88,16 +85,13 @@ def messages() -> Iterator[tuple[str, str]]:
         mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
         page = mail.get_body(("html",))
         html = str(page.get_content()) if page else ""
-        if message.picture_png:
-            drawn = base64.b64encode(message.picture_png).decode()
-            html = re.sub(r"cid:[^\"]+", f"data:image/png;base64,{drawn}", html)
         yield f"{name}-mail", html
         yield f"{name}-slack", slack_page(slack_blocks(message, interactive=True))
         yield f"{name}-teams", teams_page(teams_envelope(message))
 
 
 def rendered() -> Iterator[tuple[str, Message]]:
-    """The messages as the channels get them, with the picture of a mail."""
+    """The messages as the channels get them."""
     asked, acting = episode_of(), episode_of(Mode.ASK, "act")
     lost = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
     for name, episode, stage in (
@@ -112,8 +106,7 @@ def rendered() -> Iterator[tuple[str, Message]]:
     ):
         until = DEADLINE if stage is not Stage.TELL else None
         alert = queued(stage_alert(episode, stage, NOW, LINK, until))
-        drawn = evidence_png(episode)
-        yield name, message_of(alert, episode, link=LINK, now=NOW, picture_png=drawn)
+        yield name, message_of(alert, episode, link=LINK, now=NOW)
     several = [asked, acting, lost, *[asked] * 9]
     alerts = [queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in several]
     yield "several", digest_of(alerts, several, link=LINK, digest_id="digest-1", now=NOW)

@@ -7,10 +7,8 @@ product changes them.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import random
-import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -19,7 +17,6 @@ from pathlib import Path
 
 from governor.channels.compose import message_of
 from governor.channels.email import email_document
-from governor.channels.picture_png import evidence_png
 from governor.channels.slack import slack_blocks
 from governor.console.views.overview import overview
 from governor.domain.approvals.approval import Stage
@@ -148,13 +145,10 @@ def _question() -> tuple[str, str, str, str]:
     world.state.put(_episode(world.episode))
     question = world.get().body
     alert = stage_alert(world.episode, Stage.ASK, NOW, LINK, LATER)
-    asked = world.episode
-    drawn = evidence_png(asked)
-    message = message_of(queued(alert), world.episode, link=alert.link, now=NOW, picture_png=drawn)
+    message = message_of(queued(alert), world.episode, link=alert.link, now=NOW)
     document = email_document(message, sender="gpu@example.com", recipient=ALICE)
     page = document.get_body(("html",))
-    inline = f"data:image/png;base64,{base64.b64encode(drawn).decode()}"
-    mail = re.sub(r"cid:[^\"]+", inline, str(page.get_content() if page else ""))
+    mail = str(page.get_content()) if page else ""
     slack = slack_page(slack_blocks(message, interactive=True))
     world.post("approve")
     world.state.note_step(world.ref, "snapshot", NOW)

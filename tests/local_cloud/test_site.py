@@ -431,8 +431,7 @@ class _Linked:
         "/savings?month=2026-10": '<a href="/savings?month=2026-09">Earlier</a> <a '
         'href="/">Overview</a>',
         "/fleet?a=1&b=2": "The fleet",
-        "/simulated/mail/1/body": '<img src="data:image/png;base64,UE5H">'
-        '<a href="FRONT/q/id.1.abcdefghijklmnopqrstuv">'
+        "/simulated/mail/1/body": '<a href="FRONT/q/id.1.abcdefghijklmnopqrstuv">'
         "FRONT/q/id.1.abcdefghijklmnopqrstuv</a>",
     }
 
@@ -474,7 +473,7 @@ def test_a_copy_needs_no_server_and_holds_nothing_that_decides(
     for gone in ("token", "<script", "/q/", "127.0.0.1", "elsewhere"):
         assert gone not in whole, gone
     links = re.findall(r'(?:href|src)="([^"]*)"', whole)
-    assert {"data:image/png;base64,UE5H"} == {*links} - files.keys()
+    assert {*links} <= files.keys()
     assert "simulated-mail-1-body.html" in links
     assert "<button disabled>" in files["index.html"]
 

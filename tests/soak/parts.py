@@ -455,7 +455,6 @@ def simulated() -> Iterator[None]:
         for name, value in (
             ("governor.usecases.once.ThreadPoolExecutor", _Inline),
             ("governor.usecases.once.wait", lambda *_, **__: None),
-            ("governor.channels.dispatch.evidence_png", lambda *_, **__: None),
             (
                 "governor.channels.email.email_document",
                 lambda message, **_: SimpleNamespace(as_bytes=lambda: _digest(message).encode()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -137,8 +138,9 @@ def test_the_html_is_a_page_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
     page = printed(capsys, "--format", "html")
 
     assert "<html" in page
-    assert '<img src="data:image/png;base64,' in page
-    assert "cid:" not in page
+    assert "Saved by day (UTC), up to $" in page
+    assert re.search("[▁▂▃▄▅▆▇█]{10}", page)
+    assert "<img" not in page
 
 
 @pytest.mark.usefixtures("deployed")

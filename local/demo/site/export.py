@@ -105,8 +105,6 @@ def _name(path: str) -> str:
 
 def _copy(html: str, path: str, names: Mapping[str, str]) -> str:
     def local(link: re.Match[str]) -> str:
-        if link[2].startswith("data:"):
-            return link[0]
         name = names.get(_path(path, link[2]) or "")
         return f'{link[1]}="{escape(name)}"' if name else ""  # then it is text
 

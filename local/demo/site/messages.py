@@ -27,7 +27,7 @@ _FRESH = ("Cache-Control", "no-store")
 _MESSAGE_HEADERS = (
     _HTML,
     _FRESH,
-    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
+    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
 )
 """Content policy of a message by itself: its own parts, and nothing else."""
 _INCIDENT = {"trigger": "triggered", "resolve": "resolved"}

@@ -19,7 +19,6 @@ from local.engine.repairs import (
     descriptions,
     executions,
     lambda_errors,
-    mail,
     names,
     organization,
     request_keys,
@@ -58,7 +57,6 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     names.repair()
     organization.repair()
     stack_sets.repair()
-    mail.repair()
     table_keys.repair()
     request_keys.repair(simulation)
     resources.repair(simulation)

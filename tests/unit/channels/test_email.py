@@ -1,5 +1,4 @@
-"""Mail: readable with and without HTML and pictures, one link, nothing of others' text as
-markup."""
+"""Mail: readable with and without HTML, one link, nothing of others' text as markup."""
 
 from __future__ import annotations
 
@@ -18,23 +17,22 @@ from moto import mock_aws
 from governor.adapters.clients import Clients
 from governor.adapters.messaging import SesMailService
 from governor.channels.email import EmailChannel, email_document
-from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message, Table
+from governor.channels.message import Chart, DeliveryRefused, DeliveryRetryable, Message, Table
 from governor.domain.alerts.alert import Section
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 from tests.unit.channels.builders import EPISODE, FACTS, LINK, make_message, make_outcome
 
 SENDER, RECIPIENT = "governor@example.com", "ann@example.com"
-PNG = b"\x89PNG\r\n\x1a\nand so on"
 EVIL = """<script>x</script><a href="https://evil.example">" onmouseover='x'"""
 
 
 class Page(HTMLParser):
-    """Links, pictures, tags and text of a mail."""
+    """Links, tags and text of a mail, and the attributes of its chart."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.pictures: list[dict[str, str | None]] = []
+        self.chart_attributes: set[str] = set()
         self.tags: set[str] = set()
         self.text = ""
         self.feed(source)
@@ -45,8 +43,8 @@ class Page(HTMLParser):
         self.tags.add(tag)
         if tag == "a":
             self.links.append(values["href"] or "")
-        if tag == "img":
-            self.pictures.append(values)
+        if values.get("role") == "img":
+            self.chart_attributes = set(values)
 
     def handle_data(self, data: str) -> None:
         """Keeps it."""
@@ -114,24 +112,25 @@ def test_there_is_one_button() -> None:
     assert "See the record" in Page(body(parsed(make_outcome()), "html")).text
 
 
-def test_the_picture_is_inside_and_the_table_stays() -> None:
-    """Where pictures are blocked the figures are still there; nothing is fetched from anywhere."""
-    mail = parsed(make_message(picture_png=PNG, picture_alt="Busiest GPU in percent"))
-    assert "multipart/alternative" == mail.get_content_type()
-    (image,) = [part for part in mail.walk() if part.get_content_type() == "image/png"]
-    page = Page(body(mail, "html"))
-    (picture,) = page.pictures
-    assert f"<{str(picture['src']).removeprefix('cid:')}>" == image["Content-ID"]
-    assert ("Busiest GPU in percent", PNG) == (picture["alt"], image.get_payload(decode=True))
-    assert "inline" == image.get_content_disposition()
-    assert "0.4%" in page.text
+def test_the_chart_is_text() -> None:
+    """It takes the reader's colors and needs no picture: nothing is attached or fetched."""
+    mail = parsed(make_message(chart=Chart("Busiest GPU", "▁▁█", "Busiest GPU by hour.")))
+
+    assert ["multipart/alternative", "text/plain", "text/html"] == [
+        part.get_content_type() for part in mail.walk()
+    ]
+    assert "Busiest GPU: ▁▁█" in body(mail, "plain")
+    html = body(mail, "html")
+    assert "Busiest GPU by hour." in html
+    assert ">▁▁█<" in html
+    assert "<img" not in html
 
 
-def test_without_a_picture_none_is_named() -> None:
-    """A broken picture in its place would look like a fault."""
-    mail = parsed(make_message(picture_png=None))
-    assert [] == Page(body(mail, "html")).pictures
-    assert "image/png" not in [part.get_content_type() for part in mail.walk()]
+def test_a_screen_reader_hears_what_the_chart_shows() -> None:
+    """Not the name of every block character."""
+    html = body(parsed(make_message(chart=Chart("GPU", "▁▁█", "Busiest GPU"))), "html")
+
+    assert 'role="img" aria-label="Busiest GPU"' in html
 
 
 def test_text_of_others_is_never_markup() -> None:
@@ -141,13 +140,13 @@ def test_text_of_others_is_never_markup() -> None:
         facts=replace(FACTS, instance_name=EVIL, owner=EVIL, project=EVIL),
         sections=(Section(EVIL, (EVIL,)),),
         evidence=Table(EVIL, (EVIL,), ((EVIL,),)),
-        picture_png=PNG,
+        chart=Chart(EVIL, EVIL, EVIL),
         stage=EVIL,
     )
     page = Page(body(parsed(message), "html"))
     assert [LINK] == page.links
     assert "script" not in page.tags
-    assert {"src", "alt", "width", "style"} == set(page.pictures[0])
+    assert {"class", "role", "aria-label", "style"} == page.chart_attributes
 
 
 @given(title=st.text(max_size=300), name=st.text(max_size=300))

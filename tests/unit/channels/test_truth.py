@@ -20,7 +20,7 @@ from governor.adapters.messaging import message_of as sns_message_of
 from governor.adapters.messaging import subject_of as sns_subject_of
 from governor.channels.compose import digest_of, message_of
 from governor.channels.email import email_document
-from governor.channels.message import Message
+from governor.channels.message import Chart, Message
 from governor.channels.pagerduty import pagerduty_event
 from governor.channels.slack import slack_blocks, slack_text
 from governor.channels.teams import teams_envelope
@@ -1145,16 +1145,18 @@ def test_mail_and_teams_say_it_in_that_order_too(stage: Stage) -> None:
         queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)), episode, link=LINK
     )
     order = [message.title, message.happens, "Stopping it loses", *message.sections[0].lines]
-    found = rendered(replace(message, picture_png=b"png"))
+    assert message.chart is not None
+    line, bars = message.chart.line, message.chart.bars
+    found = rendered(message)
     body = found["mail page"].partition("<body")[2]
     teams = found["teams"]
     for text, after in (
         (
             body[body.index("<h1") :],
-            ["<img", LINK, "<details>", "If you stop it", "You get this because"],
+            [bars, LINK, "<details>", "If you stop it", "You get this because"],
         ),
-        (found["mail text"], [message.chart, LINK, "If you stop it", "You get this because"]),
-        (teams[teams.index(message.title, teams.index(message.title) + 1) :], [message.chart]),
+        (found["mail text"], [line, LINK, "If you stop it", "You get this because"]),
+        (teams[teams.index(message.title, teams.index(message.title) + 1) :], [line]),
     ):
         at = [text.index(words) for words in (*order, *after)]
         assert sorted(at) == at
@@ -1172,15 +1174,47 @@ def test_the_mail_about_many_has_its_button_before_them() -> None:
     assert 1 == page.count(LINK)
 
 
-def test_the_chart_shows_each_hour_and_its_holes() -> None:
-    """Worked until 6 h 40 min ago; what nobody measured is no zero."""
+def chart_of(*utilization: Sequence[float | None]) -> Chart:
+    """Return the chart of a question about GPUs with these readings in the last 24 hours."""
     episode = episode_of()
     assert episode.history is not None
-    (gpu,) = episode.history.gpus
-    hole = replace(gpu, utilization=(*gpu.utilization[:24], *[None] * 24, *gpu.utilization[48:]))
-    episode = replace(episode, history=replace(episode.history, gpus=(hole,)))
+    gpus = [GpuReadings(str(index), tuple(series)) for index, series in enumerate(utilization)]
+    episode = replace(episode, history=replace(episode.history, gpus=tuple(gpus)))
     alert = queued(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE))
+    chart = message_of(alert, episode, link=LINK, now=NOW).chart
+    assert chart is not None
+    return chart
+
+
+def test_the_chart_shows_each_hour_and_its_holes() -> None:
+    """Worked until 6 h ago; an hour that nobody measured is not idle."""
+    series = [90.0] * 24 + [None] * 24 + [90.0] * 168 + [1.0] * 72
 
     assert "Busiest GPU by hour, last 24 h: ██··██████████████▁▁▁▁▁▁ (· no data)" == (
-        message_of(alert, episode, link=LINK).chart
+        chart_of(series).line
     )
+
+
+def test_the_lowest_bar_is_an_idle_hour() -> None:
+    """An hour at the threshold of 5% or above it worked, and stands higher than the idle ones."""
+    series = [4.9] * 12 + [5.0] * 12 + [60.0] * 12 + [0.0] * 252
+
+    assert chart_of(series).bars == "▁▂▅" + "▁" * 21
+
+
+def test_an_hour_is_not_idle_while_one_gpu_is_not_measured() -> None:
+    """The GPU that nobody measured may have worked; one that worked decides the hour."""
+    idle = [0.0] * 288
+    unmeasured = [None] * 24 + [0.0] * 264
+    worked = [0.0] * 12 + [90.0] * 276
+
+    assert chart_of(idle, unmeasured).bars == "··" + "▁" * 22
+    assert chart_of(worked, unmeasured).bars == "·" + "█" * 23
+
+
+def test_the_mail_says_what_its_bars_mean() -> None:
+    """With the times of the first and the last hour, in the reader's zone."""
+    assert chart_of([0.0] * 288).caption == (
+        "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin (12:00 UTC). ▁ idle (under 5%)."
+    )
+    assert chart_of([None] * 24 + [0.0] * 264).caption.endswith("▁ idle (under 5%), · no data.")

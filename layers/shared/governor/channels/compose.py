@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.channels.message import Message, Table, one_line
+from governor.channels.message import Chart, Message, Table, one_line
 from governor.domain import units
 from governor.domain.alerts.alert import (
     ESCALATED,
@@ -27,8 +27,7 @@ from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
-from governor.domain.evidence import gpu_rows, readings
-from governor.domain.history import History
+from governor.domain.evidence import Series, busiest, gpu_rows, peak
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
 
@@ -38,6 +37,7 @@ _BRAKES = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
 """The buttons of a notice, by which people keep the plan from being carried out."""
 _BARS = "▁▂▃▄▅▆▇█"
 """From 0 to 100%."""
+_NO_DATA = "·"
 _DONE_BY_AWS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
@@ -50,7 +50,6 @@ def message_of(
     *,
     link: str | None,
     thread: str | None = None,
-    picture_png: bytes | None = None,
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
 ) -> Message:
@@ -63,10 +62,10 @@ def message_of(
     subject = subject_of(alert)
     if episode is not None and alert.kind in messages.STAGE_OF:
         words = _stage_words(alert, episode, now, deadline_of(alert) or expires_at)
-        figures = _stage_figures(alert, episode, now, picture_png)
+        figures = _stage_figures(episode, now)
     else:
         words = _alert_words(alert)
-        figures = _alert_figures(alert, picture_png)
+        figures = {"chart": _days_chart(alert)}
     return Message(
         kind=alert.kind,
         severity=alert.severity,
@@ -125,28 +124,9 @@ def _alert_words(alert: Alert) -> dict[str, Any]:
     }
 
 
-def _stage_figures(
-    alert: Alert, episode: Episode, now: UtcDatetime, picture_png: bytes | None
-) -> dict[str, Any]:
+def _stage_figures(episode: Episode, now: UtcDatetime) -> dict[str, Any]:
     """Return the fields of a message that show what was measured on the instance."""
-    history = episode.history
-    return {
-        "chart": _hours_chart(history) if history else _days_chart(alert),
-        "evidence": _evidence_table(episode, now),
-        "picture_png": picture_png,
-        "picture_alt": _picture_alt(episode, now),
-    }
-
-
-def _alert_figures(alert: Alert, picture_png: bytes | None) -> dict[str, Any]:
-    """Return the fields of a message that show the savings by day; only a report has some."""
-    chart = _days_chart(alert)
-    is_report = alert.kind is AlertKind.SAVINGS_REPORT
-    return {
-        "chart": chart,
-        "picture_png": picture_png if is_report else None,
-        "picture_alt": chart.partition(":")[0],
-    }
+    return {"chart": _hours_chart(episode, now), "evidence": _evidence_table(episode, now)}
 
 
 def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) -> dict[str, Any]:
@@ -433,26 +413,40 @@ def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tu
     return tuple(answers)
 
 
-def _hours_chart(history: History) -> str:
-    """Return one bar an hour for the busiest GPU, with a dot for an hour without readings."""
-    values_by_period = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
-    periods_an_hour = max(1, timedelta(hours=1) // history.window.period)
-    bars = "".join(_hour_bar(hour) for hour in in_parts(values_by_period, periods_an_hour))
-    legend = " (· no data)" if "·" in bars else ""
-    return f"Busiest GPU by hour, last {len(bars)} h: {bars}{legend}"
+def _hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
+    """Return one bar an hour for the busiest GPU, or `None` if the day before could not be read."""
+    history = episode.history
+    if history is None:
+        return None
+    window = history.window
+    below = episode.idle_below_percent
+    periods_an_hour = max(1, timedelta(hours=1) // window.period)
+    hours = in_parts(busiest(history.gpus, window, below), periods_an_hour)
+    bars = "".join(_hour_bar(tuple(hour), below) for hour in hours)
+    since = units.day_and_time(window.start, episode.time_zone, now)
+    until = units.clock(window.end, episode.time_zone, now)
+    legend = f"{_NO_DATA} no data" if _NO_DATA in bars else ""
+    meanings = ", ".join(filter(None, (f"{_BARS[0]} idle (under {below:g}%)", legend)))
+    return Chart(
+        title=f"Busiest GPU by hour, last {len(bars)} h",
+        bars=bars,
+        caption=f"Busiest GPU by hour, {since} to {until}. {meanings}.",
+        legend=legend,
+    )
 
 
-def _hour_bar(periods: Iterable[tuple[float | None, ...]]) -> str:
-    """Return the bar for the highest reading of these periods, or a dot if there is none."""
-    peaks: list[float] = []
-    for values in periods:
-        peaks += readings(values)
-    if not peaks:
-        return "·"
-    return _BARS[min(7, int(max(peaks) / 12.5))]
+def _hour_bar(hour: Series, below: float) -> str:
+    """Return the bar for the highest reading of an hour; the lowest bar is an idle hour."""
+    highest = peak(hour)
+    if highest is None:
+        return _NO_DATA
+    if highest < below:
+        return _BARS[0]
+    level = int(highest / 12.5)
+    return _BARS[max(1, min(7, level))]
 
 
-def saved_by_day(alert: Alert) -> list[Decimal]:
+def _saved_by_day(alert: Alert) -> list[Decimal]:
     """Return the USD saved on each day of a report; an empty list if the alert names none."""
     amounts = alert.facts.get("saved_by_day")
     if not isinstance(amounts, list):
@@ -460,30 +454,20 @@ def saved_by_day(alert: Alert) -> list[Decimal]:
     return [Decimal(str(amount)) for amount in amounts]
 
 
-def _days_chart(alert: Alert) -> str:
-    """Return one bar a day for what was saved, or "" if nothing was."""
-    days = saved_by_day(alert)
+def _days_chart(alert: Alert) -> Chart | None:
+    """Return one bar a day for what was saved, or `None` if nothing was."""
+    days = _saved_by_day(alert)
     highest = max(days, default=Decimal(0))
     if highest <= 0:
-        return ""
+        return None
     bars = "".join(_day_bar(amount, highest) for amount in days)
-    return f"Saved by day (UTC), up to {units.usd(highest)}: {bars}"
+    title = f"Saved by day (UTC), up to {units.usd(highest)}"
+    return Chart(title, bars, caption=title)
 
 
 def _day_bar(amount: Decimal, highest: Decimal) -> str:
     eighths = max(Decimal(0), 8 * amount / highest)
     return _BARS[min(7, int(eighths))]
-
-
-def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
-    """Return what the picture shows, for those who do not see it."""
-    window = (episode.history or episode.evidence).window
-    since = units.day_and_time(window.start, episode.time_zone, now)
-    until = units.clock(window.end, episode.time_zone, now)
-    return (
-        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light red: no "
-        f"data; dashed: {episode.idle_below_percent:g}%."
-    )
 
 
 def _evidence_table(episode: Episode, now: UtcDatetime) -> Table:

@@ -19,7 +19,6 @@ from typing import Any
 
 from governor.channels import compose
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
-from governor.channels.picture_png import days_png, evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch, Vouched
 from governor.domain.alerts.alert import (
@@ -42,7 +41,7 @@ from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import ApprovalRule
-from governor.domain.units import UtcDatetime, in_parts, parse_iso
+from governor.domain.units import UtcDatetime, in_parts
 from governor.errors import CloudError
 from governor.ports import Clock, Policies
 from governor.stores.deliveries import Deliveries
@@ -328,13 +327,11 @@ class Dispatch:
         return self._digest(route, items) if len(items) > 1 else self._message(route, items[0])
 
     def _message(self, route: Route, item: _Item) -> Message:
-        is_mail = route.channel.name == "email"
         return compose.message_of(
             item.alert,
             item.episode,
             link=self._link(route, item),
             thread=_thread(route, item.known),
-            picture_png=_picture(item) if is_mail else None,
             now=self.clock.now(),
             expires_at=_deadline(item),
         )
@@ -566,21 +563,6 @@ def _deadline(item: _Item) -> UtcDatetime | None:
     if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
         return item.expires_at
     return notice_until(item.episode, [*item.known, *item.news])
-
-
-def _picture(item: _Item) -> bytes | None:
-    """Return the picture for a mail; `None` if there is nothing to draw or it failed."""
-    try:
-        if item.episode is not None:
-            return evidence_png(item.episode)
-        days = compose.saved_by_day(item.alert)
-        if not days:
-            return None
-        first_day = parse_iso(str(item.alert.facts["period_start"])).date()
-        return days_png(days, first_day)
-    except Exception:  # noqa: BLE001 - a mail is sent without its picture; it has the figures
-        _log.exception("the picture of %s could not be drawn", item.alert.dedup_id)
-        return None
 
 
 def _thread(route: Route, known: Sequence[Delivery]) -> str | None:

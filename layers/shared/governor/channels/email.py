@@ -1,4 +1,4 @@
-"""Sends messages by email: text and HTML in one document with its picture.
+"""Sends messages by email: text and HTML in one document.
 
 Headers group the mails of an episode.
 """
@@ -31,7 +31,6 @@ from governor.errors import AccessDenied, CloudError, ConfigurationError, Thrott
 _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
 _SUBJECT = 150
-CID = "picture@gpu-governor"
 
 
 class MailService(Protocol):
@@ -76,8 +75,7 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """Return the mail with its text, its HTML and its picture."""
-    picture = message.picture_png
+    """Return the mail with its text and its HTML."""
     text, page = fitting(message)
     episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
     mail = EmailMessage(policy=SMTP)
@@ -91,29 +89,16 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["X-Auto-Response-Suppress"] = "All"
     mail.set_content(text)
     mail.add_alternative(page, subtype="html")
-    if picture is not None:
-        _, html = mail.iter_parts()
-        assert isinstance(html, EmailMessage)
-        html.add_related(
-            picture,
-            "image",
-            "png",
-            cid=f"<{CID}>",
-            filename="utilization.png",
-            disposition="inline",
-        )
     return mail
 
 
 def fitting(message: Message) -> tuple[str, str]:
     """Return the text and the HTML of a message, shortened to what mail programs show."""
-    picture_cid = CID if message.picture_png else None
     for shown in message.shortened():
         values = {
             "message": shown,
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
             "cut": "" if shown is message else CUT,
-            "picture_cid": picture_cid,
         }
         page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:

@@ -37,6 +37,25 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Measurements as a line of block characters, which take the colors of whatever shows them.
+
+    `title` stands before the bars on one line; `caption` above them where there is room.
+    """
+
+    title: str
+    bars: str
+    caption: str
+    legend: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return everything on one line."""
+        legend = f" ({self.legend})" if self.legend else ""
+        return f"{self.title}: {self.bars}{legend}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of an episode and stage.
@@ -45,7 +64,7 @@ class Message:
     chooses its names and tags.
 
     Channels show it in this order: title, `happens` (what happens by itself, and when), `lead`,
-    `sections`, the picture or `chart`, the link and the answers. Then follows what may be folded:
+    `sections`, `chart`, the link and the answers. Then follows what may be folded:
     `details`, `evidence`, and `why` somebody gets it. `acts`: something happens unless somebody
     prevents it. `data` are the exact figures.
 
@@ -69,11 +88,8 @@ class Message:
     at: UtcDatetime
     why: str = ""
     data: Mapping[str, object] = field(default_factory=dict, repr=False)
-    chart: str = ""
-    """The day before as one line of text, for channels without pictures."""
+    chart: Chart | None = None
     evidence: Table | None = None
-    picture_png: bytes | None = field(default=None, repr=False)
-    picture_alt: str = ""
     link: str | None = field(default=None, repr=False)
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()

@@ -207,7 +207,7 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     """
     has_buttons = interactive and not message.is_outcome
     answers = list(_answers(message, message.answers if has_buttons else ()))
-    lines_left = LINES - 1 - len(_first_lines(message)) - bool(message.chart)
+    lines_left = LINES - 1 - len(_first_lines(message)) - (message.chart is not None)
     brief, whole = _in_brief(message.sections, lines_left)
     head = list(_head(message, brief))
     folded = list(_sections(whole))
@@ -244,7 +244,7 @@ def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
     yield from _texts(_first_lines(message))
     yield from _sections(sections)
     if message.chart:
-        yield _context(message.chart)
+        yield _context(message.chart.line)
 
 
 def _first_lines(message: Message) -> list[str]:

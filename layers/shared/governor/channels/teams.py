@@ -83,7 +83,7 @@ def _body(message: Message, cut: str) -> Iterator[Element]:
         yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
     yield from _sections(message.sections)
     if message.chart:
-        yield _text(_run(message.chart, _LINE_CHARACTERS))
+        yield _text(_run(message.chart.line, _LINE_CHARACTERS))
     if message.about:
         yield _text(_run(message.about, _LINE_CHARACTERS, size="Small"))
     if cut:
