@@ -41,8 +41,8 @@ cloud: env-project env-cloud ## an empty account on this machine, to walk docs/o
 site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
 	@$(VENV)/python -m cli.up --copy build/site
 
-test: env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI, its parts side by side
-	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)
+test: env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI; RECORD=1 renews tests/seconds.json
+	@SECONDS=0; $(VENV)/python -m scripts.run_tests $(if $(RECORD),--record) && $(call took,test)
 
 test-unit: env-project ## unit and contract tests only
 	@$(VENV)/python -m pytest -m "not integration and not browser and not fuzz"
@@ -63,8 +63,8 @@ screenshots: env-project env-browser ## pages, mail and Slack message as picture
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 
-check: env-project env-cloud env-sam ## everything that must hold, checks and tests side by side; changes nothing
-	@$(VENV)/python -m scripts.run_tests --checks
+check: env-project env-cloud env-sam env-release $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
+	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
 
 mutants: env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
 	@$(VENV)/python -m scripts.mutants $(FILES)

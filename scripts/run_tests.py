@@ -1,167 +1,243 @@
-"""`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly
-waits.
+"""`make test` and `make check`: a queue of units of work, and one worker a core.
 
-Integration tests that share a deployed stack are two parts of about the same length, each with a
-stack of its own; those on engines of their own are two others. What needs no cloud are three, so
-that two cores have work to the end. What the first says is seen at once, what the others say after
-it. The last line sums all up. `--checks` runs the checks that are no tests, too, after the second,
-and what needs a browser beside them all where Chromium is installed. `--in-a-browser` runs that
-alone, two parts again, each with a stack of its own. All other arguments go to every part.
+A unit is a process of pytest over some files, or a check that is no test. The longest unit is
+started first (`scripts/work_queue.py`), and files are packed into units of about the same length
+(`scripts/durations.py`), so all cores have work to the end. A unit's output is printed when it has
+ended. The last line sums up all tests; the exit status is 1 if anything failed.
+
+    --checks        also the checks that are no tests, deployments by SAM CLI, and the tests in a
+                    browser where Chromium is installed
+    --in-a-browser  only the tests in a browser
+    --workers N     so many units at once, instead of one a core
+    --record        write the measured seconds to tests/seconds.json
+
+All other arguments go to every process of pytest.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import IO
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-Command = Sequence[str]
+from scripts import durations
+from scripts.durations import Part, Table
+from scripts.work_queue import Finished, Unit, run_units
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("tests", "agent/tests")
 WHOLE = "not browser and not fuzz"
 CLOUD = ("tests/integration", "tests/local_cloud")
-USE_CASES = (
+"""Tests of the local cloud. Those that need no deployed stack or one of their own are `apart`."""
+RIGHTS = (
     *(f"tests/unit/{name}" for name in ("channels", "console", "functions", "usecases", "web")),
     "tests/unit/template/test_rights.py",
-    "tests/soak",
 )
-"""Tests that use the table as roles of functions may, the one that every right is used, and whole
-loops."""
-PURE = tuple(
-    f"tests/unit/{name}" for name in ("adapters", "domain", "evaluation", "simulation", "stacks")
-)
-ENGINES = tuple(
-    f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up")
-)
-"""The longest of those with engines of their own, which mostly wait."""
-PARTS = (
-    (f"not apart and not remediation and {WHOLE}", *CLOUD),
-    (f"not apart and remediation and {WHOLE}", *CLOUD),
-    (f"apart and not deploys and {WHOLE}", *ENGINES),
-    (f"apart and not deploys and {WHOLE}", *CLOUD, *(f"--ignore={path}" for path in ENGINES)),
-    (WHOLE, *USE_CASES),
-    (WHOLE, *PURE),
-    (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES, *PURE))),
-)
-"""The marks of each, and where its tests are: a process that read them all would take ten seconds
-longer."""
-DEPLOYS = ("deploys", "tests/integration")
-"""Tests that SAM CLI deploys for: with the checks, which need it, too."""
-QUESTIONS = tuple(f"tests/browser/test_{name}.py" for name in ("question", "record", "refusals"))
-PARTS_IN_A_BROWSER = (
-    ("browser or fuzz", "tests/browser", *(f"--ignore={path}" for path in QUESTIONS)),
-    ("browser or fuzz", *QUESTIONS),
-)
-CHECKS = (
-    "make",
-    "--no-print-directory",
-    "--keep-going",
-    "lint",
-    "types",
-    "imports",
-    "template",
-    "workflows",
-)
-IN_A_BROWSER = ("make", "--no-print-directory", "test-browser")
-_ONE_AFTER_ANOTHER = """
-import json, subprocess, sys
-commands = json.loads(sys.argv[1])
-sys.exit(sum(subprocess.run(one, stderr=subprocess.STDOUT).returncode != 0 for one in commands))
-"""
+"""The test that every right is used needs all use cases in its own process (tests/rights.py)."""
+BROWSER = "tests/browser"
+BROWSER_PYTHON = ROOT / ".tools" / "browser" / "bin" / "python"
+CHECKS = ("lint", "types", "imports", "template", "workflows")
+"""Checks that are no tests, by their names in the Makefile."""
+CHECKS_GROUP = "checks"
 _CLOSING = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s", re.MULTILINE)
 
 
-def side_by_side(shown: Command, *beside: Sequence[Command]) -> int:
-    """Runs the first command beside rows of others; prints what these have printed at the end.
+@dataclass(frozen=True)
+class Group:
+    """Tests that may share a process: where they are, and which of them."""
 
-    0 when all have succeeded. The last line says how many tests have passed and failed.
-    """
-    with ExitStack() as rows:
-        outputs = [rows.enter_context(tempfile.TemporaryFile()) for _ in beside]
-        running = [_row(row, output) for row, output in zip(beside, outputs, strict=True)]
-        for one in running:
-            rows.callback(one.kill)
-        with subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
-            assert first.stdout is not None
-            said = _passed_on(first.stdout)
-        failed = first.returncode != 0
-        for one, output in zip(running, outputs, strict=True):
-            status = one.wait()
-            failed += status if status >= 0 else 1  # a signal has ended it
-            output.seek(0)
-            said += _passed_on(output)
-    counts = closing_counts(said.decode(errors="replace"))
-    bad = counts["failed"] + counts["error"] + counts["errors"]
-    # A command that has failed without counting a test is a failure all the same.
-    print(
-        f"{counts['passed']} passed, {max(bad, failed)} failed, {counts['skipped']} skipped",
-        flush=True,
+    name: str
+    marks: str
+    files: tuple[str, ...]
+    parts: int
+    start_seconds: float
+    """How long a process takes before its first test: imports, an engine, a stack."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command line asks for."""
+
+    with_checks: bool
+    only_in_a_browser: bool
+    records: bool
+    workers: int
+    passed_on: tuple[str, ...]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for. Return the exit status: 1 if anything failed."""
+    choice = parse(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        recordings = Path(folder)
+        units = planned_units(choice, recordings if choice.records else None)
+        _say_what_does_not_run(choice)
+        finished = show(run_units(units, choice.workers), len(units))
+        if choice.records:
+            durations.write_table(recorded_table(finished, recordings))
+    return sum_up(finished)
+
+
+def parse(arguments: Sequence[str]) -> Choice:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="run_tests", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--checks", action="store_true")
+    parser.add_argument("--in-a-browser", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    asked, passed_on = parser.parse_known_args(arguments)
+    return Choice(asked.checks, asked.in_a_browser, asked.record, asked.workers, tuple(passed_on))
+
+
+def groups(files: Sequence[str]) -> dict[str, Group]:
+    """Return the groups by name. A file is in every group that may have tests of it."""
+    cloud = _below(files, CLOUD)
+    rights = _below(files, RIGHTS)
+    browser = _below(files, (BROWSER,))
+    plain = tuple(sorted(set(files).difference(cloud, rights, browser)))
+    found = (
+        Group("shared", f"not apart and {WHOLE}", cloud, 2, 30.0),
+        Group("apart", f"apart and not deploys and {WHOLE}", cloud, 3, 5.0),
+        Group("rights", WHOLE, rights, 1, 5.0),
+        Group("plain", WHOLE, plain, 4, 5.0),
+        Group("deploys", "deploys", cloud, 1, 5.0),
+        Group("browser", "browser or fuzz", browser, 2, 40.0),
     )
-    return int(failed > 0)
+    return {group.name: group for group in found}
 
 
-def _row(commands: Sequence[Command], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Starts commands that run one after another; its status is how many have failed."""
-    listed = json.dumps([list(command) for command in commands])
-    return subprocess.Popen([sys.executable, "-c", _ONE_AFTER_ANOTHER, listed], stdout=output)
+def files_of_tests(root: Path = ROOT) -> list[str]:
+    """Return every file of tests, as pytest finds them."""
+    paths = [path for folder in FOLDERS for path in (root / folder).rglob("test_*.py")]
+    return sorted(path.relative_to(root).as_posix() for path in paths)
 
 
-def _before(part: Command) -> Command:
-    """Return what needs no cloud works while the local cloud waits, which is what the suite is as
-    long as."""
-    return ("nice",) if part[0] == WHOLE else ()
+def planned_units(choice: Choice, recordings: Path | None = None) -> list[Unit]:
+    """Return what is to run. Each process leaves its seconds in a folder for recordings, if any."""
+    table = durations.read_table()
+    by_name = groups(files_of_tests())
+    if choice.only_in_a_browser:
+        chosen = [by_name["browser"]]
+    else:
+        chosen = [by_name[name] for name in ("shared", "apart", "rights", "plain")]
+    if choice.with_checks:
+        chosen.append(by_name["deploys"])
+        if has_chromium():
+            chosen.append(by_name["browser"])
+    units = []
+    for group in chosen:
+        units += _units_of(group, table.get(group.name, {}), choice.passed_on, recordings)
+    if choice.with_checks:
+        known = table.get(CHECKS_GROUP, {})
+        units += [
+            Unit(name, ("make", "--no-print-directory", name), durations.seconds_of(name, known))
+            for name in CHECKS
+        ]
+    return units
 
 
-def closing_counts(said: str) -> Counter[str]:
-    """Return what the closing lines of pytest count, over all of them: "3 failed, 20 passed in
-    1.2s"."""
+def has_chromium() -> bool:
+    """Return whether the tests in a browser can run here."""
+    return shutil.which("chromium") is not None
+
+
+def show(finished: Iterable[Finished], total: int) -> list[Finished]:
+    """Print what each unit printed, as they end, below a line with its name and its time."""
+    ended: list[Finished] = []
+    for unit in finished:
+        ended.append(unit)
+        verdict = f"failed (exit status {unit.status})" if unit.has_failed else "passed"
+        heading = f"[{len(ended)}/{total}] {unit.unit.name}: {verdict}, {unit.seconds:.0f} s\n"
+        sys.stdout.buffer.write(heading.encode())
+        sys.stdout.buffer.write(unit.output)
+        sys.stdout.buffer.flush()
+    return ended
+
+
+def sum_up(finished: Sequence[Finished]) -> int:
+    """Print the last line. Return 1 if anything failed, a check or a process included."""
     counts: Counter[str] = Counter()
-    for line in _CLOSING.findall(said):
+    for unit in finished:
+        counts += closing_counts(unit.output.decode(errors="replace"))
+    failed_units = sum(unit.has_failed for unit in finished)
+    failed_tests = counts["failed"] + counts["error"] + counts["errors"]
+    # A unit that failed without counting a test is a failure all the same.
+    failed = max(failed_tests, failed_units)
+    print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped", flush=True)
+    return 1 if failed_units else 0
+
+
+def closing_counts(printed: str) -> Counter[str]:
+    """Return the counts of pytest's closing lines, summed up: "3 failed, 20 passed in 1.2s"."""
+    counts: Counter[str] = Counter()
+    for line in _CLOSING.findall(printed):
         for number, what in re.findall(r"(\d+) ([a-z]+)", line):
             counts[what] += int(number)
     return counts
 
 
-def _passed_on(source: IO[bytes]) -> bytes:
-    """Shows what comes, as it comes; returns it."""
-    found = b""
-    sys.stdout.flush()
-    while piece := os.read(source.fileno(), 1 << 16):
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-        found += piece
-    return found
+def recorded_table(finished: Sequence[Finished], recordings: Path) -> Table:
+    """Return the seconds that this run measured, by group."""
+    table: dict[str, dict[str, float]] = {}
+    for path in recordings.glob("*.json"):
+        group = path.stem.partition(" ")[0]
+        table.setdefault(group, {}).update(json.loads(path.read_text(encoding="utf-8")))
+    checks = {unit.unit.name: unit.seconds for unit in finished if unit.unit.name in CHECKS}
+    if checks:
+        table[CHECKS_GROUP] = checks
+    return table
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Returns the exit status: 1 when anything has failed."""
-    flags = {"--checks", "--in-a-browser"}.intersection(arguments)
-    rest = [one for one in arguments if one not in flags]
-    parts = PARTS_IN_A_BROWSER if "--in-a-browser" in flags else PARTS
-    first, *others = (
-        [*_before(part), sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts
-    )
-    rows: list[list[Command]] = [[part] for part in others]
-    if "--in-a-browser" in flags:
-        return side_by_side(first, *rows)
-    with_checks, has_browser = "--checks" in flags, shutil.which("chromium") is not None
-    if with_checks:
-        rows[0].append(CHECKS)
-        rows[1].append([sys.executable, "-m", "pytest", "-m", *DEPLOYS, *rest])
-    if with_checks and has_browser:
-        rows.append([IN_A_BROWSER])
-    else:
-        why = "`make check` runs them" if has_browser else "Chromium is not installed"
-        print(f"The tests in a browser do not run here: {why}.", flush=True)
-    if not with_checks:
+def _below(files: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that are one of these places or in one of these folders."""
+    folders = tuple(f"{place}/" for place in places)
+    return tuple(name for name in files if name in places or name.startswith(folders))
+
+
+def _units_of(
+    group: Group, known: Mapping[str, float], passed_on: Sequence[str], recordings: Path | None
+) -> list[Unit]:
+    """Return one unit for each part of a group."""
+    parts = durations.packed(group.files, known, group.parts)
+    units = []
+    for number, part in enumerate(parts, start=1):
+        name = f"{group.name} {number} of {len(parts)}"
+        recording = None if recordings is None else recordings / f"{name}.json"
+        command = _pytest(group, part, passed_on, recording)
+        units.append(Unit(name, command, group.start_seconds + part.seconds))
+    return units
+
+
+def _pytest(
+    group: Group, part: Part, passed_on: Sequence[str], recording: Path | None
+) -> tuple[str, ...]:
+    """Return the command that tests the files of a part."""
+    python = str(BROWSER_PYTHON) if group.name == "browser" else sys.executable
+    pytest = (python, "-m", "pytest", "-m", group.marks, *part.files, *passed_on)
+    if recording is None:
+        return pytest
+    variable = f"{durations.VARIABLE}={recording}"
+    return ("env", variable, *pytest, "-p", "scripts.durations")
+
+
+def _say_what_does_not_run(choice: Choice) -> None:
+    """Say which tests this run leaves out, and why."""
+    if choice.only_in_a_browser:
+        return
+    if not has_chromium():
+        print("The tests in a browser do not run here: Chromium is not installed.", flush=True)
+    elif not choice.with_checks:
+        print("The tests in a browser do not run here: `make check` runs them.", flush=True)
+    if not choice.with_checks:
         print("Nor do those that deploy with SAM CLI: `make check` runs them.", flush=True)
-    return side_by_side(first, *rows)
 
 
 if __name__ == "__main__":

@@ -45,12 +45,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item, "fixturenames", ()
     ):
         item.add_marker(pytest.mark.apart)
-    if "integration" in folders and folders & {
-        "test_remediation.py",
-        "test_delivery.py",
-        "test_samples.py",
-    }:
-        item.add_marker(pytest.mark.remediation)
     if (
         folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"}
         and "integration" in folders

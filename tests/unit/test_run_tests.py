@@ -1,93 +1,162 @@
-"""`make test` fails when any of its parts does, and shows what all have said."""
+"""`make test` runs every test once, fails if any of its units does, and shows what each printed."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from scripts import run_tests
+from scripts import durations, run_tests
+from scripts.work_queue import Finished, Unit
+from tests.unit.conftest import _DRIVEN
 
 ROOT = Path(__file__).parents[2]
+FILES = run_tests.files_of_tests()
+GROUPS = run_tests.groups(FILES)
 NOR = "Nor do those that deploy with SAM CLI: `make check` runs them.\n"
 
 
-def program(text: str, status: int) -> list[str]:
-    """Prints a text and ends with a status."""
-    return [sys.executable, "-c", f"print({text!r}); raise SystemExit({status})"]
+def ended(name: str, status: int, text: str = "") -> Finished:
+    """A unit that has ended."""
+    return Finished(Unit(name, (), 1.0), status, text.encode(), 7.4)
 
 
-@pytest.mark.parametrize("statuses", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 0, 2), (1, 1, 1)])
-def test_a_part_that_fails_is_a_suite_that_fails(
+def planned(*arguments: str) -> list[Unit]:
+    """Return what a command line runs."""
+    return run_tests.planned_units(run_tests.parse(arguments))
+
+
+def files_in(units: list[Unit]) -> list[str]:
+    """Return the files that the units name, those of each once."""
+    return [word for unit in units for word in unit.command if word.endswith(".py")]
+
+
+@pytest.mark.parametrize("statuses", [(0, 0, 0), (1, 0, 0), (0, -9, 0), (1, 0, 2), (1, 1, 1)])
+def test_a_unit_that_fails_is_a_suite_that_fails(
     statuses: tuple[int, int, int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever it is."""
-    cloud, apart, rules = map(program, ("cloud", "apart", "rules"), statuses)
-    status = run_tests.side_by_side(cloud, [apart], [program("checks", 0), rules])
+    """Whichever it is, and if a signal ended it. Nothing needs to have counted a test."""
+    status = run_tests.sum_up([ended("unit", one) for one in statuses])
+
     failed = sum(one != 0 for one in statuses)
-    assert bool(failed) == bool(status)
-    said = f"cloud\napart\nchecks\nrules\n0 passed, {failed} failed, 0 skipped\n"
-    assert said == capfd.readouterr().out
+    assert (1 if failed else 0) == status
+    assert f"0 passed, {failed} failed, 0 skipped\n" == capfd.readouterr().out
 
 
-def test_a_part_that_is_killed_is_a_suite_that_fails(capfd: pytest.CaptureFixture[str]) -> None:
-    """With the program that runs its row, too, as whoever ends processes by name ends both."""
-    killed = [sys.executable, "-c", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"]
-    assert 1 == run_tests.side_by_side(program("cloud", 0), [killed])
-    assert capfd.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
+def test_the_last_line_sums_up_all_units(capfd: pytest.CaptureFixture[str]) -> None:
+    """Errors count as failures, and a unit that counted failed tests counts no second time."""
+    units = [
+        ended("a", 0, "20 passed, 2 skipped in 1.23s\n"),
+        ended("b", 1, "== 1 failed, 3 passed, 2 errors in 0.5s ==\n"),
+    ]
+
+    assert 1 == run_tests.sum_up(units)
+    assert "23 passed, 3 failed, 2 skipped\n" == capfd.readouterr().out
 
 
-def test_what_comes_after_a_check_that_fails_runs_all_the_same(
-    capfd: pytest.CaptureFixture[str],
+def test_each_unit_s_output_stands_below_its_name(capfd: pytest.CaptureFixture[str]) -> None:
+    """As they end; whoever reads the log of a failed run knows which unit it was."""
+    shown = run_tests.show(iter([ended("lint", 0, "fine\n"), ended("types", 2, "bad\n")]), 2)
+
+    assert ["lint", "types"] == [one.unit.name for one in shown]
+    assert (
+        "[1/2] lint: passed, 7 s\nfine\n[2/2] types: failed (exit status 2), 7 s\nbad\n"
+        == capfd.readouterr().out
+    )
+
+
+def test_the_whole_way_from_the_command_line_to_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One run tells everything that is wrong."""
-    row = [program("checks", 1), program("3 passed in 1s", 0)]
-    assert 1 == run_tests.side_by_side(program("cloud", 0), row)
-    assert capfd.readouterr().out.endswith("3 passed in 1s\n3 passed, 1 failed, 0 skipped\n")
+    """Real processes, in place of those of the suite."""
+    program = "print('3 passed in 0.1s'); raise SystemExit({})"
+    units = [Unit("a", (sys.executable, "-c", program.format(status)), 1.0) for status in (0, 1)]
+    monkeypatch.setattr(run_tests, "planned_units", lambda *_: units)
+
+    assert 1 == run_tests.main([])
+    assert capfd.readouterr().out.endswith("6 passed, 1 failed, 0 skipped\n")
 
 
-def test_the_last_line_sums_up_all_parts() -> None:
-    """As pytest closes: with and without a frame, skips and errors among them."""
-    said = (
+def test_closing_lines_are_read_with_and_without_a_frame() -> None:
+    """As pytest closes: skips and errors among them."""
+    printed = (
         "tests/a.py::x 3 passed in words\n== 1 failed, 20 passed, 2 skipped in 1.23s ==\n"
         "100 passed, 1 error in 75.01s (0:01:15)\n"
     )
-    assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
-
-@pytest.mark.parametrize("marks", [(), ("remediation",), ("apart",), ("apart", "deploys")])
-def test_every_test_of_the_cloud_runs_in_one_part(
-    marks: tuple[str, ...], pytestconfig: pytest.Config
-) -> None:
-    """The suite leaves out the same as pytest by itself, and no part runs what another does."""
-    known = {name: name in marks for name in ("apart", "remediation", "deploys", "browser", "fuzz")}
-    cloud = [marked for marked, *where in run_tests.PARTS if where[:2] == [*run_tests.CLOUD]]
-    running = [eval(marked, {}, known) for marked in (*cloud, run_tests.DEPLOYS[0])]
-    assert 1 == sum(running)
-    assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
-    assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
-
-
-def test_each_test_on_an_engine_of_its_own_runs_in_one_part() -> None:
-    """One part runs what it names, and the other what is left."""
-    (first, *named), (mark, *where) = (
-        part for part in run_tests.PARTS if part[0].startswith("apart")
+    assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(
+        printed
     )
 
-    assert (first, list(run_tests.ENGINES)) == (mark, named)
-    assert where == [*run_tests.CLOUD, *(f"--ignore={path}" for path in named)]
-    assert all((ROOT / path).exists() for path in named)
+
+@pytest.mark.parametrize("marks", [(), ("apart",), ("apart", "deploys")])
+def test_every_test_of_the_cloud_runs_in_one_group(
+    marks: tuple[str, ...], pytestconfig: pytest.Config
+) -> None:
+    """The suite leaves out the same as pytest by itself, and no group runs what another does."""
+    known = {name: name in marks for name in ("apart", "deploys", "browser", "fuzz")}
+    groups = [group for group in GROUPS.values() if any("integration" in f for f in group.files)]
+    running = [group.name for group in groups if eval(group.marks, {}, known)]
+
+    assert 1 == len(running)
+    assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
+    assert pytestconfig.getini("testpaths") == list(run_tests.FOLDERS)
 
 
-def test_every_other_test_runs_in_one_part() -> None:
-    """Two parts run what they name, and the last what no other one names."""
-    (*_, (_, *first), (_, *second), (_, *left_out)) = run_tests.PARTS
-    named = (*first, *second)
-    assert len(named) == len(set(named))
-    assert left_out == [f"--ignore={path}" for path in (*run_tests.CLOUD, *named)]
-    assert all((ROOT / path).exists() for path in (*run_tests.CLOUD, *named))
+def test_every_file_of_the_cloud_is_in_each_of_its_groups() -> None:
+    """A file may have tests on the shared stack and tests on engines of their own."""
+    cloud = {name for name in FILES if name.startswith(("tests/integration/", "tests/local_cloud"))}
+
+    assert "tests/integration/test_remediation.py" in cloud
+    for name in ("shared", "apart", "deploys"):
+        assert cloud == set(GROUPS[name].files)
+
+
+def test_every_other_file_is_in_one_group() -> None:
+    """No file is forgotten, wherever it is, and none runs twice."""
+    counted = Counter(
+        name for group in ("shared", "rights", "plain", "browser") for name in GROUPS[group].files
+    )
+
+    assert Counter(FILES) == counted
+    assert {"agent/tests/test_service.py", "tests/soak/test_model.py"} <= set(GROUPS["plain"].files)
+
+
+def test_every_file_of_a_group_runs_in_one_of_its_units() -> None:
+    """Once in `make test`, and once for each kind of tests that files of the cloud may have."""
+    counted = Counter(files_in(planned()))
+
+    chosen = ("shared", "apart", "rights", "plain")
+    assert Counter(name for group in chosen for name in GROUPS[group].files) == counted
+
+
+def test_a_new_file_runs_although_the_table_does_not_know_it() -> None:
+    """It needs no entry anywhere."""
+    new = "tests/unit/domain/test_new.py"
+
+    assert new in run_tests.groups([*FILES, new])["plain"].files
+
+
+def test_the_files_that_use_rights_share_a_process() -> None:
+    """Or the test that every right is used would not run: tests/unit/conftest.py."""
+    (unit,) = [unit for unit in planned() if unit.name.startswith("rights")]
+    found = {path for name in _DRIVEN for path in (ROOT / "tests/unit" / name).rglob("test_*.py")}
+
+    needed = {path.relative_to(ROOT).as_posix() for path in found}
+    assert {*needed, "tests/unit/template/test_rights.py"} == set(files_in([unit]))
+
+
+def test_other_arguments_go_to_every_process_of_pytest() -> None:
+    """As they are, flags of pytest included."""
+    units = planned("--checks", "-k", "stop", "--maxfail=1", "-x")
+
+    pytests = [unit for unit in units if "pytest" in unit.command]
+    assert all(unit.command[-4:] == ("-k", "stop", "--maxfail=1", "-x") for unit in pytests)
+    assert set(run_tests.CHECKS) == {unit.name for unit in units} - {one.name for one in pytests}
 
 
 @pytest.mark.parametrize(
@@ -115,29 +184,75 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Where Chromium is installed."""
-    rows: list[Sequence[run_tests.Command]] = []
+    run: list[Unit] = []
 
-    def side_by_side(_: run_tests.Command, *beside: Sequence[run_tests.Command]) -> int:
-        rows.extend(beside)
-        return 0
+    def run_units(units: list[Unit], workers: int) -> list[Finished]:
+        run.extend(units)
+        return []
 
     monkeypatch.setattr("shutil.which", {"chromium": chromium}.get)
-    monkeypatch.setattr(run_tests, "side_by_side", side_by_side)
+    monkeypatch.setattr(run_tests, "run_units", run_units)
 
     assert 0 == run_tests.main(arguments)
-    assert says == capfd.readouterr().out
-    assert (says == "") == ([run_tests.IN_A_BROWSER] in rows)
-    assert ("--checks" in arguments) == any(run_tests.CHECKS in row for row in rows)
-    assert ("--checks" in arguments) == any("deploys" in command for row in rows for command in row)
+    assert f"{says}0 passed, 0 failed, 0 skipped\n" == capfd.readouterr().out
+    names = [unit.name.partition(" ")[0] for unit in run]
+    assert (says == "") == ("browser" in names)
+    assert ("--checks" in arguments) == ("deploys" in names)
+    assert ("--checks" in arguments) == set(names).issuperset(run_tests.CHECKS)
 
 
-def test_every_test_in_a_browser_runs_in_one_part() -> None:
-    """One part runs what it names, and the other what is left."""
-    (mark, where, *left_out), (same, *named) = run_tests.PARTS_IN_A_BROWSER
-    assert mark == same
-    assert "tests/browser" == where
-    assert left_out == [f"--ignore={path}" for path in named]
-    assert all((ROOT / path).exists() for path in named)
+def test_in_a_browser_runs_that_alone() -> None:
+    """Every file once, by the Python that has Playwright."""
+    units = planned("--in-a-browser")
+
+    assert {*GROUPS["browser"].files} == {*files_in(units)}
+    assert all(unit.command[0].endswith(".tools/browser/bin/python") for unit in units)
+
+
+def test_a_unit_is_expected_to_take_what_its_files_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what comes before its first test; a check by itself."""
+    table = {"rights": dict.fromkeys(GROUPS["rights"].files, 2.0), "checks": {"types": 90.0}}
+    monkeypatch.setattr(durations, "read_table", lambda: table)
+
+    seconds = {unit.name: unit.seconds for unit in planned("--checks")}
+
+    rights = GROUPS["rights"]
+    assert rights.start_seconds + 2.0 * len(rights.files) == seconds["rights 1 of 1"]
+    assert 90.0 == seconds["types"]
+
+
+def test_a_record_holds_the_seconds_of_each_group(tmp_path: Path) -> None:
+    """Of all units of a group together, and of the checks."""
+    for name, seconds in (("plain 1 of 2", {"a": 1.0}), ("plain 2 of 2", {"b": 2.0})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(seconds))
+
+    recorded = run_tests.recorded_table([ended("lint", 0), ended("plain 1 of 2", 0)], tmp_path)
+
+    assert {"plain": {"a": 1.0, "b": 2.0}, "checks": {"lint": 7.4}} == recorded
+
+
+def test_each_process_leaves_its_seconds_where_the_record_is_made(tmp_path: Path) -> None:
+    """Each in a file of its own."""
+    units = run_tests.planned_units(run_tests.parse([]), tmp_path)
+
+    for unit in units:
+        assert f"{durations.VARIABLE}={tmp_path / unit.name}.json" in unit.command
+        assert ("-p", "scripts.durations") == unit.command[-2:]
+    assert not any("scripts.durations" in unit.command for unit in planned())
+
+
+def test_the_table_knows_groups_that_exist() -> None:
+    """A renamed group would silently lose its seconds."""
+    assert durations.read_table().keys() <= {*GROUPS, run_tests.CHECKS_GROUP}
+
+
+def test_what_make_check_installs_before_it_starts_is_what_its_units_need() -> None:
+    """Units side by side must not install one environment twice at once."""
+    makefile = (ROOT / "Makefile").read_text()
+
+    (needs,) = re.findall(r"^check: (.*?) ##", makefile, re.MULTILINE)
+    assert {"env-project", "env-cloud", "env-sam", "env-release"} <= set(needs.split())
+    assert "$(if $(shell command -v chromium),env-browser)" in needs
 
 
 def test_continuous_integration_runs_every_check() -> None:
