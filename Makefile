@@ -6,7 +6,7 @@ BROWSER := .tools/browser/bin
 RELEASE := .tools/release/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
-SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation simulation scripts tests
+SOURCES := layers/shared/governor layers/shared/prune_botocore.py functions agent cli local benchmarks evaluation simulation scripts tests
 # Bytecode is kept, out of the sources, whatever the shell says: compiling the libraries anew takes seconds in
 # every process.
 unexport PYTHONDONTWRITEBYTECODE

@@ -16,7 +16,8 @@ LAYER = ROOT / "layers" / "shared"
 PINS = [*sorted((ROOT / "requirements").glob("*.txt")), LAYER / "requirements.txt"]
 FUNCTIONS = sorted((ROOT / "functions").glob("*/*.py"))
 SHIPPED = [*FUNCTIONS, *sorted((LAYER / "governor").rglob("*.py"))]
-RUNTIME = {"boto3", "botocore", "urllib3"}  # the Lambda runtime brings them, the last for botocore
+BY_ADAPTERS_ALONE = {"boto3", "botocore", "urllib3"}
+"""Packages that speak with AWS; `https.py` uses urllib3 for receivers other than AWS."""
 DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "jwt": "pyjwt",
@@ -118,9 +119,11 @@ def test_tests_run_on_the_versions_that_the_layer_ships() -> None:
             assert version.findall(entry) == version.findall(here), (name, shipped)
 
 
-def test_the_layer_leaves_boto3_to_the_runtime() -> None:
-    """A second botocore in the layer would win over the runtime's and start slower."""
-    assert set() == RUNTIME & pinned((LAYER / "requirements.txt").read_text()).keys()
+def test_no_shipped_code_imports_boto3() -> None:
+    """The layer ships botocore without boto3. Lambda's boto3 is made for another botocore."""
+    assert "boto3" not in pinned((LAYER / "requirements.txt").read_text())
+    for path in SHIPPED:
+        assert set() == within(imports(path.read_text()), "boto3", "s3transfer"), path
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=_relative)
@@ -128,7 +131,7 @@ def test_shipped_code_imports_only_what_is_shipped(path: Path) -> None:
     """`sam build` does not notice a package that the layer lacks: Lambda does, at the first
     event."""
     names = {name.split(".")[0] for name in outside(imports(path.read_text()), "governor")}
-    wanted = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names - RUNTIME}
+    wanted = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names}
     assert set() == wanted - pinned((LAYER / "requirements.txt").read_text()).keys()
 
 
@@ -190,11 +193,11 @@ def test_only_the_wiring_imports_adapters() -> None:
             assert set() == within(imports(path.read_text()), "governor.adapters"), path
 
 
-def test_only_adapters_import_boto3() -> None:
+def test_only_adapters_import_botocore() -> None:
     """Foreign errors and foreign types end there; one module speaks HTTPS to others than AWS."""
     for path in SHIPPED:
         if "adapters" not in path.parts:
-            foreign = RUNTIME - ({"urllib3"} if path.name == "https.py" else set())
+            foreign = BY_ADAPTERS_ALONE - ({"urllib3"} if path.name == "https.py" else set())
             assert set() == within(imports(path.read_text()), *foreign), path
 
 

@@ -59,6 +59,12 @@ def test_the_page_never_loads_the_issuer_s_protocol() -> None:
     assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
 
 
+@pytest.mark.parametrize("function", ["sweep_target", "serve_console"])
+def test_no_cold_start_loads_boto3(function: str) -> None:
+    """Not even a library does: Lambda's boto3 is made for another botocore than the layer's."""
+    assert set() == loaded(function) & {"boto3", "s3transfer"}
+
+
 def test_the_function_that_acts_reads_with_credentials_that_change_nothing() -> None:
     """By its wiring, and no other one: those use their roles in members as they are."""
     parts = Ec2Parts(settings())
