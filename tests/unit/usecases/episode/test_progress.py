@@ -187,7 +187,15 @@ def test_a_question_that_a_pause_delayed_gets_its_full_delivery_time() -> None:
     """It counts from when the question was asked, not from when that was planned."""
     world = World(decide=False, phase=Phase.ASKING)
     ask = AskOwner(
-        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+        clock=world.clock,
+        policies=world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
     pause = Pause(NOW, "oidc:ada@example.com")
     assert world.state.begin_pause(pause)
