@@ -10,6 +10,8 @@ from textwrap import wrap
 from typing import Any
 
 from cli.policy_schema import policy_schema
+from governor.domain.figures import FIGURES, Figure, metrics_of
+from governor.domain.policy.policy import Metrics
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "examples/policy.schema.json"
@@ -55,11 +57,45 @@ def pages(schema: Mapping[str, Any]) -> dict[str, str]:
         )
         own = [table for path, table in tables.items() if path.partition(".")[0] in names]
         found[page] = "\n".join([head, *own])
+    found["policy-judging.md"] += f"\n{_figures_table()}"
     match = schema["$defs"]["OverrideMatch"]
     document = _table("The document itself", schema["description"], schema, schema)
     match = _table("`match` of an override", match["description"], match, schema)
     found["policy-judging.md"] += f"\n{document}\n{match}"
     return found
+
+
+def _figures_table() -> str:
+    """Return the figures that may veto, from the table that the product reads."""
+    lines = [
+        "## Figures of the vetoes",
+        "",
+        "The sweep reads these of an instance whose GPU utilization alone would call it idle.",
+        "",
+        "| figure | meaning | published by | metric | statistic | unit | limit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for figure, row in FIGURES.items():
+        cells = (
+            f"`{figure}`",
+            row.words,
+            row.publisher.value,
+            _metrics_text(figure, row),
+            row.statistic,
+            row.scale.value,
+            f"`{row.limit}`",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _metrics_text(figure: str, row: Figure) -> str:
+    """Return the metrics of a figure, with the settings that hold their names."""
+    names = metrics_of(figure, Metrics())
+    if names == row.metrics:
+        return ", ".join(f"`{name}`" for name in names)
+    settings = (f"`metrics.{setting}`" for setting in row.metrics)
+    return ", ".join(f"{setting} (`{name}`)" for setting, name in zip(settings, names, strict=True))
 
 
 def _tables(

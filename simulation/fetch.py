@@ -15,11 +15,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from math import isnan, nan
+from math import isnan
 
 from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.catalogue import shape_of
 from governor.domain.evidence import Dimensions, MetricSource, Window
+from governor.domain.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
 from governor.domain.instance import Instance, Protection, Shape, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc, in_parts
@@ -34,7 +35,14 @@ from governor.ports import (
 )
 from governor.usecases.evidence.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
-from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
+from simulation.recording import (
+    PERIOD,
+    Figures,
+    Recording,
+    SeriesKey,
+    highest,
+    replayed_figures,
+)
 from simulation.store import SeriesStore
 from simulation.wish import Wish
 
@@ -55,7 +63,8 @@ _QUERIES_PER_CALL = 500
 _READINGS_PER_PAGE = 100_800
 """A call whose answer fits into one page is one request, whatever pages are charged."""
 _CALLS_AT_A_TIME = 8
-_EC2 = "AWS/EC2"
+_SHOWS_RUNS = "cpu"
+"""The figure that is read in any case: EC2 publishes it whenever an instance runs."""
 
 
 class FetchError(Exception):
@@ -205,33 +214,34 @@ class Fetch:
     def _fine_queries(self, subject: Subject) -> list[MetricQuery]:
         """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance
         ran."""
-        names = self.wish.metrics
+        utilization = self.wish.metrics.utilization
         shape = subject.shape
-        queries: list[MetricQuery] = []
-        for metric in self._fine_metrics(shape):
-            queries += [
-                self._gpu_query(metric, dimensions, "Maximum") for dimensions in subject.sets
-            ]
+        queries = [
+            self._gpu_query(utilization, dimensions, "Maximum") for dimensions in subject.sets
+        ]
         is_single = shape is not None and shape.accelerator_count == 1
         if subject.source is MetricSource.AGGREGATE and not is_single:
-            queries.append(self._gpu_query(names.utilization, subject.sets[0], "SampleCount"))
-        queries.append(_ec2_query("CPUUtilization", subject, "Average"))
-        if "network" in self.wish.figures:
-            queries.append(_ec2_query("NetworkIn", subject, "Sum"))
-            queries.append(_ec2_query("NetworkOut", subject, "Sum"))
+            queries.append(self._gpu_query(utilization, subject.sets[0], "SampleCount"))
+        for figure in replayed_figures():
+            if figure in self.wish.figures or figure == _SHOWS_RUNS:
+                queries += self._figure_queries(figure, subject)
         return queries
 
-    def _fine_metrics(self, shape: Shape | None) -> list[str]:
-        """Return the metrics of a GPU that the policies read, and that its type can show."""
-        names = self.wish.metrics
-        metrics = [names.utilization]
-        if shape is None:
-            return metrics
-        if "power" in self.wish.figures and shape.board_power_watts:
-            metrics.append(names.power_draw)
-        if "memory" in self.wish.figures and shape.memory_mib_each:
-            metrics.append(names.memory_used)
-        return metrics
+    def _figure_queries(self, figure: str, subject: Subject) -> list[MetricQuery]:
+        """Return the series of one figure; an empty list if the instance type does not say what its
+        readings mean."""
+        row = FIGURES[figure]
+        metrics = metrics_of(figure, self.wish.metrics)
+        if row.publisher is Publisher.EC2:
+            return [_ec2_query(metric, subject, row.statistic) for metric in metrics]
+        if _factor(figure, subject.shape) is None:
+            return []
+        queries: list[MetricQuery] = []
+        for metric in metrics:
+            queries += [
+                self._gpu_query(metric, dimensions, row.statistic) for dimensions in subject.sets
+            ]
+        return queries
 
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
         return query_of(self.wish.metrics.namespace, metric, dimensions, statistic)
@@ -384,22 +394,21 @@ class Fetch:
     def _figures(
         self, subject: Subject, series: Mapping[SeriesKey, array[float]], bins: int
     ) -> Figures:
-        """Return the signs of work; NaN where the size of a GPU's memory or power is not known."""
-        names = self.wish.metrics
-        shape = subject.shape
-        watts = None
-        memory_mib = None
-        if shape is not None:
-            watts = shape.board_power_watts
-            memory_mib = shape.memory_mib_each
-        ec2: Dimensions = (("InstanceId", subject.instance.instance_id),)
-        return Figures(
-            utilization=_highest_of(series, names.utilization, bins, 1.0),
-            power=_highest_of(series, names.power_draw, bins, 100.0 / (watts or nan)),
-            memory=_highest_of(series, names.memory_used, bins, 100.0 / (memory_mib or nan)),
-            cpu=series["CPUUtilization", ec2, "Average"],
-            network=_network(series, ec2, bins),
-        )
+        """Return the signs of work; NaN where a figure was not read, or where the size of a GPU's
+        memory or power is not known."""
+        by_name: dict[str, array[float]] = {}
+        for figure in replayed_figures():
+            keys = [_key(query) for query in self._figure_queries(figure, subject)]
+            parts = [series[key] for key in keys if key in series]
+            factor = _factor(figure, subject.shape)
+            if not parts or factor is None:
+                by_name[figure] = holes(bins)
+            elif FIGURES[figure].publisher is Publisher.EC2:
+                by_name[figure] = _sum_of_parts(parts, factor)
+            else:
+                by_name[figure] = highest(parts, bins, factor)
+        utilization = self.wish.metrics.utilization
+        return Figures(_highest_of(series, utilization, bins, 1.0), by_name)
 
     def _fine_series(
         self, survey: Survey, subject: Subject, wanted: frozenset[int]
@@ -451,7 +460,7 @@ def query_of(namespace: str, metric: str, dimensions: Dimensions, statistic: str
 
 def _ec2_query(metric: str, subject: Subject, statistic: str) -> MetricQuery:
     dimensions = (("InstanceId", subject.instance.instance_id),)
-    return query_of(_EC2, metric, dimensions, statistic)
+    return query_of(EC2_NAMESPACE, metric, dimensions, statistic)
 
 
 def _key(query: MetricQuery) -> SeriesKey:
@@ -466,21 +475,24 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
             values[first : first + BINS_PER_HOUR] = array("d", (value,)) * BINS_PER_HOUR
 
 
-def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
-    """Return bytes a second, both ways together; one way alone where the other has a hole."""
-    received = series.get(("NetworkIn", ec2, "Sum"), holes(bins))
-    sent = series.get(("NetworkOut", ec2, "Sum"), holes(bins))
-    seconds = PERIOD.total_seconds()
-    rates = [
-        _sum_of_known(bytes_in, bytes_out) / seconds
-        for bytes_in, bytes_out in zip(received, sent, strict=True)
-    ]
-    return array("d", rates)
+def _factor(figure: str, shape: Shape | None) -> float | None:
+    """Return the factor that turns a reading into the figure; `None` if the instance type does not
+    say what 100% is."""
+    return factor_of(FIGURES[figure].scale, shape, PERIOD.total_seconds())
 
 
-def _sum_of_known(bytes_in: float, bytes_out: float) -> float:
-    if isnan(bytes_in):
-        return bytes_out
-    if isnan(bytes_out):
-        return bytes_in
-    return bytes_in + bytes_out
+def _sum_of_parts(parts: Sequence[array[float]], factor: float) -> array[float]:
+    """Return the sum of EC2's metrics in each bin, times the factor; a hole counts only where all
+    have it."""
+    total = parts[0]
+    for values in parts[1:]:
+        total = array("d", map(_sum_of_known, total, values))
+    return array("d", [value * factor for value in total])
+
+
+def _sum_of_known(left: float, right: float) -> float:
+    if isnan(left):
+        return right
+    if isnan(right):
+        return left
+    return left + right

@@ -18,6 +18,7 @@ from evaluation.bins import (
     BIN_SECONDS,
     CARRIED_HOLE_BINS,
     all_of,
+    any_of,
     holes,
     measured,
     reaching,
@@ -25,7 +26,7 @@ from evaluation.bins import (
 )
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
-from governor.domain.figures import limit_of
+from governor.domain.figures import FIGURES, can_be_replayed, limit_of, metrics_of
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
@@ -40,14 +41,12 @@ SeriesKey = tuple[str, Dimensions, str]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Signs of work, a value a bin: the busiest GPU in percent, power and memory in percent of what
-    the GPU has, CPU in percent, network in bytes a second. NaN where nothing was published."""
+    """Signs of work, a value a bin; NaN where nothing was published. The utilization is that of the
+    busiest GPU, in percent."""
 
     utilization: array[float]
-    power: array[float]
-    memory: array[float]
-    cpu: array[float]
-    network: array[float]
+    by_name: Mapping[str, array[float]]
+    """The figures of `FIGURES` that can be replayed, in the units of their limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Recording:
         parts = [self.measured(names.utilization)]
         required: set[str] = set()
         for figure in policy.vetoes.required:
-            required.update(_metrics_of(figure, names))
+            required.update(metrics_of(figure, names))
         for (metric, _, _), values in self.series.items():
             if metric in required:
                 parts.append(measured(values))
@@ -167,26 +166,13 @@ class Recording:
     def activity(self, policy: Policy) -> bytes:
         """Return 1 for every bin in which something reaches a limit of the policy
         (`domain.verdict.activity`)."""
-        figures = self.figures
         busy = policy.idle.utilization_below_percent
-        power = _limit(policy, "power")
-        memory = _limit(policy, "memory")
-        cpu = _limit(policy, "cpu")
-        network = _limit(policy, "network")
-        bins = zip(
-            figures.utilization,
-            figures.power,
-            figures.memory,
-            figures.cpu,
-            figures.network,
-            strict=True,
-        )
-        return bytes(
-            [
-                u >= busy or p >= power or m >= memory or c >= cpu or n >= network
-                for u, p, m, c, n in bins
-            ]
-        )
+        active_bins = [reaching(self.figures.utilization, busy)]
+        for figure in replayed_figures():
+            limit = limit_of(policy, figure)
+            if limit is not None:
+                active_bins.append(reaching(self.figures.by_name[figure], limit))
+        return any_of(active_bins, self.span.bins)
 
     def _index(self, moment: UtcDatetime) -> int:
         return (moment - self.span.start) // PERIOD
@@ -285,21 +271,9 @@ def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> a
     return array("d", [nan if value is None else value * factor for value in peaks])
 
 
-def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
-    """Return the metrics that show a figure of the vetoes."""
-    metrics_by_figure = {
-        "power": (names.power_draw,),
-        "memory": (names.memory_used,),
-        "cpu": ("CPUUtilization",),
-        "network": ("NetworkIn", "NetworkOut"),
-    }
-    return metrics_by_figure[figure]
-
-
-def _limit(policy: Policy, figure: str) -> float:
-    """Return the limit of a figure; infinity if the policy has none."""
-    limit = limit_of(policy, figure)
-    return inf if limit is None else limit
+def replayed_figures() -> tuple[str, ...]:
+    """Return the figures whose past can be read, in the order of the table."""
+    return tuple(figure for figure in FIGURES if can_be_replayed(figure))
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
-from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
+from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest, replayed_figures
 
 
 def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> list[Recording]:
@@ -85,10 +85,11 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         series=series,
         figures=Figures(
             utilization=highest(trace.gpus, bins),
-            power=holes(bins),
-            memory=highest(trace.memory, bins),
-            cpu=holes(bins),
-            network=holes(bins),
+            # Traces hold no other figure.
+            by_name={
+                **{figure: holes(bins) for figure in replayed_figures()},
+                "memory": highest(trace.memory, bins),
+            },
         ),
         price=Price(None, "traces name no price"),
     )

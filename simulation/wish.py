@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.figures import metrics_of
 from governor.domain.policy.policy import Metrics, Policy, TagMatch
 from governor.domain.sweep.judging import sooner_window, wanted_figures
+from simulation.recording import replayed_figures
 from simulation.replay import ReplayError, replayable
 
 _HOUR = timedelta(hours=1)
@@ -57,12 +59,15 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 
 def _metric_names(metrics: Metrics) -> tuple[str, ...]:
-    return metrics.namespace, metrics.utilization, metrics.memory_used, metrics.power_draw
+    names = [metrics.namespace, metrics.utilization]
+    for figure in replayed_figures():
+        names += metrics_of(figure, metrics)
+    return tuple(names)
 
 
 def _figures(policy: Policy) -> frozenset[str]:
     """Return the recorded figures that may veto, and memory if it may bring a question forward."""
-    figures = wanted_figures(policy) - {"agentless", "bound"}
+    figures = wanted_figures(policy) & set(replayed_figures())
     if sooner_window(policy) is not None:
         return figures | {"memory"}
     return figures

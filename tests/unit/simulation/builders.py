@@ -59,7 +59,15 @@ def make_recording(
             ("NetworkIn", dimensions, "Sum"): alive,
             ("NetworkOut", dimensions, "Sum"): alive,
         },
-        figures=Figures(util, holes(len(util)), holes(len(util)), processor, alive),
+        figures=Figures(
+            util,
+            {
+                "power": holes(len(util)),
+                "memory": holes(len(util)),
+                "cpu": processor,
+                "network": alive,
+            },
+        ),
         price=Price(None if price is None else Decimal(price), "made up"),
     )
     return replace(recording, **changes)
@@ -71,7 +79,8 @@ def with_memory(recording: Recording, percent: Sequence[float]) -> Recording:
     assert whole is not None
     key = (Policy().metrics.memory_used, recording.sets[0], "Maximum")
     values = array("d", [value * whole / 100 for value in percent])
-    figures = replace(recording.figures, memory=array("d", percent))
+    by_name = {**recording.figures.by_name, "memory": array("d", percent)}
+    figures = replace(recording.figures, by_name=by_name)
     return replace(recording, series={**recording.series, key: values}, figures=figures)
 
 

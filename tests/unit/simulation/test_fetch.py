@@ -177,8 +177,8 @@ def test_a_recording_is_exact_where_it_matters_and_busy_elsewhere(store: SeriesS
         assert bytes([1] * 50 * 12 + [0] * 5 * 12 + [1] * 41 * 12) == one.activity(policy)
         assert ((0, 96 * 12),) == one.runs
     assert (MetricSource.AGGREGATE, MetricSource.PER_GPU) == (rests.source, eight.source)
-    assert 100.0 * 20.0 / 400 == pytest.approx(eight.figures.power[60 * 12])
-    assert 2.0 / 300 == pytest.approx(rests.figures.network[52 * 12])
+    assert 100.0 * 20.0 / 400 == pytest.approx(eight.figures.by_name["power"][60 * 12])
+    assert 2.0 / 300 == pytest.approx(rests.figures.by_name["network"][52 * 12])
     assert [100] == [volume.size_gib for volume in rests.instance.volumes]
 
 

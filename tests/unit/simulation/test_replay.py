@@ -360,7 +360,9 @@ def test_one_busy_gpu_keeps_the_instance() -> None:
     series = {key: plain.series[key] for key in others}
     series |= {
         (name, one, statistic): values.__class__("d", readings)
-        for one, readings, values in zip(sets, (idle, busy), [plain.figures.cpu] * 2, strict=True)
+        for one, readings, values in zip(
+            sets, (idle, busy), [plain.figures.by_name["cpu"]] * 2, strict=True
+        )
     }
     shape = Shape("g5.xlarge", "NVIDIA A10G", 2, 22888, 300)
     recording = replace(plain, series=series, sets=sets, source=MetricSource.PER_GPU, shape=shape)

@@ -21,7 +21,7 @@ WORK = "work"
 
 
 class Publisher(Enum):
-    """Who publishes a figure, and so how its series are found."""
+    """The publisher of a figure, which decides how its series are found."""
 
     AGENT = "the agent, for each GPU"
     """Under the names of the policy."""

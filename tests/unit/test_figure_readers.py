@@ -1,0 +1,214 @@
+"""Every reader of the table of figures knows each row: a new veto works in all of them, or a test
+here fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple, get_args, get_type_hints
+
+import pytest
+
+from cli import doctor
+from cli.policy_schema import policy_schema
+from governor.contracts.policy import parse_policy
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.evidence import Evidence, Series, Window
+from governor.domain.figures import FIGURES, Figure, Publisher, Scale, can_be_replayed
+from governor.domain.policy.policy import Policy, Vetoes
+from governor.ports import MetricQuery
+from scripts.policy_reference import pages
+from simulation.store import SeriesStore
+from tests.builders import NOW, TARGET, make_instance
+from tests.twins import MemoryEc2, MemoryMetrics
+from tests.unit.simulation.builders import BUSY, HOUR, IDLE, anywhere, bins, by_window, run
+from tests.unit.simulation.test_fetch import HOURS, Past, aggregate, make_fetch
+from tests.unit.template.machines import ROOT
+from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.world import World
+
+
+class NewVeto(NamedTuple):
+    """A row that is not in the table, its metric in CloudWatch, and a reading above its limit."""
+
+    row: Figure
+    metric: str
+    reading: float
+
+
+NEW_VETOES = {
+    "of EC2": NewVeto(
+        Figure(
+            words="traffic to disks",
+            # Of the row that gives way for this one.
+            field="agentless_power_percent",
+            limit="vetoes.network_bytes_per_second",
+            publisher=Publisher.EC2,
+            metrics=("EBSWriteBytes",),
+            statistic="Sum",
+            scale=Scale.PER_SECOND,
+        ),
+        metric="EBSWriteBytes",
+        reading=9e8,
+    ),
+    "of the agent": NewVeto(
+        Figure(
+            words="heat",
+            field="agentless_power_percent",
+            limit="vetoes.cpu_percent",
+            publisher=Publisher.AGENT,
+            metrics=("temperature",),
+            statistic="Maximum",
+            scale=Scale.PERCENT,
+        ),
+        metric="nvidia_smi_temperature_gpu",
+        reading=90.0,
+    ),
+}
+
+
+@pytest.fixture(params=sorted(NEW_VETOES))
+def veto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> NewVeto:
+    """A veto that was just added to the table."""
+    added = NEW_VETOES[request.param]
+    monkeypatch.delitem(FIGURES, "agentless")  # type: ignore[arg-type]
+    monkeypatch.setitem(FIGURES, "added", added.row)  # type: ignore[arg-type]
+    return added
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_the_sweep_knows_a_new_veto(veto: NewVeto, *, is_reached: bool) -> None:
+    """Its limit makes the instance busy."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    if is_reached:
+        world.metrics.publish(veto.metric, {"InstanceId": instance_id}, [veto.reading] * 48)
+    world.sweep()
+
+    assert ("busy" if is_reached else "idle") == world.verdict(instance_id)
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_the_recheck_knows_a_new_veto(veto: NewVeto, *, is_reached: bool) -> None:
+    """Work that it shows ends the episode."""
+    world = World()
+    own = {"InstanceId": world.instance.instance_id}
+    if is_reached:
+        world.metrics.publish(veto.metric, own, [veto.reading] * 48)
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert is_reached != result.proceed
+    if is_reached:
+        assert Outcome.WOKE_UP is result.outcome
+        assert f"{veto.row.words} reached" in result.reason
+
+
+class PastWithVeto(Past):
+    """A past in which one more metric has the same reading all the time."""
+
+    metric: str
+    reading: float
+
+    def _series(self, query: MetricQuery, window: Window) -> Series | None:
+        if query.metric == self.metric:
+            return (self.reading,) * window.bins
+        return super()._series(query, window)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SeriesStore]:
+    """An empty one."""
+    opened = SeriesStore(tmp_path / "series.sqlite", anywhere)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_the_back_test_knows_a_new_veto(
+    veto: NewVeto, store: SeriesStore, *, is_reached: bool
+) -> None:
+    """It is fetched, shows as work in every bin, and nobody is asked."""
+    instance = make_instance()
+    past = PastWithVeto(
+        {instance.instance_id: bins((BUSY, 30), (IDLE, 30), (BUSY, 36))},
+        {instance.instance_id: aggregate(instance)},
+    )
+    past.metric = veto.metric
+    past.reading = veto.reading if is_reached else 0.0
+    fetch = make_fetch(past, store, instance)
+    (recording,) = fetch.fetch(fetch.survey(TARGET, HOURS))
+    active_bins = sum(recording.activity(Policy()))
+    (result,) = run(recording, policy=by_window()).results
+
+    assert (96 if is_reached else 66) * HOUR == active_bins
+    assert is_reached == (not result.events)
+
+
+def test_a_back_test_requires_a_new_veto_as_the_sweep_does(
+    veto: NewVeto, store: SeriesStore
+) -> None:
+    """Where the policy requires the figure, a bin without it proves no idleness."""
+    instance = make_instance()
+    past = PastWithVeto(
+        {instance.instance_id: bins((IDLE, 96))}, {instance.instance_id: aggregate(instance)}
+    )
+    past.metric = veto.metric
+    past.reading = 0.0
+    fetch = make_fetch(past, store, instance)
+    (recording,) = fetch.fetch(fetch.survey(TARGET, HOURS))
+    requiring = Policy(vetoes=Vetoes(required=("cpu", "added")))  # type: ignore[arg-type]
+    key = next(key for key in recording.series if key[0] == veto.metric)
+    measured = sum(recording.steady(requiring))
+    for index in range(HOUR):
+        recording.series[key][index] = float("nan")
+
+    assert 96 * HOUR == measured
+    assert 95 * HOUR == sum(recording.steady(requiring))
+
+
+def test_the_doctor_knows_a_new_veto(veto: NewVeto) -> None:
+    """It reads the figure of each instance, and says where a required one is missing."""
+    ec2 = MemoryEc2()
+    metrics = MemoryMetrics()
+    instance = make_instance(tags={"Purpose": "GPU-Workload"})
+    ec2.add(instance)
+    own = {"InstanceId": instance.instance_id}
+    for metric in ("nvidia_smi_utilization_gpu", "CPUUtilization", "NetworkIn", "NetworkOut"):
+        metrics.publish(metric, own, [1.0] * 48)
+    doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
+
+    assert veto.metric in {query.metric for query in metrics.reads}
+
+
+def test_the_docs_know_a_new_veto(veto: NewVeto) -> None:
+    """The generated reference lists the figure, its metrics and its limit."""
+    page = pages(policy_schema())["policy-judging.md"]
+
+    assert any(
+        veto.row.words in line and veto.metric in line and veto.row.limit in line
+        for line in page.splitlines()
+    )
+
+
+def test_the_docs_say_which_vetoes_a_back_test_cannot_replay() -> None:
+    """Live they keep instances that a back-test stops."""
+    page = (ROOT / "docs/simulate-reference.md").read_text(encoding="utf-8")
+    unreplayed = [row for figure, row in FIGURES.items() if not can_be_replayed(figure)]
+
+    assert unreplayed
+    for row in unreplayed:
+        assert row.words in " ".join(page.split()), row.words
+
+
+def test_each_row_has_a_field_of_the_evidence_and_a_limit_in_the_policy() -> None:
+    """A figure that a policy may require is one whose series have known names."""
+    evidence_fields = {field.name for field in fields(Evidence)}
+    for row in FIGURES.values():
+        section, _, name = row.limit.partition(".")
+        assert row.field in evidence_fields
+        assert hasattr(getattr(Policy(), section), name)
+    known = set(get_args(get_args(get_type_hints(Vetoes)["required"])[0]))
+
+    assert {figure for figure in FIGURES if can_be_replayed(figure)} == known
