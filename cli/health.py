@@ -17,6 +17,7 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.health.health import InstanceFinding, Severity
+from governor.domain.health.health_messages import advice_text, finding_document
 from governor.domain.instance import Target
 from governor.domain.units import iso, printable
 from governor.ports import InstanceReader, MetricReader
@@ -94,7 +95,8 @@ def _print_reading(reading: HealthReading) -> None:
     name = printable(instance.name)
     print(f"{_state(reading):<8} {instance.instance_id} {instance.instance_type} {name}{note}")
     for finding in reading.findings:
-        sentence = f"{finding.about}; seen since {iso(finding.since)}. {finding.advice}"
+        advice = advice_text(finding)
+        sentence = f"{finding.about}; seen since {iso(finding.since)}. {advice}"
         print(f"         {printable(sentence)}")
     if reading.problem:
         print(f"         not all could be read: {printable(reading.problem)}")
@@ -130,5 +132,7 @@ def _document(reading: HealthReading) -> dict[str, object]:
         "state": str(_state(reading)),
         "faults_are_seen": reading.has_hardware_figures,
         "problem": reading.problem,
-        "findings": [InstanceFinding(instance, finding).document for finding in reading.findings],
+        "findings": [
+            finding_document(InstanceFinding(instance, finding)) for finding in reading.findings
+        ],
     }

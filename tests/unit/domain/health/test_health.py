@@ -21,6 +21,7 @@ from governor.domain.health.health import (
     classify_bottleneck,
     health_findings,
 )
+from governor.domain.health.health_messages import advice_text
 from governor.domain.policy.policy import Health
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -188,7 +189,7 @@ def test_faults(
         finding.gpus,
     )
     assert seen in finding.seen
-    assert finding.advice
+    assert advice_text(finding)
     assert finding.about.startswith("GPU 1: ")
 
 
@@ -205,8 +206,8 @@ def test_faults(
 def test_who_advises_a_stop_says_what_it_costs(gpu: GpuFigures) -> None:
     """A stop wipes local disks: no advice leads there without saying so."""
     (finding,) = health_findings(WINDOW, [gpu])
-    assert "stop" in finding.advice
-    assert "wipes local disks" in finding.advice
+    assert "stop" in advice_text(finding)
+    assert "wipes local disks" in advice_text(finding)
 
 
 def test_application_errors_are_no_fault_of_the_gpu() -> None:
@@ -373,7 +374,7 @@ def test_every_finding_names_who_when_and_what_to_do(gpus: list[GpuFigures]) -> 
         assert set(finding.gpus) <= names
         assert WINDOW.start <= finding.since < WINDOW.end
         assert finding.seen
-        assert finding.advice
+        assert advice_text(finding)
     told = [(finding.kind, name) for finding in found for name in finding.gpus]
     assert len(told) == len(set(told))
 

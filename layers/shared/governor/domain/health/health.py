@@ -1,4 +1,4 @@
-"""Health findings of one instance's GPUs: what was seen, since when, and what to do.
+"""Health findings of one instance's GPUs: what was seen, and since when.
 
 They advise and never act. A finding needs readings: a period without one neither makes a finding
 nor ends it.
@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean, median
 
-from governor.domain.alerts.templates import said
 from governor.domain.evidence import Series, Window, peak, readings
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import HEAT_AVERAGE, Health
-from governor.domain.units import Percent, UtcDatetime, iso
+from governor.domain.units import Percent, UtcDatetime
 
 
 class FindingKind(StrEnum):
@@ -144,11 +143,6 @@ class Finding:
         return Severity.ADVICE if self.kind in _ADVICE else Severity.WARNING
 
     @property
-    def advice(self) -> str:
-        """Return what to do about it."""
-        return "".join(said("health advice", {"kind": self.bottleneck or self.kind}))
-
-    @property
     def about(self) -> str:
         """Return the GPUs and what was seen of them."""
         word = "GPUs" if len(self.gpus) > 1 else "GPU"
@@ -188,21 +182,6 @@ class InstanceFinding:
         level = finding.errors.bit_length()
         start = f"{instance_id}#{started}#{finding.kind.value}"
         return tuple(f"{start}#{gpu}#{level}" for gpu in finding.gpus)
-
-    @property
-    def document(self) -> dict[str, object]:
-        """Return the finding as JSON data."""
-        finding = self.finding
-        return {
-            "instance_id": self.instance.instance_id,
-            "kind": finding.kind.value,
-            "severity": finding.severity.value,
-            "gpus": list(finding.gpus),
-            "seen": finding.seen,
-            "since": iso(finding.since),
-            "advice": finding.advice,
-            "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
-        }
 
 
 def sent_findings(

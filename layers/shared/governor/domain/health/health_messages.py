@@ -18,8 +18,8 @@ from governor.domain.alerts.alert import (
     short_hash,
 )
 from governor.domain.alerts.alert import Severity as AlertSeverity
-from governor.domain.alerts.templates import written
-from governor.domain.health.health import InstanceFinding, Severity
+from governor.domain.alerts.templates import said, written
+from governor.domain.health.health import Finding, InstanceFinding, Severity
 from governor.domain.instance import Reservation
 from governor.domain.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
 
@@ -32,6 +32,26 @@ _INSTANCES = 50
 """Instances named in one message. SNS accepts 256 KiB, which hold the facts once per protocol."""
 _RANK = list(Severity)
 _Item = TypeVar("_Item")
+
+
+def advice_text(finding: Finding) -> str:
+    """Return what to do about a finding."""
+    return "".join(said("health advice", {"kind": finding.bottleneck or finding.kind}))
+
+
+def finding_document(member: InstanceFinding) -> dict[str, object]:
+    """Return a finding as JSON data."""
+    finding = member.finding
+    return {
+        "instance_id": member.instance.instance_id,
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "gpus": list(finding.gpus),
+        "seen": finding.seen,
+        "since": iso(finding.since),
+        "advice": advice_text(finding),
+        "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
+    }
 
 
 def advice_key(owner: Owner) -> str:
@@ -145,11 +165,11 @@ def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
-    """Return one document, as `InstanceFinding.document`, for all GPUs of an instance with such a
+    """Return one document, as `finding_document`, for all GPUs of an instance with such a
     finding."""
     findings = [member.finding for member in group]
     return {
-        **group[0].document,
+        **finding_document(group[0]),
         "seen": "; ".join(dict.fromkeys(finding.seen for finding in findings)),
         "gpus": [gpu for finding in findings for gpu in finding.gpus],
         "since": iso(min(finding.since for finding in findings)),
@@ -173,7 +193,7 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
     seen = "; ".join(finding.about for finding in findings)
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
     severity = findings[0].severity.value.capitalize()
-    advice = findings[0].advice
+    advice = advice_text(findings[0])
     return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {advice}"
 
 
