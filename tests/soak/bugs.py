@@ -847,6 +847,18 @@ BUGS = (
         ("an override that terminates is widened after two people have accepted it",),
     ),
     Bug(
+        "a writer alone brings the people who consent",
+        "auto_terminates_by_two_people",
+        (
+            Edit(
+                "domain.policy.consent:people_after",
+                "return own if has_two_behind else before",
+                "return own",
+            ),
+        ),
+        ("a writer alone brings two people, and accepts an override by both",),
+    ),
+    Bug(
         "one person may stand behind an override that terminates",
         "auto_terminates_by_two_people",
         (_NEEDS_NO_ACCEPTANCE, Edit("contracts.policy:_vouches", "& known) > 1", "& known) > 0")),

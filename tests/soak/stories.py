@@ -19,7 +19,12 @@ from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import evidence_document
 from governor.domain.instance import Lifecycle, SpotRequestType, Volume
-from governor.domain.policy.consent import Acceptances, Consented, KnownPeople
+from governor.domain.policy.consent import (
+    Acceptances,
+    Consented,
+    KnownPeople,
+    known_people,
+)
 from governor.domain.sweep.pause import Pause
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
@@ -1070,6 +1075,24 @@ def _is_versioned(*script: tuple[float, Callable[[Cloud], None]]) -> dict[str, A
     }
 
 
+def _eve_brings_people(cloud: Cloud) -> None:
+    """Eve alone writes a version in which both people have identities of hers, and accepts its
+    override by both."""
+    cloud.reviews = True
+    text = cloud.policy
+    book = parse_policy(text)
+    people = known_people(book.base().policy.ownership)
+    cloud.documents.append(StoredPolicy("v1", text))
+    cloud.state.put_in_force("v1", None, START, Consented(Acceptances(book.terms), people))
+    brought = text.replace("user/alice", "user/eve-1").replace("user/bob", "user/eve-2")
+    cloud.documents.append(StoredPolicy("v2", brought + _SCRATCH))
+    cloud.counts_from["v2"] = cloud.moment
+    cloud.state.note_writer("v2", "arn:aws:iam::123456789012:user/eve-1")
+    for name in ("eve-1", "eve-2"):
+        identity = f"aws:arn:aws:iam::123456789012:user/{name}"
+        cloud.state.accept_version("v2", identity, as_utc(cloud.moment))
+
+
 _LOOSER = ("idle: {window", "idle: {utilization_below_percent: 20, window")
 _POLICY = (
     Scenario(
@@ -1090,6 +1113,16 @@ _POLICY = (
             (1_000.0, partial(_bob_writes, "v1", *_LOOSER, False)),
             (2_800.0, partial(_alice_accepts, "v1")),
         ),
+    ),
+    Scenario(
+        "a writer alone brings two people, and accepts an override by both",
+        _BY_TWO.replace("two_people_for_policy: true\n", ""),
+        _RUNS,
+        Outcome.EXPIRED,
+        changes={"tags": _SCRATCH_TAGS},
+        before=_eve_brings_people,
+        hours=8.0,
+        tries_in=frozenset({"plan_sweep"}),
     ),
     Scenario(
         "the policy's parameter is changed",
