@@ -205,6 +205,8 @@ def test_a_step_that_ec2_never_carries_out_ends_as_long_as_an_approval_lives() -
     """It waits longer each time, and ends as refused, with the last reason."""
     world = ready(Step.STOP)
     world.ec2.failures["stop"] = [Throttled("slow down")] * 1_000
+    # People know of the wait: else it is held back once, to notify them.
+    world.state.note_waits_told(world._stored().approval_id, world.clock.now())
     waits = []
     while (rechecked := world.recheck(world.ref, Step.STOP)).proceed:
         with pytest.raises(MustWait):

@@ -366,3 +366,69 @@ def test_a_breaker_that_cannot_be_read_refuses_and_the_audit_says_so(
         world.put_away(world.ref, Step.STOP)
     assert [] == world.writes()
     assert ["refused"] == journal(world)
+
+
+# a step that is let through again and again
+
+
+def later(world: World, minutes: float) -> None:
+    """Time passes, and the GPUs stay idle."""
+    world.clock.moment += timedelta(minutes=minutes)
+    world.publish_quiet()
+
+
+def test_people_learn_once_that_no_try_has_worked_for_an_hour() -> None:
+    """The function that stops may die at every try. Its alarm alone said so, for two days."""
+    world = World()
+    assert world.recheck(world.ref, Step.STOP).proceed
+    later(world, 59)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    later(world, 1)
+    waiting = world.recheck(world.ref, Step.STOP)
+
+    assert (False, True) == (waiting.proceed, waiting.notifies)
+    assert waiting.wait == timedelta(minutes=1)
+    assert "EC2 has not carried out the stop for 1 h of tries" in waiting.reason
+    asking(world)(world.ref, Stage.WAIT, None, waiting.reason)
+    for _ in range(3):
+        later(world, 1)
+        assert world.recheck(world.ref, Step.STOP).proceed
+    [alert] = world.announcer.sent
+    assert "notebook waits: nothing is done to it yet" == alert.subject
+    assert [] == world.writes()
+
+
+def test_the_reason_of_the_last_try_is_part_of_what_people_read() -> None:
+    world = World()
+    world.ec2.failures["stop"] = [Throttled("slow down")]
+    assert world.recheck(world.ref, Step.STOP).proceed
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    later(world, 60)
+
+    assert "slow down" in world.recheck(world.ref, Step.STOP).reason
+
+
+def test_a_rehearsal_that_does_not_get_on_waits_for_nobody() -> None:
+    """Nobody approved it, so nobody is told that it waits."""
+    world = World(mode=Mode.OBSERVE)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    later(world, 60)
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_people_learn_that_it_is_stopped_while_its_workflow_does_not_go_on() -> None:
+    """EC2 has stopped it, and the function dies before it says so."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.clock.moment += timedelta(minutes=59)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.clock.moment += timedelta(minutes=1)
+    waiting = world.recheck(world.ref, Step.STOP)
+    assert (False, True) == (waiting.proceed, waiting.notifies)
+
+    asking(world)(world.ref, Stage.WAIT, None, waiting.reason)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    [alert] = world.announcer.sent
+    assert "notebook is stopped, and what follows waits" == alert.subject
+    assert not any("has not begun" in line for line in alert.lines)

@@ -441,7 +441,8 @@ def waiting_alert(
     """Return the message that a step waits, with the reason and what to do; sent once an
     episode."""
     approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
-    words = {"hours": hours, "stands": approval_stands}
+    is_stopped = Step.STOP in episode.steps_done and episode.undone_at is None
+    words = {"hours": hours, "stands": approval_stands, "is_stopped": is_stopped}
     return _alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 
 

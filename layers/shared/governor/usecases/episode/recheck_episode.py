@@ -33,6 +33,9 @@ from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _SHORTEST_WAIT = timedelta(minutes=1)
 _LONGEST_WAIT = timedelta(minutes=15)
+_NOTIFIED_AFTER = timedelta(hours=1)
+"""After so long without getting on, a step is held back once, and people are notified. The function
+that acts may die at every try, and says nothing then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,19 @@ class RecheckEpisode:
                 "the longest that is allowed (approval.wait_at_most_hours)"
             )
             return Rechecked(False, Outcome.REFUSED, reason)
-        again = spaced(_LONGEST_WAIT, now - episode.steps_done[before.value])
+        elapsed = now - episode.steps_done[before.value]
+        if self._must_notify(episode, elapsed):
+            reason = f"EC2 has carried out the {before.value}, but not what follows, for 1 h"
+            return Rechecked(False, Outcome.REFUSED, reason, _SHORTEST_WAIT)
+        again = spaced(_LONGEST_WAIT, elapsed)
         return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=again)
+
+    def _must_notify(self, episode: Episode, elapsed: timedelta) -> bool:
+        """Return whether people do not know yet that a step does not get on for `elapsed`."""
+        if elapsed < _NOTIFIED_AFTER or episode.mode is Mode.OBSERVE:
+            return False
+        approval = self.approval_store.approval(episode.approval_id)
+        return approval is not None and approval.waits_told_at is None
 
     def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
         """Return the end of the episode if somebody held it during a call that had no effect.
@@ -228,9 +242,11 @@ class RecheckEpisode:
                 f"EC2 has not carried out the {before.value} for {hours} h "
                 "(approval.wait_at_most_hours)"
             )
-            if episode.last_no is not None:
-                reason += f"; the last try: {episode.last_no}"
-            return Rechecked(False, Outcome.REFUSED, reason)
+            return Rechecked(False, Outcome.REFUSED, f"{reason}{_last_try(episode)}")
+        if self._must_notify(episode, elapsed):
+            reason = f"EC2 has not carried out the {before.value} for 1 h of tries"
+            why = f"{reason}{_last_try(episode)}"
+            return Rechecked(False, Outcome.REFUSED, why, _SHORTEST_WAIT)
         if not self.episode_store.clear_step(episode.ref, before.value, now, seen=episode):
             return _OVERTAKEN
         again = spaced(min(_LONGEST_WAIT, elapsed / 4), elapsed)
@@ -310,6 +326,11 @@ class RecheckEpisode:
         policy = cleared.applied.policy
         why_stale = why_readings_are_stale(self.inspect.gather, cleared.instance, policy, now)
         return None if why_stale is None else _Delay(why_stale, READ_AGAIN)
+
+
+def _last_try(episode: Episode) -> str:
+    """Return why the last try failed, as the end of a sentence; empty where nothing noted it."""
+    return "" if episode.last_no is None else f"; the last try: {episode.last_no}"
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> bool:
