@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.templates import said
 from governor.domain.instance import (
     Instance,
     LaunchFacts,
@@ -355,38 +354,55 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     """Return what the steps lose, a line each; empty if nothing is done."""
     if not steps:
         return ()
-    instance = facts.instance
-    launch = instance.launch or LaunchFacts()
-    runs = instance.state != "stopped"
-    local_disks = _local_disks(facts)
-    is_size_known = bool(local_disks) and local_disks not in ("unknown", "untold")
-    is_lent_ip = instance.public_ip not in launch.elastic_ips
-    deleted_volumes = [volume for volume in instance.volumes if volume.delete_on_termination]
-    values = {
-        "runs": runs,
-        "type": instance.instance_type,
-        "disks": local_disks,
-        "sized": is_size_known,
-        "ip": instance.public_ip if is_lent_ip else None,
-        "ends": Step.TERMINATE in steps,
-        "root": instance.root_device_type,
-        "deleted": [f"{_volume_text(volume)}: deleted with it" for volume in deleted_volumes],
-        "network": launch.network,
-        "group": launch.placement_group,
-        "stops": Step.STOP in steps,
-    }
-    return tuple(said("losses", values))
+    losses: list[str] = []
+    if facts.instance.state != "stopped":
+        losses.append("everything in RAM and in GPU memory")
+    losses += _lost_disks(facts)
+    launch = facts.instance.launch or LaunchFacts()
+    ip = facts.instance.public_ip
+    if ip and ip not in launch.elastic_ips:
+        losses.append(f"the public IPv4 address {ip}, unless it is an Elastic IP")
+    if facts.instance.root_device_type != "ebs":
+        losses.append("the whole root volume: it is an instance store and in no snapshot")
+    if Step.TERMINATE in steps:
+        losses += _lost_with_instance(facts.instance, launch)
+    if Step.STOP not in steps:
+        losses.append(
+            "what it writes to its volumes after the snapshots begin, since it cannot be stopped "
+            "first; they are crash-consistent"
+        )
+    return tuple(losses)
 
 
-def _local_disks(facts: PlanFacts) -> str | None:
-    """Return the local disks of the running instance, as the catalog gives their size.
-
-    Return `unknown` for a type without a size, `untold` for a type that the catalog does not have,
-    and `None` if there are no such disks.
-    """
+def _lost_disks(facts: PlanFacts) -> list[str]:
+    """Return a line about the local disks of the running instance; empty if it has none."""
     if facts.instance.state == "stopped":
-        return None
-    return facts.shape.local_nvme if facts.shape else "untold"
+        return []
+    if facts.shape is None:
+        instance_type = facts.instance.instance_type
+        return [f"local disks, if {instance_type} has any (the type is not in the catalogue)"]
+    size_gb = facts.shape.local_nvme
+    if not size_gb:
+        return []
+    if size_gb == "unknown":
+        return [
+            "all data on local disks (their size is not in the catalogue); it is in no snapshot"
+        ]
+    return [f"all data on local NVMe ({size_gb} GB); it is in no snapshot"]
+
+
+def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
+    """Return what a termination deletes besides the instance, a line each."""
+    losses: list[str] = []
+    for volume in instance.volumes:
+        if volume.delete_on_termination:
+            losses.append(f"{_volume_text(volume)}: deleted with it")
+    if launch.network:
+        losses.append(f"network interfaces ({launch.network}) that are deleted with it")
+    if launch.placement_group:
+        losses.append(f"its place in the placement group {launch.placement_group}")
+    losses.append("user data, if it has any; a copy is kept in the audit bucket first")
+    return losses
 
 
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
@@ -394,16 +410,25 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
     if not steps:
         return ()
     launch = facts.instance.launch or LaunchFacts()
-    kept_volumes = _kept_volumes(facts.instance, steps)
-    values = {
-        "volumes": [f"{_volume_text(volume)}, billed as before" for volume in kept_volumes],
-        "addresses": [f"Elastic IP {ip}, billed as before" for ip in launch.elastic_ips],
-        "snapshots": Step.SNAPSHOT in steps,
-        "days": policy.plan.snapshot_retention_days,
-        "ends": Step.TERMINATE in steps,
-        "group": launch.placement_group,
-    }
-    return tuple(said("stays", values))
+    kept: list[str] = []
+    for volume in _kept_volumes(facts.instance, steps):
+        kept.append(f"{_volume_text(volume)}, billed as before")
+    for ip in launch.elastic_ips:
+        kept.append(f"Elastic IP {ip}, billed as before")
+    if Step.SNAPSHOT in steps:
+        days = policy.plan.snapshot_retention_days
+        kept.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
+    if Step.TERMINATE not in steps:
+        kept.append(_instance_text(launch))
+    return tuple(kept)
+
+
+def _instance_text(launch: LaunchFacts) -> str:
+    """Return that the instance is kept, and what starting it again depends on."""
+    text = "the instance itself; starting it again depends on free capacity of its type"
+    if launch.placement_group:
+        return f"{text} in the placement group {launch.placement_group}"
+    return text
 
 
 def _kept_volumes(instance: Instance, steps: tuple[Step, ...]) -> list[Volume]:
