@@ -89,7 +89,7 @@ ADDED |= {
     "storage_usd_per_hour",
 }
 ADDED |= {"may_be_committed"}
-ADDED |= {"opening_seal", "seal", "expired_at", "expiry_seal"}
+ADDED |= {"opening_seal", "seal", "expired_at", "expiry_seal", "idle_for"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
 

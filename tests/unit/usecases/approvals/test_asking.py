@@ -361,11 +361,14 @@ def test_a_refusal_after_memory_came_back_says_so() -> None:
     ],
 )
 def test_the_reason_is_one_plain_sentence(bins: int, memory: float, reason: str) -> None:
-    """With the whole time that it has been idle."""
+    """With the whole time that it has been idle, which the episode holds as a figure, too."""
     world = holding(fleet(idle_bins(bins)), *[memory] * 60)
     (name,) = world.ec2.instances
     opener(world)(ref_of(world, name))
-    assert reason == stored_episode(world, ref_of(world, name)).reason
+    episode = stored_episode(world, ref_of(world, name))
+
+    assert reason == episode.reason
+    assert timedelta(minutes=5 * bins) == episode.idle_for
 
 
 def test_a_longer_window_of_an_override_is_kept() -> None:

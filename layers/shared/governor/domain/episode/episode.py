@@ -221,6 +221,9 @@ class Episode:
     undone_by: str | None = None
     opening_seal: str | None = None
     """Made by `open_episode` over all that an opening fixes (`domain/approvals/sealing.py`)."""
+    idle_for: timedelta | None = None
+    """The time for which it had been idle when it was opened, as `reason` says it. `None` in
+    episodes of earlier releases, and if the instance was stopped."""
 
     @property
     def idle(self) -> IdleSpan | None:

@@ -24,7 +24,7 @@ from governor.domain.policy.owners import owner_of
 from governor.domain.policy.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
-from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, judge_unread
+from governor.domain.sweep.verdict import WORKING, VerdictKind, judge_unread
 from governor.domain.units import UtcDatetime, in_utc
 from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
@@ -141,9 +141,14 @@ class OpenEpisode:
             why = f"{finding} on the second look: {verdict.reason}"
             return self._close(ref, policy, outcome, why)
         history = self.inspect.history(instance, policy, now)
-        reason = _reason(verdict, evidence, policy, history, instance)
+        idle_for = _idle_for(evidence, policy, history, instance)
+        reason = verdict.reason
+        if idle_for > evidence.window.length:
+            reason = asked_because(idle_for, evidence, policy, verdict.manager)
         draft = self._draft(ref, instance, applied, reason, evidence, now)
-        episode = replace(draft, history=history, presence=verdict.presence or None)
+        episode = replace(
+            draft, history=history, idle_for=idle_for, presence=verdict.presence or None
+        )
         return Opened(self._save(episode), "opened")
 
     def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
@@ -305,22 +310,18 @@ def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
     return now - stopping.steps_done[Step.STOP.value] >= timedelta(days=days)
 
 
-def _reason(
-    verdict: Verdict,
-    evidence: Evidence,
-    policy: Policy,
-    history: History | None,
-    instance: Instance,
-) -> str:
-    """Return the reason with the whole time that the instance was idle, as its last day shows it.
+def _idle_for(
+    evidence: Evidence, policy: Policy, history: History | None, instance: Instance
+) -> timedelta:
+    """Return the whole time that the instance was idle, as its last day shows it.
 
-    Return the verdict's own reason if the last day is not known, or shows no more.
+    Return the length of the measured window if the last day is not known, or shows no more.
     """
+    window = evidence.window
     if history is None:
-        return verdict.reason
+        return window.length
     below = policy.idle.utilization_below_percent
     idle_time = idle_span(history, below, instance.launch_time)
-    if idle_time is None or idle_time.since >= evidence.window.start:
-        return verdict.reason
-    length = evidence.window.end - idle_time.since
-    return asked_because(length, evidence, policy, verdict.manager)
+    if idle_time is None or idle_time.since >= window.start:
+        return window.length
+    return window.end - idle_time.since
