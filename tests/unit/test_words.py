@@ -45,7 +45,7 @@ MODULES = sorted(
 """Whatever text of theirs a person may read: messages, reasons, errors, what a command prints,
 logs."""
 PAGES = [
-    LAYER / "data/alerts.txt",
+    *sorted((LAYER / "alerts/words").glob("*/*.txt")),
     *sorted((LAYER / "web/templates").glob("*.html")),
     *sorted((LAYER / "console/templates").glob("*.html")),
     *sorted((LAYER / "channels/templates").glob("*.html")),
@@ -67,8 +67,6 @@ EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))
 # print.
 _CODE = re.compile(r"```\w.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
-_TEMPLATE = re.compile(r"^\[.*|^#[^#].*|^([?!]\w+(=\S+)? )+|\{[^}]*\}", re.MULTILINE)
-"""Parts of `data/alerts.txt` that are not said: names, comments, conditions and values."""
 _DESCRIPTIONS = (
     "Description",
     "AlarmDescription",
@@ -134,10 +132,8 @@ def prose_of(path: Path) -> str:
     match path.suffix:
         case ".py":
             return "\n".join(_texts(ast.parse(text)))
-        case ".html":
+        case ".html" | ".txt":
             return _MARKUP.sub(" ", text)
-        case ".txt":
-            return _TEMPLATE.sub(" ", text)
         case ".yaml":
             return "\n".join(_descriptions(yaml.load(text, _Loader)))
         case _:

@@ -1,104 +1,120 @@
-"""The templates of alerts: how they are written, and that code and file name the same ones."""
+"""Alerts from templates: code and files name the same ones, and a title fits."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from decimal import Decimal
+import re
 from pathlib import Path
-from string import Formatter
 
 import pytest
 
+from governor.alerts import render
 from governor.domain.alerts import templates
-from governor.domain.alerts.alert import AlertKind, Severity
-from governor.domain.alerts.templates import said
+from governor.domain.alerts.alert import BODY, NOBODY, Alert, AlertKind, Severity, words_of
+from governor.domain.alerts.templates import said, worded, written
+from governor.domain.approvals.messages import STAGE_OF
+from governor.domain.instance import Target
 from tests.builders import NOW
 
-Fill = Callable[..., list[str]]
 LAYER = Path(templates.__file__).parents[2]
-ALL = templates._templates()
+FILES = {path.stem for path in render.FOLDER.glob("*/*.txt")}
 NAMES = {
     node.args[0].value
     for path in LAYER.rglob("*.py")
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     if isinstance(node, ast.Call)
     and isinstance(node.func, ast.Name)
-    and node.func.id in ("written", "said")
+    and node.func.id in ("written", "said", "worded")
     if isinstance(node.args[0], ast.Constant)
 }
+NAMED_BY_VALUES = {"all-frozen", "all-released", "frozen", "released", "paused", "pause-ended"} | {
+    *("spot", "capacity-reservation", "rebalance", "auto-scaling"),
+    *("first-yes", "waiting", "undone", "outcome", "failure"),
+}
+TARGET = Target("123456789012", "eu-central-1")
 
 
-@pytest.fixture
-def template(monkeypatch: pytest.MonkeyPatch) -> Fill:
-    """Make a template of these lines and fill it in."""
-
-    def fill(*lines: str, **values: object) -> list[str]:
-        monkeypatch.setattr(templates, "_templates", lambda: {"one": ["", *lines]})
-        return said("one", values, "Europe/Berlin", NOW)
-
-    return fill
-
-
-def test_every_template_has_a_line_and_forms_that_exist() -> None:
-    """A kind and a severity too, where it is a message of its own."""
-    known = {"", *templates._FORMS, *templates._TIMES}
-    for head, *lines in ALL.values():
-        if head:
-            kind, severity = head.split()
-            assert kind in set(AlertKind)
-            assert severity in set(Severity)
-        assert lines
-        parts = [part for line in lines for part in Formatter().parse(line)]
-        assert {form for _, name, form, _ in parts if name is not None} <= known
+def file_of(name: str) -> str:
+    return name.replace(" ", "-")
 
 
 def test_code_names_only_templates_that_exist() -> None:
     """Those that are named by a value, such as a cause, are tested where they are used."""
     assert NAMES
-    assert set(ALL) >= NAMES
+    assert FILES >= {file_of(str(name)) for name in NAMES}
 
 
-def test_a_line_is_left_out_where_its_condition_does_not_hold(template: Fill) -> None:
-    """Several conditions may stand before a line; a value may also be compared."""
-    lines = ("?a ?b both", "!a none", "?a=1 one", "!a=1 other", "?b {b}")
-
-    assert ["both", "one", "x"] == template(*lines, a=1, b="x")
-    assert ["none", "other"] == template(*lines, a=None, b="")
+def test_every_template_is_used() -> None:
+    """By its name in the code, or by a value; those of `governor doctor` by the command."""
+    unused = FILES - {file_of(str(name)) for name in NAMES} - NAMED_BY_VALUES
+    assert set() == {name for name in unused if not name.startswith("telemetry-")}
 
 
-def test_values_come_in_their_forms(template: Fill) -> None:
-    """The text of a value is never read as a template."""
-    assert ["$12", "Fri 13:02 Berlin (12:02 UTC)", "It is {b}.", "no."] == template(
-        "{a:usd}",
-        "{t:clock}",
-        "{b:sentence}",
-        "{c:stop}",
-        a=Decimal(12),
-        t=NOW,
-        b="it is {b}",
-        c="no",
+def test_every_kind_of_alert_is_set_by_a_template() -> None:
+    """The stages of a question share one template; an alarm comes without words of ours."""
+    texts = [path.read_text(encoding="utf-8") for path in render.FOLDER.glob("*/*.txt")]
+    kinds = {kind for text in texts for kind in re.findall(r'alert_kind = "([^"]+)"', text)}
+    severities = {kind for text in texts for kind in re.findall(r'severity = "([^"]+)"', text)}
+
+    assert {AlertKind.ALARM, AlertKind.ALARM_OVER, *STAGE_OF} == set(AlertKind) - kinds
+    assert set(Severity) >= severities
+
+
+def test_a_part_of_a_message_is_no_message() -> None:
+    with pytest.raises(LookupError, match="many sets no alert_kind"):
+        written("many", TARGET, "x", NOW, {}, {"kind": "rebalance"})
+
+
+def test_a_long_name_leaves_room_for_the_rest_of_the_title() -> None:
+    """In the title alone."""
+    words = worded("incident over", {"name": "n" * 200})
+    assert 98 == len(words.title)
+    assert words.title.startswith("Over: nnn")
+    assert words.title.endswith("n…")
+
+    alert = written("incident over", TARGET, "over-1", NOW, {}, {"name": "n" * 80})
+    assert f"Over: {'n' * 80}" == alert.subject
+
+
+def test_a_part_of_a_message_keeps_a_long_name() -> None:
+    """It is in a command that somebody copies."""
+    values = {"kind": "group", "name": "n" * 60, "service": "", "cluster": "", "state": ""}
+    (line,) = said("managed advice", {**values, "batch": None, "running": "", "waiting": ""})
+
+    assert f"--auto-scaling-group-name {'n' * 60} --min-size 0" in line
+
+
+def test_the_parts_of_a_body_travel_in_the_facts() -> None:
+    """So no channel has to find them in the text, whatever a value looks like."""
+    words = {"name": "n", "step": "stop", "since": NOW, "readable": "x:", "listed": ["- a", "b:"]}
+    alert = written("recovered", TARGET, "recovered-1", NOW, {}, words)
+
+    assert {
+        "lead": [
+            "No workflow fails for this cause any more. You need not do anything.",
+            "The cause was: x:",
+            "It lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
+        ],
+        "sections": [{"heading": "Affected instances", "lines": ["- a", "b:"]}],
+    } == alert.facts[BODY]
+    assert words_of(alert).lines == alert.lines
+
+
+@pytest.mark.parametrize("body", [None, {}, {"lead": "x", "sections": []}, "text"])
+def test_an_alert_without_parts_is_read_line_by_line(body: object) -> None:
+    """One of an earlier release, or one that was cut to what SNS takes."""
+    alert = written(
+        "pause ended", TARGET, "x", NOW, {}, {"by": "a", "pressed_at": NOW, "since": NOW}
     )
+    changed = Alert(
+        **{
+            **{name: getattr(alert, name) for name in Alert.__slots__},
+            "facts": {BODY: body},
+            "lines": ("Lost:", "- a", "", "- b"),
+            "owner": NOBODY.name,
+        }
+    )
+    words = words_of(changed)
 
-
-def test_several_lines_may_stand_under_a_heading(template: Fill) -> None:
-    """A heading without lines is left out."""
-    lines = ("{name}", "## Lost", "- {*a}", "## Kept", "- {*b}")
-
-    assert ["x", "", "Lost:", "- 1", "- 2"] == template(*lines, name="x", a=[1, 2], b=[])
-
-
-def test_a_long_name_leaves_room_for_the_rest_of_the_subject(template: Fill) -> None:
-    """In the subject alone."""
-    subject, body = template("{name} is stopped", "{name} again", name="n" * 200)
-
-    assert 98 == len(subject)
-    assert subject.endswith("… is stopped")
-    assert body == f"{'n' * 200} again"
-
-
-def test_a_name_that_no_value_has_is_an_error(template: Fill) -> None:
-    """Rather than a sentence with a hole."""
-    for line in ("{missing}", "?missing text", "{*missing}"):
-        with pytest.raises(KeyError):
-            template(line)
+    assert ("Lost:", "- a", "- b") == words.lead
+    assert () == words.sections

@@ -83,6 +83,21 @@ def test_put_away_alone_is_wired_to_act() -> None:
     assert ["put_away"] == [name for name, text in handlers.items() if "PutAway" in text]
 
 
+FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
+RENDER_PAGES = {"serve_approval", "serve_console", "sign_in", "deliver_alert"}
+"""Functions that load Jinja2 for pages or mails."""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_no_cold_start_loads_the_words_of_alerts(function: str) -> None:
+    """Most invocations send nothing: Jinja2 and the templates come with the first message."""
+    modules = loaded(function, **(SIGN_IN if function == "sign_in" else {}))
+
+    assert "governor.errors" in modules
+    assert "governor.alerts.render" not in modules
+    assert (function in RENDER_PAGES) == ("jinja2" in modules)
+
+
 @pytest.mark.parametrize("function", ["serve_approval", "put_away", "handle_state_change"])
 def test_nothing_but_the_console_loads_the_console(function: str) -> None:
     """Nor the routes of Powertools, nor what only its pages read."""

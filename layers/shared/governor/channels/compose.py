@@ -13,6 +13,7 @@ from typing import Any
 from governor.channels.message import Chart, Message, Table, one_line
 from governor.domain import units
 from governor.domain.alerts.alert import (
+    BODY,
     ESCALATED,
     QUESTIONS,
     UNASSIGNED,
@@ -21,8 +22,10 @@ from governor.domain.alerts.alert import (
     Facts,
     Section,
     Severity,
+    Words,
+    words_of,
 )
-from governor.domain.alerts.templates import said
+from governor.domain.alerts.templates import said, worded
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
 from governor.domain.approvals.terms import may
@@ -74,7 +77,7 @@ def message_of(
         stage=alert.dedup_id.removesuffix(f"-{subject}") or alert.kind.value,
         at=alert.at,
         why=_why([alert]),
-        data=alert.facts,
+        data=_data_of(alert),
         link=link,
         thread=thread,
         **_offered_answers(alert, episode, now),
@@ -89,8 +92,7 @@ def _stage_words(
     """Return the fields of a message that hold the words of this stage of the episode."""
     stage = messages.STAGE_OF[alert.kind]
     asks = alert.kind in OPEN
-    lines, folded_lines = messages.stage_lines(episode, stage, now, deadline)
-    title, *body = lines
+    words, details = messages.stage_words(episode, stage, now, deadline)
     if asks:
         button = f"{episode.plan.verb.capitalize()} or keep it"
     elif episode.gives_notice:
@@ -98,8 +100,8 @@ def _stage_words(
     else:
         button = "See the details"
     return {
-        **_parsed(title, body),
-        "details": _parsed("", folded_lines)["sections"],
+        **_message_words(words),
+        "details": details.sections,
         "button": button,
         "acts": episode.acts_on_silence if asks else episode.gives_notice,
     }
@@ -118,7 +120,7 @@ def _alert_words(alert: Alert) -> dict[str, Any]:
     else:
         button = "See the instance"
     return {
-        **_parsed(alert.subject, alert.lines),
+        **_message_words(words_of(alert)),
         "button": button,
         "acts": alert.kind in _DONE_BY_AWS or asks_and_acts,
     }
@@ -146,30 +148,21 @@ def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) ->
     }
 
 
-def _parsed(title: str, lines: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a message for these lines.
-
-    The first line says what happens. A line that ends in a colon opens a section; `- ` marks its
-    items.
-    """
-    lead: list[str] = []
-    sections: list[tuple[str, list[str]]] = []
-    for line in lines:
-        if line.startswith("- ") and sections:
-            sections[-1][1].append(line[2:])
-        elif line.endswith(":"):
-            sections.append((line[:-1], []))
-        elif line and sections:
-            sections[-1][1].append(line)
-        elif line:
-            lead.append(line)
-    happens = lead[0] if lead else ""
+def _message_words(words: Words) -> dict[str, Any]:
+    """Return the fields of a message for these words. The first line says what happens."""
+    happens, *lead = words.lead or ("",)
     return {
-        "title": title,
+        "title": words.title,
         "happens": happens,
-        "lead": tuple(lead[1:]),
-        "sections": tuple(Section(heading, tuple(items)) for heading, items in sections),
+        "lead": tuple(lead),
+        "sections": words.sections,
     }
+
+
+def _data_of(alert: Alert) -> dict[str, object]:
+    """Return the exact figures of an alert: its facts without its words, which every message has
+    anyway."""
+    return {name: value for name, value in alert.facts.items() if name != BODY}
 
 
 def _why(alerts: Sequence[Alert]) -> str:
@@ -266,9 +259,9 @@ def _question_words(
         place = _place_text(alert, alerts)
         section = _question_section(alert, episode, now, at_once=has_one_deadline, place=place)
         sections.append(section)
-    title, *body = said("digest", values, zone, now)
+    words = worded("digest", values, zone, now)
     return {
-        **_parsed(title, body),
+        **_message_words(words),
         "sections": tuple(sections),
         "button": f"{', '.join(verbs).capitalize()} or keep them",
         "acts": bool(acting),
@@ -323,9 +316,8 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "next_step": messages.next_step(reason),
         "listed": [_failure_text(alert, alerts) for alert in alerts],
     }
-    title, *body = said("failures", values)
     return {
-        **_parsed(title, body),
+        **_message_words(worded("failures", values)),
         "button": "See the records",
         "data": {"incident": first.facts.get("incident")},
     }

@@ -69,7 +69,7 @@ class EmailChannel(Channel):
             if isinstance(error, (Throttled, Unavailable)):
                 raise DeliveryRetryable(text) from None
             code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
-            advice = said("refused by SES", {"code": code})[0]
+            advice = said("refused by ses", {"code": code})[0]
             raise DeliveryRefused(f"{text}: {advice}") from None
         return Delivered(mail_id)
 

@@ -97,7 +97,7 @@ class SlackApi:
             # Text in place of a code (from a proxy) is not repeated: it could hold anything.
             code=code if _CODE.fullmatch(code) else "without a code",
             later=code in _LATER,
-            advice=said("refused by Slack", {"code": code})[0],
+            advice=said("refused by slack", {"code": code})[0],
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:

@@ -190,11 +190,11 @@ def listed(names: Sequence[str], most: int) -> str:
     return text
 
 
-def bullets(lines: Sequence[str], most: int) -> list[str]:
-    """Return `- a`, `- b`, `- and 3 more`."""
-    shown = [f"- {line}" for line in lines[:most]]
+def some_of(lines: Sequence[str], most: int) -> list[str]:
+    """Return `a`, `b`, `and 3 more`, for a list in a message."""
+    shown = list(lines[:most])
     if len(lines) > most:
-        shown.append(f"- and {len(lines) - most} more")
+        shown.append(f"and {len(lines) - most} more")
     return shown
 
 

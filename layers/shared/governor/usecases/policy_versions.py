@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 
 from governor.domain.alerts.policy_messages import (
+    Difference,
     State,
     consent_line,
     difference,
@@ -57,8 +58,9 @@ class _Reviewed:
     risky: Sequence[str] = ()
     consents: Sequence[str] = ()
     """The acceptances that are missing."""
-    more: Sequence[str] = ()
-    """The changes since the version in force, or why this one was refused."""
+    changes: Difference = Difference()
+    """Since the version in force."""
+    why_refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class ReviewPolicy:
             document = self._parsed(newest)
             risky_settings = risky(in_force, document)
         except PolicyError as error:
-            refused = _Reviewed(newest.version, writer, more=[printable(str(error))])
+            refused = _Reviewed(newest.version, writer, why_refused=printable(str(error)))
             return self._announce(refused, "refused")
         people = known_people(in_force.base().policy.ownership)
         consented = consents_of_new(self.policy_store, newest.version, document, standing, people)
@@ -136,7 +138,7 @@ class ReviewPolicy:
             writer,
             risky=risky_settings,
             consents=[consent_line(override) for override in document.unaccepted()],
-            more=difference(text, newest.text),
+            changes=difference(text, newest.text),
         )
         behind = self._behind(newest.version, in_force)
         if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:
@@ -184,7 +186,7 @@ class ReviewPolicy:
             # The time is part of the name, so that a change back is a message of its own.
             name = f"parameter-{now:%Y%m%dT%H%M%S}"
             self.announcer.announce(
-                version_alert(self.hub, name, "", "parameter", now, more=changes)
+                version_alert(self.hub, name, "", "parameter", now, changes=changes)
             )
         self.policy_store.note_parameter(text, now)
 
@@ -199,7 +201,8 @@ class ReviewPolicy:
             risky=reviewed.risky,
             behind=behind,
             consents=reviewed.consents,
-            more=reviewed.more,
+            changes=reviewed.changes,
+            why_refused=reviewed.why_refused,
         )
         keep = _IN_FORCE_SOON if state == "in-force" else _ANNOUNCED_FOR
         return self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep)

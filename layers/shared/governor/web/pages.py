@@ -15,7 +15,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from governor.domain.alerts.alert import Delivery
+from governor.domain.alerts.alert import Alert, Delivery, words_of
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import (
     Answer,
@@ -213,18 +213,12 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
         title = f"{name} was kept until {day_and_time(kept_until, episode.time_zone, view.now)}"
-    return title.replace(name, short_name), _first_lines(alert.lines)
+    return title.replace(name, short_name), _lead_of(alert)
 
 
-def _first_lines(lines: Sequence[str]) -> list[str]:
+def _lead_of(alert: Alert) -> list[str]:
     """Return the lines of a message up to its first list, without those about its button."""
-    first_lines = []
-    for line in lines:
-        if line.endswith(":"):
-            break
-        if line and not line.startswith(_BUTTON_HERE):
-            first_lines.append(line)
-    return first_lines
+    return [line for line in words_of(alert).lead if not line.startswith(_BUTTON_HERE)]
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:

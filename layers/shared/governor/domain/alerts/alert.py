@@ -117,6 +117,28 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one message, in the language of its readers.
+
+    The body is there twice: `lines` is plain text, for subscribers of the topic; `lead` and
+    `sections` are its parts, for channels. A title without a body has neither.
+    """
+
+    title: str
+    lines: tuple[str, ...] = ()
+    lead: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    kind: AlertKind | None = None
+    """The kind and the usual severity, if its template is that of a whole message."""
+    severity: Severity | None = None
+
+    @property
+    def all_lines(self) -> list[str]:
+        """Return the title and the lines of the body; empty if there are no words at all."""
+        return [self.title, *self.lines] if self.title else list(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """The subject of a message in facts: an instance, or the Region of an account."""
 
@@ -247,6 +269,42 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
         ends_at=parse_iso(until),
         lasts_with=lasts_with,
     )
+
+
+BODY = "body"
+"""The fact that holds the body of a message in parts, so that no channel has to find them in its
+text. Alerts of earlier releases do not have it."""
+
+
+def body_document(words: Words) -> dict[str, object]:
+    """Return the parts of a body as JSON data."""
+    sections = [
+        {"heading": section.heading, "lines": list(section.lines)} for section in words.sections
+    ]
+    return {"lead": list(words.lead), "sections": sections}
+
+
+def words_of(alert: Alert) -> Words:
+    """Return the words of an alert.
+
+    Its body has no sections if its facts do not hold the parts: then each line is a part of its
+    own, as it was sent.
+    """
+    lead = tuple(line for line in alert.lines if line)
+    sections: tuple[Section, ...] = ()
+    match alert.facts.get(BODY):
+        case {"lead": [*lead_lines], "sections": [*documents]}:
+            lead = tuple(str(line) for line in lead_lines)
+            sections = tuple(_section_of(document) for document in documents)
+    return Words(alert.subject, alert.lines, lead, sections)
+
+
+def _section_of(document: object) -> Section:
+    """Return a section of the facts; one without a heading if the data is none."""
+    match document:
+        case {"heading": str(heading), "lines": [*lines]}:
+            return Section(heading, tuple(str(line) for line in lines))
+    return Section("", (str(document),))
 
 
 Seal = Callable[[bytes], str]

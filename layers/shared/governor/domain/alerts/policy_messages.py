@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Literal
 
@@ -12,7 +13,7 @@ from governor.domain.alerts.alert import Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.policy.consent import Unaccepted
-from governor.domain.units import UtcDatetime, bullets, listed
+from governor.domain.units import UtcDatetime, listed, some_of
 
 _MOST_LINES = 40
 _MOST_CHARACTERS = 160
@@ -32,24 +33,29 @@ def who(writer: str, author: str) -> str:
     return f"{stated} (turn on CloudTrail data events of the policy's bucket to be sure)"
 
 
-def difference(before: str, after: str) -> list[str]:
-    """Return a short unified diff: printable lines, as many as fit into a message.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes between two documents: the lines of a diff, or a `summary` if it is too long.
 
-    Return an empty list if nothing changed.
+    Both are empty if nothing changed.
     """
+
+    lines: tuple[str, ...] = ()
+    summary: str = ""
+
+
+def difference(before: str, after: str) -> Difference:
+    """Return a short unified diff: printable lines, as many as fit into a message."""
     old_lines = before.splitlines()
     new_lines = after.splitlines()
     if len(old_lines) + len(new_lines) > _MOST_COMPARED:
-        return [_count_of_changes(old_lines, new_lines)]
+        return Difference(summary=_count_of_changes(old_lines, new_lines))
     # The first two lines name the files.
     changes = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))[2:]
-    if not changes:
-        return []
-    lines = ["Changes (- before, + after):"]
-    lines += [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
+    lines = [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
     if len(changes) > _MOST_LINES:
         lines.append(f"... and {len(changes) - _MOST_LINES} more lines")
-    return lines
+    return Difference(lines=tuple(lines))
 
 
 def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str:
@@ -75,19 +81,21 @@ def version_alert(
     risky: Sequence[str] = (),
     behind: Collection[str] = (),
     consents: Sequence[str] = (),
-    more: Sequence[str] = (),
+    changes: Difference = Difference(),
+    why_refused: str = "",
 ) -> Alert:
     """Return the message about the state of a version, or about its writer.
 
-    `consents` says which acceptances are missing; `more` is its diff, or why it was refused.
+    `consents` says which acceptances are missing.
     """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
         "behind": ", ".join(sorted(behind)) or "nobody",
-        "listed": bullets(risky, _NAMED),
+        "listed": some_of(risky, _NAMED),
         "consents": consents,
-        "more": more,
+        "changes": changes,
+        "why_refused": why_refused,
     }
     needs_attention = bool(risky) or state in ("refused", "parameter")
     severity = Severity.WARNING if needs_attention else None

@@ -1,43 +1,41 @@
 """Alerts from templates.
 
-The words are in `data/alerts.txt`, which explains the form of its templates. This module fills them
-in and adds no words of its own.
+A message is worded where it is made: subscribers of the topic get its text, and the seal covers it.
+The words are templates of Jinja2 in `governor/alerts/words`. `governor.alerts.render` renders them.
+It is imported here, when the first message is worded, and nowhere else: most invocations send
+nothing, and their cold starts must not load Jinja2.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
-from string import Formatter
 from typing import Any
 
-from governor.domain import units
-from governor.domain.alerts.alert import NOBODY, Alert, AlertKind, Owner, Severity
+from governor.domain.alerts.alert import (
+    BODY,
+    NOBODY,
+    Alert,
+    AlertKind,
+    Owner,
+    Severity,
+    Words,
+    body_document,
+)
 from governor.domain.documents import plain
 from governor.domain.instance import Instance, Target
 from governor.domain.units import UtcDatetime
 
-_FILE = Path(__file__).parents[2] / "data" / "alerts.txt"
-_CONDITION = re.compile(r"([?!])([\w.]+)(?:=(\S+))? (.*)")
-_SUBJECT = 98
+_TITLE_CHARACTERS = 98
 """Characters that SNS takes as a subject."""
-_FORMS: Mapping[str, Callable[[Any], str]] = {
-    "capital": lambda text: f"{text[:1].upper()}{text[1:]}",
-    "people": units.people,
-    "sentence": units.sentence,
-    "stop": units.full_stop,
-    "usd": units.usd,
-}
-_TIMES = {"clock": units.clock, "day": units.day_and_time, "deadline": units.deadline}
+_SHORTEST_NAME = 12
 Values = Mapping[str, Any]
 
 
 def written(
-    template: str,
+    message: str,
     about: Instance | Target,
     dedup_id: str,
     now: UtcDatetime,
@@ -48,10 +46,53 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Return an alert in the words of a template.
+    """Return a message in the words of its template.
 
-    The template may name the facts, `words`, and `about`, `target`, `owner` and `now`. Times and
-    amounts among the facts become text, and an instance adds its name and type to them.
+    The template may name the facts, `words`, and `about`, `target`, `owner` and `now`. It sets the
+    kind, and the severity unless that is given. Raises: LookupError if it sets none.
+    """
+    values = {
+        **facts,
+        **(words or {}),
+        "about": about,
+        "target": about if isinstance(about, Target) else about.target,
+        "owner": owner,
+        "now": now,
+    }
+    message_words = worded(message, values, owner.time_zone, now)
+    kind = message_words.kind
+    usual_severity = message_words.severity
+    if kind is None or usual_severity is None:
+        raise LookupError(f"the template {message} sets no alert_kind and alert_severity")
+    return alert_of(
+        message_words,
+        kind,
+        severity or usual_severity,
+        about,
+        dedup_id,
+        now,
+        facts,
+        owner=owner,
+        link=link,
+    )
+
+
+def alert_of(
+    words: Words,
+    kind: AlertKind,
+    severity: Severity,
+    about: Instance | Target,
+    dedup_id: str,
+    now: UtcDatetime,
+    facts: Mapping[str, object],
+    *,
+    owner: Owner = NOBODY,
+    link: str | None = None,
+) -> Alert:
+    """Return a message in these words.
+
+    Times and amounts among the facts become text. An instance adds its name and type to them, and
+    the words add the parts of the body.
     """
     instance_id: str | None = None
     all_facts: dict[str, object] = {}
@@ -62,31 +103,23 @@ def written(
         instance_id = about.instance_id
         all_facts["instance_name"] = about.name
         all_facts["instance_type"] = about.instance_type
-    all_facts.update(facts)
-    values = {
-        **facts,
-        **(words or {}),
-        "about": about,
-        "target": target,
-        "owner": owner,
-        "now": now,
-    }
-    subject, *lines = said(template, values, owner.time_zone, now)
-    kind, usual_severity = _templates()[template][0].split()
+    for name, value in facts.items():
+        all_facts[name] = _fact(value)
+    all_facts[BODY] = body_document(words)
     return Alert(
-        kind=AlertKind(kind),
-        severity=severity or Severity(usual_severity),
+        kind=kind,
+        severity=severity,
         account=target.account,
         region=target.region,
-        subject=subject,
-        lines=tuple(lines),
+        subject=words.title,
+        lines=words.lines,
         dedup_id=dedup_id,
         at=now,
         instance_id=instance_id,
         owner=owner.name,
         project=owner.project,
         link=link,
-        facts={name: _fact(value) for name, value in all_facts.items()},
+        facts=all_facts,
     )
 
 
@@ -95,94 +128,34 @@ def _fact(value: object) -> object:
     return plain(value) if isinstance(value, datetime | Decimal) else value
 
 
+def worded(
+    template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
+) -> Words:
+    """Return the words of a message, with a title that SNS takes as a subject.
+
+    A `name` is cut in the title to the room that is left for it: the words after it matter more.
+    Times are in this zone, as they read `now`.
+    """
+    words = _rendered(template, values, zone, now)
+    name = str(values.get("name", ""))
+    excess = len(words.title) - _TITLE_CHARACTERS
+    room = max(_SHORTEST_NAME, len(name) - excess)
+    if excess <= 0 or len(name) <= room:
+        return words
+    shorter_name = f"{name[: room - 1]}…"
+    title = _rendered(template, {**values, "name": shorter_name}, zone, now).title
+    return replace(words, title=title)
+
+
 def said(
     template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
 ) -> list[str]:
-    """Return the lines of a template whose conditions hold for these values.
-
-    The first line is a subject. A heading is left out if no line follows it.
-    """
-    filled: list[str] = []
-    heading: list[str] = []
-    form = _Form(zone, now)
-    for line in _templates()[template][1:]:
-        text = _without_conditions(form, line, values)
-        if not text:
-            continue
-        if "{*" in text:
-            lines = _line_for_each(form, text, values)
-        else:
-            is_subject = not filled
-            room = _with_room(form, text, values) if is_subject else values
-            lines = [form.vformat(text, (), room)]
-        if text.startswith("## "):
-            heading = ["", f"{lines[0][3:]}:"]
-        elif any(lines):
-            filled += [*heading, *lines]
-            heading = []
-    return filled
+    """Return the lines of a template, for a part of a message or a page; empty if it has none."""
+    return _rendered(template, values, zone, now).all_lines
 
 
-class _Form(Formatter):
-    """Formats values of a template, with times in this zone."""
+def _rendered(template: str, values: Values, zone: str, now: UtcDatetime | None) -> Words:
+    """Return the words of a template. Raises: jinja2.UndefinedError for a value that is missing."""
+    from governor.alerts.render import rendered
 
-    def __init__(self, zone: str, now: UtcDatetime | None) -> None:
-        self._zone = zone
-        self._now = now
-
-    def format_field(self, value: Any, spec: str) -> str:
-        """Return a value in the form that `spec` names."""
-        if spec in _TIMES:
-            return _TIMES[spec](value, self._zone, self._now or value)
-        if spec in _FORMS:
-            return _FORMS[spec](value)
-        return str(format(value, spec))
-
-
-def _without_conditions(form: Formatter, line: str, values: Values) -> str:
-    """Return the line without its conditions; an empty text if one of them does not hold."""
-    condition = _CONDITION.fullmatch(line)
-    while condition:
-        sign, name, wanted, line = condition.groups()
-        value, _ = form.get_field(name, (), values)
-        holds = bool(value) if wanted is None else str(value) == wanted
-        if holds is (sign == "!"):
-            return ""
-        condition = _CONDITION.fullmatch(line)
-    return line
-
-
-def _line_for_each(form: Formatter, text: str, values: Values) -> list[str]:
-    """Return a line for each of the values that `{*values:form}` names."""
-    before, _, field = text.partition("{*")
-    name, _, spec = field.rstrip("}").partition(":")
-    members, _ = form.get_field(name, (), values)
-    return [f"{before}{form.format_field(member, spec)}" for member in members]
-
-
-def _with_room(form: Formatter, text: str, values: Values) -> Values:
-    """Return the values of a subject with `name` cut to the room that is left for it.
-
-    The words after the name matter more.
-    """
-    name = str(values.get("name", ""))
-    room = max(12, _SUBJECT - len(form.vformat(text, (), {**values, "name": ""})))
-    if len(name) > room:
-        name = f"{name[: room - 1]}…"
-    return {**values, "name": name}
-
-
-@cache
-def _templates() -> Mapping[str, list[str]]:
-    """Return each template by its name: kind and usual severity, if it has them, then its lines."""
-    templates: dict[str, list[str]] = {}
-    for line in _FILE.read_text(encoding="utf-8").splitlines():
-        is_comment = line.startswith("#") and not line.startswith("## ")
-        if line.startswith("["):
-            name, _, kind_and_severity = line[1:].partition("]")
-            lines = templates.setdefault(name, [kind_and_severity])
-        elif line.startswith("  "):
-            lines[-1] += line[1:]
-        elif line and not is_comment:
-            lines.append(line)
-    return templates
+    return rendered(template, values, zone, now)

@@ -19,9 +19,10 @@ from governor.domain.alerts.alert import (
     Incident,
     Owner,
     Severity,
+    Words,
     short_hash,
 )
-from governor.domain.alerts.templates import said, written
+from governor.domain.alerts.templates import alert_of, said, worded, written
 from governor.domain.approvals.approval import (
     Answer,
     Approval,
@@ -40,6 +41,7 @@ from governor.domain.units import (
     deadline,
     iso,
     left,
+    minutes,
     people,
     sentence,
     span,
@@ -47,24 +49,33 @@ from governor.domain.units import (
 )
 from governor.errors import GovernorError, TooLate
 
-STAGE_OF: Mapping[AlertKind, Stage] = {
-    AlertKind.IDLE_FOUND: Stage.TELL,
-    AlertKind.APPROVAL_REQUESTED: Stage.ASK,
-    AlertKind.APPROVAL_REMINDER: Stage.REMIND,
-    AlertKind.APPROVAL_ESCALATION: Stage.ESCALATE,
+_KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {
+    Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO),
+    Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING),
+    Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING),
+    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL),
 }
+STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _) in _KIND_OF.items()}
 PREFIXES = {
     Stage.TELL: "",
     Stage.ASK: "",
     Stage.REMIND: "Reminder: ",
     Stage.ESCALATE: "Escalation: ",
 }
-STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
+STEP_TEXT: Mapping[Step, str] = {
+    Step.STOP: "stop the instance",
+    Step.SNAPSHOT: (
+        "snapshot all its EBS volumes as one set and wait until every snapshot is completed"
+    ),
+    Step.CANCEL_SPOT_REQUEST: (
+        "cancel its persistent Spot request, so that no successor is launched"
+    ),
+    Step.TERMINATE: "terminate the instance",
+}
 _NAMED = 40
 """Instances named in one message; the facts hold all."""
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
-_IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
 _GOOD = (
     Outcome.STOPPED,
     Outcome.TERMINATED,
@@ -177,14 +188,13 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tup
     if episode.stopped_in is not None:
         stopped_for = left(at - episode.steps_done[Step.STOP.value])
         return f"stopped for {stopped_for}", sentence(episode.reason)
-    idle_for_in_reason = _IDLE_FOR.match(episode.reason.strip())
-    if idle_for_in_reason and at - episode.opened_at < _FRESH:
-        return f"idle {idle_for_in_reason['span'].strip()}", sentence(episode.reason)
+    if episode.idle_for is not None and at - episode.opened_at < _FRESH:
+        return f"idle {span(episode.idle_for)}", sentence(episode.reason)
     return _measured_text(episode, at, is_open=is_open)
 
 
 def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> tuple[str, str]:
-    """Return the same by the measurements, if the reason does not name the time."""
+    """Return the same by the measurements, if the episode is older or does not hold the time."""
     window = episode.evidence.window
     idle = episode.idle
     since = window.start
@@ -263,11 +273,10 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     return said("unasked", values, episode.time_zone, at)[0]
 
 
-def stage_lines(
+def stage_words(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
-) -> tuple[list[str], list[str]]:
-    """Return subject and lines of a stage as it reads at this moment, and the lines that may be
-    folded.
+) -> tuple[Words, Words]:
+    """Return the words of a stage as it reads at this moment, and those that may be folded.
 
     `until` is when the question expires, or the notice is over.
     """
@@ -305,8 +314,9 @@ def stage_lines(
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "restart": [restart] if restart else [],
     }
-    _, *details = said("stage details", values)
-    return said("stage", values, episode.time_zone, at), details
+    words = worded("stage", values, episode.time_zone, at)
+    details = worded("stage details", values, episode.time_zone, at)
+    return words, details
 
 
 def _stage_kind(episode: Episode, stage: Stage) -> str:
@@ -347,9 +357,25 @@ def stage_alert(
 ) -> Alert:
     """Return the message of a stage, with the `link` to its page. The question expires at
     `until`."""
-    lines, details = stage_lines(episode, stage, at, until)
-    words = {"lines": [*lines, *details]}
-    return _alert(stage.value, episode, stage, at, {"expires_at": until}, words, link=link)
+    words, details = stage_words(episode, stage, at, until)
+    whole = Words(
+        words.title,
+        (*words.lines, *details.lines),
+        words.lead,
+        (*words.sections, *details.sections),
+    )
+    kind, severity = _KIND_OF[stage]
+    return alert_of(
+        whole,
+        kind,
+        severity,
+        episode.instance,
+        stage_id(stage, episode.ref),
+        at,
+        _episode_facts(episode, {"expires_at": until}),
+        owner=_owner_of(episode),
+        link=link,
+    )
 
 
 def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
@@ -391,14 +417,35 @@ def _alert(
     link: str | None = None,
     severity: Severity | None = None,
 ) -> Alert:
-    """Return any message about an episode. Its facts hold no task token and no link."""
+    """Return a message about an episode in the words of a template."""
+    return written(
+        template,
+        episode.instance,
+        stage_id(stage, episode.ref),
+        at,
+        _episode_facts(episode, facts),
+        {"name": episode.instance.name, "plan": episode.plan, **words},
+        owner=_owner_of(episode),
+        severity=severity,
+        link=link,
+    )
+
+
+def _owner_of(episode: Episode) -> Owner:
+    return Owner(episode.owner, episode.project, episode.time_zone)
+
+
+def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, object]:
+    """Return the facts of any message about an episode, with those of this one. They hold no task
+    token and no link."""
     instance = episode.instance
     plan = episode.plan
-    all_facts = {
+    return {
         "episode": episode.ref.execution_name,
         "launch_time": instance.launch_time,
         "mode": episode.mode.value,
         "reason": episode.reason,
+        "idle_minutes": None if episode.idle_for is None else minutes(episode.idle_for),
         "evidence_hash": episode.evidence_hash,
         "policy_version": episode.policy_version,
         "action": plan.action.value,
@@ -412,18 +459,6 @@ def _alert(
         "expires_at": None,
         **facts,
     }
-    all_words = {"name": instance.name, "plan": plan, **words}
-    return written(
-        template,
-        instance,
-        stage_id(stage, episode.ref),
-        at,
-        all_facts,
-        all_words,
-        owner=Owner(episode.owner, episode.project, episode.time_zone),
-        severity=severity,
-        link=link,
-    )
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:

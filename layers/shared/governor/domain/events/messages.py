@@ -193,7 +193,7 @@ def _price_document(price: SpotPrice) -> dict[str, object]:
 
 
 def _price_line(price: SpotPrice) -> str:
-    return f"- {price.zone} in {price.region}: {usd(price.usd_per_hour)} an hour"
+    return f"{price.zone} in {price.region}: {usd(price.usd_per_hour)} an hour"
 
 
 def notice_alert(

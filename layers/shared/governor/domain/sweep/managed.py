@@ -15,7 +15,7 @@ from enum import StrEnum
 from governor.domain.alerts.alert import Alert, Owner, ids, named, short_hash
 from governor.domain.alerts.templates import said, written
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Manager, Target
-from governor.domain.units import UsdPerHour, UtcDatetime, bullets, clock, iso, span
+from governor.domain.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
@@ -201,7 +201,7 @@ def managed_alert(
         "governed": governed,
         "unpriced": unpriced_text,
         "advice": advice,
-        "listed": bullets(lines, _NAMED),
+        "listed": some_of(lines, _NAMED),
     }
     dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
     return written("managed", target, dedup_id, now, facts, words, owner=owner)

@@ -12,7 +12,7 @@ from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.pause import Pause, PauseMessage
 from governor.domain.sweep.verdict import Verdict
-from governor.domain.units import UtcDatetime, bullets, clock, iso
+from governor.domain.units import UtcDatetime, clock, iso, some_of
 
 _NAMED = 50
 """Instances named in the text; the facts hold all."""
@@ -43,7 +43,7 @@ def silent_alert(
         since = _since(verdict, owner, now)
         lines.append(f"{named(instance)}: {since}{verdict.reason}")
     facts = {"instance_ids": ids(instances), "outage": outage}
-    words = {"which": counted(instances), "listed": bullets(lines, _NAMED)}
+    words = {"which": counted(instances), "listed": some_of(lines, _NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
     return written("silent", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
@@ -72,7 +72,7 @@ def exemption_alert(
     """Return one message about instances of an owner, each with the oddly spelled tag that keeps
     it."""
     instances = [instance for instance, _ in kept]
-    lines = bullets([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
+    lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}
     facts = {"instance_ids": ids(instances)}
     dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"

@@ -1,0 +1,1 @@
+"""The words of alerts: templates, and the one module that renders them."""

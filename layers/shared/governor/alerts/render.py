@@ -1,0 +1,145 @@
+"""Render the templates of `words/` with Jinja2.
+
+This is the only module of the alerts that loads Jinja2, which costs a cold start more than all of
+the project's own modules. So it is imported when the first message is worded:
+`governor.domain.alerts.templates` does that, and nothing else may import it.
+
+`words/README.md` says how a template is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+
+from governor.domain import units
+from governor.domain.alerts.alert import AlertKind, Section, Severity, Words
+
+FOLDER = Path(__file__).parent / "words"
+_BORDER = "\ufdd0"
+_BREAK = "\ufdd1"
+"""Two characters that Unicode keeps for programs. While a template is rendered, `_BORDER` stands
+before and after each value, and `_BREAK` for a line break in one. So a value can neither begin a
+line nor pass for a heading or an item, whatever its text is."""
+_IN_VALUES = str.maketrans({_BORDER: None, "\n": _BREAK})
+_IN_TEXTS = str.maketrans({_BORDER: None, _BREAK: "\n"})
+_CONTINUED = re.compile(r"\\\n *")
+_HEADINGS = ("## ", "### ")
+_ITEM = "- "
+_ZONE = "time_zone_of_reader"
+_NOW = "time_of_message"
+
+
+def rendered(template: str, values: Mapping[str, Any], zone: str, now: datetime | None) -> Words:
+    """Return the words of a template, with times in this zone as they read `now`.
+
+    Raises: UndefinedError if the template names a value that is not there.
+    """
+    file_name = f"{template.replace(' ', '-')}.txt"
+    all_values = {**values, _ZONE: zone, _NOW: now}
+    module = environment().get_template(file_name).make_module(all_values)
+    words = _words_of(_lines(str(module)))
+    exported = vars(module)
+    if "alert_kind" not in exported:
+        return words
+    kind = AlertKind(exported["alert_kind"])
+    return replace(words, kind=kind, severity=Severity(exported["alert_severity"]))
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates. Each is read when it is first used."""
+    folders = sorted(folder for folder in FOLDER.iterdir() if folder.is_dir())
+    environment = Environment(  # noqa: S701 - plain text, which every channel escapes by itself
+        loader=FileSystemLoader(folders),
+        undefined=StrictUndefined,
+        finalize=_bordered,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        capital=_capital,
+        clock=_time_filter(units.clock),
+        day=_time_filter(units.day_and_time),
+        deadline=_time_filter(units.deadline),
+        full_stop=units.full_stop,
+        people=units.people,
+        sentence=units.sentence,
+        usd=units.usd,
+    )
+    return environment
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable[..., str]:
+    """Return a filter that words a time in the reader's zone, as it reads now."""
+
+    @pass_context
+    def filtered(context: Context, moment: datetime) -> str:
+        now = context[_NOW] or moment
+        return in_words(moment, context[_ZONE], now)
+
+    return filtered
+
+
+def _bordered(value: object) -> str:
+    """Return the text of a value on one line, between its borders."""
+    text = str(value).translate(_IN_VALUES)
+    return f"{_BORDER}{text}{_BORDER}"
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a rendered template, with the borders of their values.
+
+    A line that its values leave empty is left out.
+    """
+    for indented_line in _CONTINUED.sub("", text).split("\n"):
+        line = indented_line.lstrip(" ")
+        if line.replace(_BORDER, ""):
+            yield line
+
+
+def _words_of(lines: Iterable[str]) -> Words:
+    """Return the first line as the title, and the others as the body, in text and in parts.
+
+    A heading is left out if no line follows it.
+    """
+    lead: list[str] = []
+    parts: list[tuple[str, list[str]]] = [("", lead)]
+    for line in lines:
+        if line.startswith(_HEADINGS):
+            parts.append((line, []))
+        else:
+            parts[-1][1].append(line)
+
+    title = _text(lead.pop(0)) if lead else ""
+    texts = [_text(line) for line in lead]
+    sections: list[Section] = []
+    for heading_line, section_lines in parts[1:]:
+        if not section_lines:
+            continue
+        mark, _, heading = _text(heading_line).partition(" ")
+        if mark == "##":
+            texts.append("")
+        texts.append(f"{heading}:")
+        texts += [_text(line) for line in section_lines]
+        items = [_text(line.removeprefix(_ITEM)) for line in section_lines]
+        sections.append(Section(heading, tuple(items)))
+    return Words(title, tuple(texts), tuple(map(_text, lead)), tuple(sections))
+
+
+def _text(line: str) -> str:
+    """Return a rendered line as people read it: values without their borders."""
+    return line.translate(_IN_TEXTS)
