@@ -64,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line asks for."""
+    """Options of the command line."""
 
     with_checks: bool
     only_in_a_browser: bool

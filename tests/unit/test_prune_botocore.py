@@ -292,7 +292,7 @@ def test_the_build_prunes_before_it_compiles() -> None:
 @pytest.mark.parametrize("environment", ON_ONE_VERSION)
 @pytest.mark.parametrize("package", ["botocore", "jmespath", "python-dateutil", "six", "urllib3"])
 def test_layer_tests_and_local_cloud_pin_one_version(environment: str, package: str) -> None:
-    """What is tested is what is deployed."""
+    """Tests run on what is deployed."""
     layer = pinned((LAYER / "requirements.txt").read_text(encoding="utf-8"))
     path = ROOT / "requirements" / f"{environment}.txt"
     here = pinned(path.read_text(encoding="utf-8"))

@@ -222,7 +222,7 @@ def test_a_unit_is_expected_to_take_what_its_files_took(monkeypatch: pytest.Monk
 
 
 def test_a_record_holds_the_seconds_of_each_group(tmp_path: Path) -> None:
-    """Of all units of a group together, and of the checks."""
+    """All units of a group count together, and so do the checks."""
     for name, seconds in (("plain 1 of 2", {"a": 1.0}), ("plain 2 of 2", {"b": 2.0})):
         (tmp_path / f"{name}.json").write_text(json.dumps(seconds))
 

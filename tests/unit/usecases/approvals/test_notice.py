@@ -87,7 +87,7 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(
 ) -> None:
     """Whichever of the two policies gives more time: the wait, the recheck and the call agree."""
     world = auto()
-    world.state.put(replace(episode_of(world), notice=timedelta(minutes=then)))
+    world.state.put(replace(episode_of(world), notice=timedelta(minutes=then), first_cleared={}))
     rule = replace(world.policies.policy.approval, notice_minutes=now)
     world.policies.policy = replace(world.policies.policy, approval=rule)
     deliver(world, "email")
