@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, partial
 
-from governor import ports
 from governor.adapters.clients import SMALL_CALLS_AT_A_TIME, at_once
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
@@ -19,7 +18,25 @@ from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
 from governor.observability import tally
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import (
+    BatchReader,
+    CheckpointHook,
+    InstanceController,
+    InstanceReader,
+    InstanceStarter,
+    InstanceTagger,
+    LifecycleHooks,
+    MetricAnswer,
+    MetricQuery,
+    MetricReader,
+    PriceBook,
+    PriceReader,
+    SessionReader,
+    SnapshotRemover,
+    Snapshotter,
+    SpotMarket,
+    Vault,
+)
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
 
@@ -33,32 +50,32 @@ class _CountedMetrics(CloudWatchMetrics):
 
 
 class Ec2Parts(Parts):
-    instances: cached_property[ports.InstanceReader] = over(Ec2Instances, opens="ec2")
-    tagger: cached_property[ports.InstanceTagger] = over(Ec2Tags)
-    controller: cached_property[ports.InstanceController] = over(Ec2Controller, "actor_role_arn")
-    starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
-    snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
-    remover: cached_property[ports.SnapshotRemover] = over(EbsSnapshots)
-    vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
-    metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
-    prices: cached_property[ports.PriceBook] = cached_property(
+    instances: cached_property[InstanceReader] = over(Ec2Instances, opens="ec2")
+    tagger: cached_property[InstanceTagger] = over(Ec2Tags)
+    controller: cached_property[InstanceController] = over(Ec2Controller, "actor_role_arn")
+    starter: cached_property[InstanceStarter] = over(Ec2Starter)
+    snapshots: cached_property[Snapshotter] = over(EbsSnapshots)
+    remover: cached_property[SnapshotRemover] = over(EbsSnapshots)
+    vault: cached_property[Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
+    metrics: cached_property[MetricReader] = over(_CountedMetrics, opens="cloudwatch")
+    prices: cached_property[PriceBook] = cached_property(
         lambda parts: AwsPrices(
             parts.clients, parts.price_store.price_list, parts.price_store.commitments
         )
     )
-    price_reader: cached_property[ports.PriceReader] = cached_property(
+    price_reader: cached_property[PriceReader] = cached_property(
         lambda parts: AwsPriceLists(parts.clients, parts.hub)
     )
-    market: cached_property[ports.SpotMarket] = over(AwsPrices)
-    batch: cached_property[ports.BatchReader] = over(AwsBatch)
-    sessions: cached_property[ports.SessionReader] = over(SessionManager)
+    market: cached_property[SpotMarket] = over(AwsPrices)
+    batch: cached_property[BatchReader] = over(AwsBatch)
+    sessions: cached_property[SessionReader] = over(SessionManager)
     spread = staticmethod(partial(at_once, most=SMALL_CALLS_AT_A_TIME))
-    hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
+    hooks: cached_property[LifecycleHooks] = over(AutoScalingHooks)
     api_id = cached_property(lambda parts: parts.settings.need("api_id"))
     """The API whose refused answers are counted."""
     namespace = cached_property(lambda parts: parts.settings.need("powertools_metrics_namespace"))
 
     @cached_property
-    def hook(self) -> ports.CheckpointHook | None:
+    def hook(self) -> CheckpointHook | None:
         document = self.settings.checkpoint_document_name
         return RunCommandHook(self.clients, document) if document else None

@@ -9,7 +9,6 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor import ports
 from governor.domain.approvals.approval import Approval, too_late
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
@@ -25,7 +24,15 @@ from governor.errors import (
     Unsupported,
     WrongState,
 )
-from governor.ports import UndoAnswer, policy_or_base
+from governor.ports import (
+    Announcer,
+    Clock,
+    InstanceReader,
+    InstanceStarter,
+    Policies,
+    UndoAnswer,
+    policy_or_base,
+)
 from governor.stores.approvals import Approvals
 from governor.stores.episodes import Episodes
 from governor.stores.holds import Holds
@@ -39,16 +46,16 @@ _log = logging.getLogger(__name__)
 class UndoEpisode:
     """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
 
-    clock: ports.Clock
-    policies: ports.Policies
+    clock: Clock
+    policies: Policies
     accounts: Accounts
-    instances: ports.InstanceReader
-    starter: ports.InstanceStarter
+    instances: InstanceReader
+    starter: InstanceStarter
     episode_store: Episodes
     approval_store: Approvals
     hold_store: Holds
     instance_store: Instances
-    announcer: ports.Announcer
+    announcer: Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Start the instance, or answer why not and what to do instead.

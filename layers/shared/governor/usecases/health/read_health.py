@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Series, Window
-from governor.domain.health import health
+from governor.domain.health.health import (
+    HOT_AVERAGES,
+    KNOWN_XIDS,
+    Finding,
+    GpuFigures,
+    health_findings,
+)
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import HEAT_AVERAGE, Health, Metrics, Policy
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
@@ -51,7 +57,7 @@ class HealthReading:
     """
 
     instance: Instance
-    findings: tuple[health.Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     measured: bool = False
     has_hardware_figures: bool = False
     works: bool = False
@@ -70,7 +76,7 @@ def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     hot_averages = [
         celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
     ]
-    return len(hot_averages) >= health.HOT_AVERAGES
+    return len(hot_averages) >= HOT_AVERAGES
 
 
 def _at_work(series: Series, gpus: int, rule: Health) -> bool:
@@ -115,7 +121,7 @@ _UTILIZATION = _Figure(
 )
 _MEMORY = replace(_UTILIZATION, name="memory_utilization", published="memory_utilization")
 _XIDS = _Figure("xids", "GPUXidErrors", _any, "Sum", "Sum")
-_BY_XID = {number: replace(_XIDS, name=f"xid {number}") for number in health.KNOWN_XIDS}
+_BY_XID = {number: replace(_XIDS, name=f"xid {number}") for number in KNOWN_XIDS}
 """The figure of each known Xid error, by its number."""
 _FIGURES = (
     _Figure("temperature_celsius", "temperature", _hot, "Average", "Maximum", is_hardware=False),
@@ -242,15 +248,15 @@ class _Work:
         for series_by_label in self.figures.values():
             labels.update(series_by_label)
         gpus = [self._gpu_figures(label) for label in sorted(labels, key=evidence.by_index)]
-        self.reading.findings = health.health_findings(window, gpus, self.request.policy.health)
+        self.reading.findings = health_findings(window, gpus, self.request.policy.health)
         return self.reading
 
-    def _gpu_figures(self, label: str) -> health.GpuFigures:
+    def _gpu_figures(self, label: str) -> GpuFigures:
         series = {figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS}
         xids = {
             number: self.figures[figure.name].get(label, ()) for number, figure in _BY_XID.items()
         }
-        return health.GpuFigures(gpu=label, xids=xids, **series)
+        return GpuFigures(gpu=label, xids=xids, **series)
 
 
 class _Read(NamedTuple):
