@@ -7,7 +7,7 @@ limit in `Vetoes`, and a field in `Evidence`. This module reads and judges nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -126,6 +126,13 @@ def limit_of(policy: Policy, figure: str) -> float | None:
     section, _, name = row.limit.partition(".")
     limit: float | None = getattr(getattr(policy, section), name)
     return limit
+
+
+def required_figures(policy: Policy) -> Iterator[str]:
+    """Yield the figures that must be measured, because they may veto."""
+    for figure in (*policy.vetoes.required, *published_by(Publisher.INSTANCE)):
+        if limit_of(policy, figure) is not None:
+            yield figure
 
 
 def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:

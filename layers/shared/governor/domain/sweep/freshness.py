@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, last_reading_end, peak
-from governor.domain.figures import FIGURES, Publisher
+from governor.domain.figures import FIGURES, Publisher, required_figures
 from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.sweep.verdict import required_figures
 from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
 
 MINUTE = timedelta(minutes=1)

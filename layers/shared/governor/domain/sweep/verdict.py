@@ -36,7 +36,14 @@ from governor.domain.evidence import (
     peak,
     unmeasured_until,
 )
-from governor.domain.figures import FIGURES, WORK, Publisher, amount_text, limit_of, published_by
+from governor.domain.figures import (
+    FIGURES,
+    WORK,
+    Publisher,
+    amount_text,
+    limit_of,
+    required_figures,
+)
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
 from governor.domain.units import END_BIN, UtcDatetime, in_utc, minutes, span
@@ -284,13 +291,6 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
             reason = f"{words} was not measured for {hole_minutes:.0f} min of the window"
             return _no_data(evidence, reason)
     return None
-
-
-def required_figures(policy: Policy) -> Iterator[str]:
-    """Yield the figures that must be measured, because they may veto."""
-    for figure in (*policy.vetoes.required, *published_by(Publisher.INSTANCE)):
-        if limit_of(policy, figure) is not None:
-            yield figure
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from governor.domain.figures import required_figures
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.freshness import MOST_AHEAD, reading_period, why_stale
-from governor.domain.sweep.verdict import required_figures
 from governor.domain.units import UtcDatetime
 from governor.errors import Unavailable
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
