@@ -17,7 +17,7 @@ from governor.domain.alerts.templates import said, written
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Manager, Target
 from governor.domain.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
 
-_NAMED = 20
+_MEMBERS_NAMED = 20
 """Instances named in the text; the facts hold all."""
 _BATCH_GROUP = re.compile(r"AWSBatch-(?P<name>.+?)-asg-[0-9a-f-]+")
 """The name of the Auto Scaling group that Batch makes for a compute environment. Source: public
@@ -201,7 +201,7 @@ def managed_alert(
         "governed": governed,
         "unpriced": unpriced_text,
         "advice": advice,
-        "listed": some_of(lines, _NAMED),
+        "listed": some_of(lines, _MEMBERS_NAMED),
     }
     dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
     return written("managed", target, dedup_id, now, facts, words, owner=owner)
