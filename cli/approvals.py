@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from cli.api import Api, api_of
 from cli.errors import CommandError
+from cli.tables import Column, print_table
 from cli.times import since, until
-from governor.channels.message import clip
 from governor.domain.units import people, printable
 
 _CELL_CHARACTERS = 40
@@ -26,7 +26,16 @@ _CELL_CHARACTERS = 40
 _ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
 _STEPS = "The plan: "
 """Beginning of the line of a plan that has its steps."""
-_COLUMNS = ("ID", "INSTANCE", "TYPE", "PLACE", "USD A DAY", "ACTION", "OPEN UNTIL", "NAME")
+_COLUMNS = (
+    Column("ID", longest=_CELL_CHARACTERS),
+    Column("INSTANCE", longest=_CELL_CHARACTERS),
+    Column("TYPE", longest=_CELL_CHARACTERS),
+    Column("PLACE", longest=_CELL_CHARACTERS),
+    Column("USD A DAY", is_number=True, longest=_CELL_CHARACTERS),
+    Column("ACTION", longest=_CELL_CHARACTERS),
+    Column("OPEN UNTIL", longest=_CELL_CHARACTERS, wraps=True),
+    Column("NAME", longest=_CELL_CHARACTERS, wraps=True),
+)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,10 +83,7 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     if not questions:
         print("no question waits for an answer")
         return
-    rows: list[Sequence[str]] = [_COLUMNS]
-    for question in questions:
-        rows.append(_row(question))
-    _print_table(rows)
+    print_table(_COLUMNS, [_row(question) for question in questions])
 
 
 def _row(question: Mapping[str, Any]) -> Sequence[str]:
@@ -90,21 +96,8 @@ def _row(question: Mapping[str, Any]) -> Sequence[str]:
         "unknown" if usd_per_day is None else f"{Decimal(usd_per_day):,.2f}",
         question["action"],
         _open_until(question),
-        printable(question["instance_name"]),
+        question["instance_name"],
     )
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print the rows with each column as wide as its longest cell."""
-    clipped_rows = []
-    widths = [0] * len(_COLUMNS)
-    for row in rows:
-        cells = [clip(cell, _CELL_CHARACTERS) for cell in row]
-        clipped_rows.append(cells)
-        widths = [max(len(cell), width) for cell, width in zip(cells, widths, strict=True)]
-    for cells in clipped_rows:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
-        print("  ".join(padded).rstrip())
 
 
 def _open_until(question: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from cli import aws, status
 from cli.errors import CommandError
 from cli.fleet import over_the_fleet, print_unseen
 from cli.status import Line
+from cli.tables import Column, print_table
 from cli.telemetry import CAUSES, Finding, Health, findings, health_of
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
@@ -41,6 +42,8 @@ _OF_A_DEPLOY = (
 """The lines of `governor status` that say whether a deploy worked."""
 _ANY_SELECTOR = "the selector's tag"
 """The words for the tag where no policy was read."""
+_COLUMNS = (Column(), Column(), Column(wraps=True))
+"""Mark, line and text of the checklist."""
 _SHOWN = 10
 """Instances of one cause; a fleet may have hundreds."""
 
@@ -207,10 +210,11 @@ def _telemetry(unjudged: int, instances: int, selector: str) -> Line:
 
 def _print_checklist(lines: Mapping[str, Line]) -> None:
     """Print whether the deploy worked, line by line."""
-    width = max(len(name) for name in lines)
+    rows = []
     for name, line in lines.items():
         mark = "LOOK" if line.is_wrong else "ok"
-        print(f"{mark:<4}  {status.title(name):<{width}}  {line.text}")
+        rows.append((mark, status.title(name), line.text))
+    print_table(_COLUMNS, rows)
     wrong = sum(line.is_wrong for line in lines.values())
     answer = f"not yet: {wrong} of {len(lines)} need a look" if wrong else "yes"
     print(f"did it work? {answer}\n")

@@ -18,6 +18,7 @@ from cli.errors import CommandError
 from cli.output import Output
 from cli.policy import deployed, is_usable, read
 from cli.policy_consent import next_steps
+from cli.tables import Column, print_table
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.policy_messages import consent_line
 from governor.domain.policy.changes import risky
@@ -28,6 +29,8 @@ from governor.usecases.policy_versions import waits_for_two
 
 KEY = "policy.yaml"
 _SHOWN = 20
+_COLUMNS = (Column(), Column(), Column(), Column(wraps=True))
+"""Version, time, state and author."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -245,8 +248,9 @@ def history(arguments: argparse.Namespace) -> int:
         return 0
     if in_force is None:
         print("no version is in force: the parameters Mode and PolicyYaml of the stack count")
-    for row in rows:
-        print(f"{row['version']}  {row['at']}  {row['state']:12}  {row['author']}")
+    if rows:
+        cells = [(row["version"], row["at"], row["state"], row["author"]) for row in rows]
+        print_table(_COLUMNS, cells)
     return 0
 
 

@@ -17,6 +17,7 @@ from cli.errors import CommandError
 from cli.policy import deployed
 from cli.progress import Progress
 from cli.status import Stack
+from cli.tables import Column, table_text
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.channels.compose import message_of
@@ -35,8 +36,14 @@ from governor.stores.ledger import Ledger
 from governor.usecases.money.report_savings import Books, Reader
 
 _FORMATS = ("table", "html", "csv", "json")
-_WIDTHS = (24, 16, 16, 16, 17, 12)
-"""Widths of the table's columns."""
+_COLUMNS = (
+    Column("instance", longest=24, wraps=True),
+    Column("how it ended", longest=16, wraps=True),
+    Column("owner", longest=16, wraps=True),
+    Column("project", longest=16, wraps=True),
+    Column("when (UTC)", longest=17),
+    Column("saved, USD", longest=12, is_number=True),
+)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -132,25 +139,14 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
 
 def _table(report: Report, alert: Alert) -> list[str]:
     lines = [printable(line) for line in (alert.subject, *alert.lines)]
-    if report.lines:
-        head = _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD")
-        lines += ["", head]
+    rows = []
     for line in report.lines:
         entry = line.entry
         name = entry.resource_name or entry.episode.instance_id
         ending = f"{line.what}, undone" if entry.false_stop else line.what
         booked_at = f"{entry.booked_at:%Y-%m-%d %H:%M}"
         amount = "unknown" if line.net_usd is None else money(line.net_usd)
-        lines.append(_row(name, ending, entry.owner, entry.project, booked_at, amount))
+        rows.append((name, ending, entry.owner, entry.project, booked_at, amount))
+    if rows:
+        lines += ["", table_text(_COLUMNS, rows)]
     return lines
-
-
-def _row(*cells: str) -> str:
-    """Return the cells in their columns; the last one, an amount, at the right."""
-    texts = []
-    for cell, width in zip(cells, _WIDTHS, strict=True):
-        text = printable(cell)
-        texts.append(text if len(text) <= width else f"{text[: width - 1]}…")
-    *texts, amount = texts
-    columns = [f"{text:<{width}}" for text, width in zip(texts, _WIDTHS, strict=False)]
-    return " ".join([*columns, f"{amount:>{_WIDTHS[-1]}}"])

@@ -21,7 +21,7 @@ from cli import aws
 from cli import policy as policy_commands
 from cli.errors import CommandError
 from cli.policy_meetings import policies_of
-from cli.progress import Progress
+from cli.progress import Counter, Progress
 from evaluation.traces import TraceError
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
@@ -38,7 +38,6 @@ from simulation import advice, report
 from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, Survey, last_days
 from simulation.outcome import Replay
 from simulation.page import page
-from simulation.progress import show
 from simulation.recommend import grouping, recommend
 from simulation.recording import Recording
 from simulation.replay import ReplayError, replay
@@ -193,14 +192,15 @@ def _recommended(
     wrong_at_most = arguments.wrong_at_most
     if wrong_at_most is None:
         wrong_at_most = _WRONG_AT_MOST
-    recommendation = recommend(
-        policies,
-        recordings,
-        groups,
-        wrong_at_most=wrong_at_most,
-        approval_delay=arguments.approval_delay_minutes,
-        progress=partial(show, unit="waits"),
-    )
+    with Counter("waits") as counter:
+        recommendation = recommend(
+            policies,
+            recordings,
+            groups,
+            wrong_at_most=wrong_at_most,
+            approval_delay=arguments.approval_delay_minutes,
+            progress=counter.show,
+        )
     if arguments.json or arguments.format == "json":
         return advice.as_json(recommendation, groups, notes)
     return "\n".join([advice.text(recommendation, groups), "", *notes])
@@ -218,12 +218,13 @@ def _shown(
     if arguments.format == "html":
         with_other_waits: list[Replay] = []
         if len(policies) == 1:
-            with_other_waits = other_waits(
-                policies[0],
-                recordings,
-                approval_delay=arguments.approval_delay_minutes,
-                progress=partial(show, unit="waits"),
-            )
+            with Counter("waits") as counter:
+                with_other_waits = other_waits(
+                    policies[0],
+                    recordings,
+                    approval_delay=arguments.approval_delay_minutes,
+                    progress=counter.show,
+                )
         return page(replays, notes, datetime.now(tz=UTC), with_other_waits)
     summaries = [report.summarise(replayed) for replayed in replays]
     sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
@@ -297,14 +298,14 @@ def _from_account(
     """
     clients = Clients()
     cache = arguments.cache or default_cache()
-    with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
+    with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store, Counter() as counter:
         fetch = Fetch(
             metrics=CloudWatchMetrics(clients),
             instances=Ec2Instances(clients),
             prices=AwsPrices(clients),
             store=store,
             wish=_wish(books),
-            progress=show,
+            progress=counter.show,
         )
         default_days = _DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS
         days = arguments.days or default_days

@@ -21,6 +21,7 @@ from cli.capacity import scores
 from cli.errors import CommandError
 from cli.policy import deployed, read
 from cli.progress import Progress
+from cli.tables import Column, print_table
 from governor.adapters.clients import Clients
 from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import parse_policy
@@ -30,6 +31,13 @@ from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
 from governor.domain.units import Usd, money, printable
 from governor.errors import PolicyError
+
+_COLUMNS = (
+    Column("ZONE"),
+    Column("USD AN HOUR", is_number=True),
+    Column("OF LIST", is_number=True),
+    Column("SCORE", is_number=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +152,14 @@ def _zones(
 
 
 def _print(zones: Sequence[_Zone], types: Sequence[str], problems: Sequence[str]) -> None:
-    print(f"{'ZONE':<18}{'USD AN HOUR':>12}{'OF LIST':>10}{'SCORE':>9}")
+    rows = []
     for zone in zones:
         amount = money(Decimal(zone.usd_per_hour), 4)
         percent = zone.percent_of_list_price
         share = "unknown" if percent is None else f"{percent}%"
-        score = zone.placement_score or "unknown"
-        print(f"{zone.zone:<18}{amount:>12}{share:>10}{score:>9}")
+        score = str(zone.placement_score or "unknown")
+        rows.append((zone.zone, amount, share, score))
+    print_table(_COLUMNS, rows)
     print(f"Score: of the Region, 1 to 10, for one of {', '.join(types)}.", file=sys.stderr)
     for problem in problems:
         print(f"not known: {printable(problem)}", file=sys.stderr)

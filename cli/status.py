@@ -24,6 +24,7 @@ from cli.api import Api, check_deployed, find_api, missing
 from cli.errors import CommandError
 from cli.policy_consent import acceptances_of
 from cli.progress import Progress
+from cli.tables import Column, print_table
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
 from cli.unswept import Unswept, unswept
@@ -140,8 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         documents = {name: line.document for name, line in lines.items()}
         print(json.dumps(documents, indent=2))
     else:
-        for name, line in lines.items():
-            print(f"{title(name):<{_WIDTH}}  {line.text}")
+        print_table(_COLUMNS, [(title(name), line.text) for name, line in lines.items()])
     return int(any(line.is_wrong for line in lines.values()))
 
 
@@ -712,4 +712,5 @@ _NEEDS: Mapping[str, str] = {
     "exemption": _API,
 }
 """The rights that a reader needs, by the line."""
-_WIDTH = max(map(len, _LINES))
+_COLUMNS = (Column(), Column(wraps=True))
+"""Line and text."""

@@ -30,6 +30,7 @@ from cli.preflight.world import (
     unknown,
 )
 from cli.progress import Progress
+from cli.tables import Column, print_table
 from governor.domain.units import printable
 from governor.errors import AccessDenied, GovernorError
 
@@ -86,7 +87,7 @@ CHECKS: Sequence[Check] = (
     Check("session-names", Needs.STACK, deployed.session_names),
     Check("checkpoint-document", Needs.STACK, deployed.checkpoint_document),
 )
-_WIDTH = max(len(outcome) for outcome in Outcome)
+_COLUMNS = (Column(), Column(wraps=True))
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -198,10 +199,12 @@ def _document(check: Check, finding: Finding) -> dict[str, str | None]:
 
 
 def _print(findings: Sequence[tuple[Check, Finding]]) -> None:
+    rows = []
     for check, finding in findings:
-        print(f"{finding.outcome.value:<{_WIDTH}}  {check.name}: {check.claim}")
-        print(f"{'':<{_WIDTH}}  seen: {finding.seen}")
+        rows.append((finding.outcome.value, f"{check.name}: {check.claim}"))
+        rows.append(("", f"seen: {finding.seen}"))
         if finding.advice:
-            print(f"{'':<{_WIDTH}}  -> {finding.advice}")
+            rows.append(("", f"-> {finding.advice}"))
+    print_table(_COLUMNS, rows)
     counts = Counter(finding.outcome for _, finding in findings)
     print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))

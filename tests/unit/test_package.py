@@ -29,13 +29,14 @@ def packaged() -> Iterator[tuple[Path, Path]]:
                 yield path, Path(folder).name / path.relative_to(ROOT / folder)
 
 
-def test_it_depends_on_what_the_layer_ships_and_on_boto3() -> None:
+def test_it_depends_on_what_the_layer_ships_on_boto3_and_on_rich() -> None:
     """Each pin of the requirements and its later patches: one list made from the other."""
     layer = (
         (ROOT / "layers" / "shared" / "requirements.in").read_text(encoding="utf-8").splitlines()
     )
     mine = (ROOT / "requirements" / "project.in").read_text(encoding="utf-8").splitlines()
-    pins = [line.strip() for line in (*layer, *(one for one in mine if one.startswith("boto3==")))]
+    own = [line for line in mine if line.startswith(("boto3==", "rich=="))]
+    pins = [line.strip() for line in (*layer, *own)]
 
     assert sorted(pin.replace("==", "~=") for pin in pins if pin and pin[0] != "#") == sorted(
         PROJECT["project"]["dependencies"]

@@ -18,6 +18,7 @@ import pytest
 from moto import mock_aws
 
 from cli.governor import main
+from cli.progress import Counter
 from simulation.fetch import last_days
 
 REGION = "us-east-1"
@@ -147,10 +148,10 @@ def test_an_interruption_is_no_traceback(
     policy = tmp_path / "mine.yaml"
     policy.write_text("")
 
-    def interrupt(_label: str, _done: int, _total: int) -> None:
+    def interrupt(_counter: Counter, _label: str, _done: int, _total: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.simulate.show", interrupt)
+    monkeypatch.setattr(Counter, "show", interrupt)
     code, _, err = run(capsys, "--days", "1", "--policy", str(policy))
     assert account
     assert (130, True) == (code, "run it again to go on" in err)
