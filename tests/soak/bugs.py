@@ -805,6 +805,18 @@ BUGS = (
         ("somebody has a copy of an admin's cookie, and her session is ended",),
     ),
     Bug(
+        "an ended session goes on upon the page of a link",
+        "an_ended_session_decides_nothing",
+        (
+            Edit(
+                "web.site:Gate.known",
+                "stored = self.sign_in_store.session(session.session_id, now)",
+                "stored = self.sign_in_store.session(session.session_id, now.replace(year=2000))",
+            ),
+        ),
+        ("somebody has a copy of an approver's cookie, and her session is ended",),
+    ),
+    Bug(
         "whoever may pause may end the pause",
         "nothing_during_a_pause",
         (

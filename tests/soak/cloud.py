@@ -30,7 +30,7 @@ from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
 from tests.soak.aws import SimulatedEc2
 from tests.soak.faults import Died, Faults, NoFaults, nobody
-from tests.soak.parts import ROOT, current, handler_of
+from tests.soak.parts import ROOT, current, handler_of, handler_with_sign_in
 from tests.soak.readings import SimulatedMetrics
 from tests.twins import (
     MemoryLifecycleHooks,
@@ -51,10 +51,10 @@ _EVENT_RETRIES = (60.0, 120.0)
 """Seconds after which Lambda tries an event again. Source: Lambda developer guide, asynchronous."""
 _VISIBILITY = 1_800.0
 """Seconds of the delivery queue."""
-_CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 _IN_FORCE = re.compile(r'"policy-([^"]+)-in-force"')
 _TOO_LATE = "Too late to hold it"
-_ADDRESS = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
+ADDRESS_OF_A_LINK = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
 Result = TypeVar("Result")
 
 
@@ -272,6 +272,8 @@ class Cloud:
         self.reviews = False
         """True where each sweep begins with the review of the policy, as in the sweep's own
         machine."""
+        self.has_sign_in = False
+        """True where people sign in before they decide on the page of a link."""
         self.checked: Counter[str] = Counter()
         """How often each promise was checked."""
         self.presses: list[Press] = []
@@ -400,7 +402,8 @@ class Cloud:
         self.began.append(self.moment)
         self.seen.append(Seen(self.moment, dict(self.ec2.instances), self.policy))
         try:
-            result = handler_of(function)(event)
+            wired = handler_with_sign_in if self.has_sign_in else handler_of
+            result = wired(function)(event)
         except Died:
             kind = "Sandbox.Timedout" if self.random.random() < 0.5 else "Runtime.ExitError"
             raise FunctionFailed(kind, "the function was killed") from None
@@ -689,7 +692,7 @@ class Cloud:
 
     def press(self, by: str, link: str, answer: str, **fields: str) -> Press:
         """Somebody opens the link and presses a button."""
-        found = _ADDRESS.fullmatch(link)
+        found = ADDRESS_OF_A_LINK.fullmatch(link)
         assert found is not None, link
         address, page_id = found.groups()
         # On the page of a digest one question is ticked.
@@ -697,15 +700,15 @@ class Cloud:
         approval_id = picked[0] if page_id.startswith("digest-") and picked else page_id
         at, status = self.moment, None
         try:
-            page = self.invoke("serve_approval", _request("GET", address))
-            csrf = _CSRF.search(page["body"])
+            page = self.invoke("serve_approval", request_to_a_link("GET", address))
+            csrf = CSRF.search(page["body"])
             if csrf is None:
                 status = 409 if page["statusCode"] == 200 else int(page["statusCode"])
             else:
                 # It may count, whatever becomes of the answer.
                 self.presses.append(Press(at, by, approval_id, answer, None, fields))
                 form = {"csrf": csrf[1], "answer": answer, **fields}
-                result = self.invoke("serve_approval", _request("POST", address, form))
+                result = self.invoke("serve_approval", request_to_a_link("POST", address, form))
                 is_refused = "Not recorded" in result["body"] or _TOO_LATE in result["body"]
                 status = 409 if is_refused else int(result["statusCode"])
         except FunctionFailed:
@@ -726,7 +729,9 @@ class Cloud:
         return UndoAnswer(bool(answer["done"]), str(answer["text"]))
 
 
-def _request(method: str, link: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
+def request_to_a_link(
+    method: str, link: str, form: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     path = f"/q/{link}"
     return {
         "version": "2.0",

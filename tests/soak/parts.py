@@ -45,7 +45,7 @@ from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from tests.builders import NOW
 from tests.twins.table import MemoryTable
-from tests.unit.wiring.samples import VARIABLES, settings
+from tests.unit.wiring.samples import SIGN_IN, VARIABLES, settings
 
 if TYPE_CHECKING:
     from tests.soak.cloud import Cloud
@@ -365,7 +365,7 @@ class _Silent:
         return lambda *_, **__: None
 
 
-def _parts(kind: type[Parts]) -> Parts:
+def _parts(kind: type[Parts], variables: Mapping[str, str]) -> Parts:
     twins: dict[str, Any] = {
         "policy_text": SimpleNamespace(
             read=lambda **_: (
@@ -397,12 +397,23 @@ def _parts(kind: type[Parts]) -> Parts:
         "market": _Market("ec2", "market"),
     }
     known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}
-    return kind(settings(), _SimulatedClients(), **known)
+    return kind(settings(**variables), _SimulatedClients(), **known)
 
 
 @cache
 def handler_of(function: str) -> Callable[[Any], Any]:
     """The handler of a function, wired by its own wiring with parts of the present cloud."""
+    return _wired(function, {})
+
+
+@cache
+def handler_with_sign_in(function: str) -> Callable[[Any], Any]:
+    """The same in a stack whose people sign in before they decide."""
+    return _wired(function, SIGN_IN)
+
+
+def _wired(function: str, variables: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Return the handler of a function of a stack with these further variables."""
     path = ROOT / "functions" / function / "handler.py"
     spec = importlib.util.spec_from_file_location(f"simulated_{function}", path)
     assert spec is not None
@@ -415,8 +426,8 @@ def handler_of(function: str) -> Callable[[Any], Any]:
     # What is wired at cold start must call nothing.
     with ExitStack() as patched, _current_none():
         for name, value in (
-            ("governor.wiring.ec2.Ec2Parts", lambda: _parts(Ec2Parts)),
-            ("governor.wiring.parts.Parts", lambda: _parts(Parts)),
+            ("governor.wiring.ec2.Ec2Parts", lambda: _parts(Ec2Parts, variables)),
+            ("governor.wiring.parts.Parts", lambda: _parts(Parts, variables)),
             ("governor.observability.observed", observed),
             ("governor.observability.logger", _Silent()),
             ("governor.observability.count", lambda *_, **__: None),
@@ -484,3 +495,4 @@ def simulated() -> Iterator[None]:
             patched.enter_context(mock.patch.object(init, "__defaults__", defaults))
         yield
         handler_of.cache_clear()
+        handler_with_sign_in.cache_clear()

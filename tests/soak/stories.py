@@ -970,6 +970,11 @@ def _presses_on_the_first_page(answer: str, cloud: Cloud) -> None:
     cloud.press(ALICE, links[0], answer, keep_date="2026-11-25")
 
 
+def _people_sign_in(cloud: Cloud) -> None:
+    """The stack has a sign-in: a link alone decides nothing."""
+    cloud.has_sign_in = True
+
+
 _ENDS = (
     Scenario(
         "an admin ends an exemption, and somebody keeps it at every call of that",
@@ -1011,6 +1016,20 @@ _ENDS = (
         ),
         hours=6.0,
         tries_in=frozenset({"serve_console"}),
+    ),
+    Scenario(
+        "somebody has a copy of an approver's cookie, and her session is ended",
+        policy(),
+        _RUNS,
+        Outcome.EXPIRED,
+        before=_people_sign_in,
+        script=(
+            (400.0, visitors.alice_opens_her_link),
+            (450.0, visitors.ends_alices_session),
+            (500.0, visitors.somebody_uses_alices_cookie),
+        ),
+        hours=6.0,
+        tries_in=frozenset({"serve_approval"}),
     ),
     Scenario(
         "somebody who may pause ends the pause, and later an admin does",

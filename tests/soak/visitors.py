@@ -1,4 +1,5 @@
-"""People who have signed in to the console: they end what holds an instance, or pause everything.
+"""People who have signed in: to the console, where they end what holds an instance or pause
+everything, or on the page of a link.
 
 Each visit is a request to the real function. The session is stored as a sign-in stores it.
 """
@@ -18,11 +19,20 @@ from governor.domain.units import as_utc
 from governor.stores.sessions import SignIns
 from governor.web.sessions import Session, Sessions
 from tests.builders import TARGET
-from tests.soak.cloud import Cloud, EndedHold, FunctionFailed, OpenPage, SentForm
+from tests.soak.cloud import (
+    ADDRESS_OF_A_LINK,
+    CSRF,
+    Cloud,
+    EndedHold,
+    FunctionFailed,
+    OpenPage,
+    SentForm,
+    request_to_a_link,
+)
 from tests.soak.parts import KEYS
-from tests.soak.scenarios import ID
+from tests.soak.scenarios import ALICE, ID
 from tests.soak.truth import ACCEPTED
-from tests.unit.wiring.samples import settings
+from tests.unit.wiring.samples import SIGN_IN, settings
 
 ADA = "arn:aws:iam::123456789012:user/ada"
 """An admin of everything."""
@@ -81,10 +91,40 @@ def somebody_uses_adas_cookie(cloud: Cloud) -> None:
 
 def ends_adas_session(cloud: Cloud) -> None:
     """An operator ends the session of the page that Ada has open."""
-    page = cloud.open_pages.get(ADA)
+    _ends_the_session_of(cloud, ADA)
+
+
+def _ends_the_session_of(cloud: Cloud, who: str) -> None:
+    page = cloud.open_pages.get(who)
     if page is not None:
         SignIns(cloud.memory).end_session(page.session_id, as_utc(cloud.moment))
         cloud.ended_sessions[page.session_id] = cloud.moment
+
+
+def alice_opens_her_link(cloud: Cloud) -> None:
+    """Alice signs in, and opens the link of the first question that she got."""
+    links = [mail.link for mail in cloud.mails if mail.to == ALICE and mail.link]
+    address = ADDRESS_OF_A_LINK.fullmatch(links[0]) if links else None
+    if address is not None:
+        _opens_a_link(cloud, address[1], _alice_signs_in(cloud))
+
+
+def somebody_uses_alices_cookie(cloud: Cloud) -> None:
+    """Somebody with a copy of her cookie approves by the form of her page, and then by one of their
+    own."""
+    page = cloud.open_pages.get(ALICE)
+    if page is None:
+        return
+    _approves(cloud, page)
+    _opens_a_link(cloud, page.path, _SignedIn(page.session_id, page.cookie))
+    own_page = cloud.open_pages.get(ALICE)
+    if own_page is not None:
+        _approves(cloud, own_page)
+
+
+def ends_alices_session(cloud: Cloud) -> None:
+    """An operator ends the session of the page that Alice has open."""
+    _ends_the_session_of(cloud, ALICE)
 
 
 def bob_pauses(cloud: Cloud) -> None:
@@ -147,6 +187,46 @@ def _sends(cloud: Cloud, page: OpenPage, more: Mapping[str, str]) -> int | None:
         return None
     cloud.forms.append(SentForm(sent_at, page.session_id, status))
     return status
+
+
+def _opens_a_link(cloud: Cloud, address: str, who: _SignedIn) -> None:
+    """Keep the form of the page that a link leads to, if it has one."""
+    cloud.open_pages.pop(ALICE, None)
+    event = {**request_to_a_link("GET", address), "cookies": [who.cookie]}
+    try:
+        body = cloud.invoke("serve_approval", event)["body"]
+    except FunctionFailed:
+        return
+    token = CSRF.search(body)
+    if token is not None:
+        fields = {"csrf": token[1]}
+        page = OpenPage(address, who.session_id, who.cookie, fields, cloud.moment)
+        cloud.open_pages[ALICE] = page
+
+
+def _approves(cloud: Cloud, page: OpenPage) -> None:
+    """Approve by the form of a link's page, and note the status that comes back."""
+    form = {**page.fields, "answer": "approve", "losses": "accepted"}
+    event = {**request_to_a_link("POST", page.path, form), "cookies": [page.cookie]}
+    sent_at = cloud.moment
+    try:
+        status = int(cloud.invoke("serve_approval", event)["statusCode"])
+    except FunctionFailed:
+        return
+    cloud.forms.append(SentForm(sent_at, page.session_id, status))
+
+
+def _alice_signs_in(cloud: Cloud) -> _SignedIn:
+    """Begin a session of Alice at the issuer, whose group may approve."""
+    now = as_utc(cloud.moment)
+    session_id = f"session-{cloud.number()}"
+    who = SignedIn("alice", ALICE, Role.APPROVER)
+    ends_at = now + timedelta(hours=1)
+    stored = SignIn(who.identity, who.by, now, ends_at, email=ALICE, role=Role.APPROVER)
+    SignIns(cloud.memory).keep_session(session_id, stored)
+    cookies = Sessions(LinkSigner(lambda: KEYS, None), settings(**SIGN_IN).session_scope)
+    cookie = cookies.cookie(Session(session_id, who), now)
+    return _SignedIn(session_id, cookie.partition(";")[0])
 
 
 def _signs_in(cloud: Cloud, arn: str) -> _SignedIn:
