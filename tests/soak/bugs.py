@@ -781,6 +781,30 @@ BUGS = (
         ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
     ),
     Bug(
+        "the audit does not say who answered",
+        "questions_answers_and_actions_are_audited",
+        (
+            Edit(
+                "domain.audit:Change._who",
+                'isinstance(answer, Mapping) and "by" in answer',
+                "False",
+            ),
+        ),
+        ("stop", "keep"),
+    ),
+    Bug(
+        "the audit names no step that was begun",
+        "questions_answers_and_actions_are_audited",
+        (
+            Edit(
+                "domain.audit:Change._what",
+                "if name in changed and self.after.get(name):",
+                'if name != "steps_done" and name in changed and self.after.get(name):',
+            ),
+        ),
+        ("stop",),
+    ),
+    Bug(
         "a Spot request is canceled whosever it is",
         "a_spot_request_is_its_own",
         (

@@ -23,11 +23,13 @@ from governor.adapters.workflow import episode_input
 from governor.domain.episode.episode import EpisodeRef, episode_from_execution_name
 from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance
-from governor.domain.units import iso, parse_iso
+from governor.domain.units import as_utc, iso, parse_iso
 from governor.errors import Unavailable
 from governor.ports import StoredPolicy, UndoAnswer
+from governor.stores.table import Write
 from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
+from tests.soak.audit import Audited, audited
 from tests.soak.aws import SimulatedEc2
 from tests.soak.faults import Died, Faults, NoFaults, nobody
 from tests.soak.parts import ROOT, current, handler_of, handler_with_sign_in
@@ -202,7 +204,20 @@ class SentForm:
 
 
 class _Memory(MemoryTable):
-    """A table that can be copied, all but its lock."""
+    """A table that can be copied, all but its lock, with the audit of its changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audit: list[Audited] = []
+        """The documents of all changes, in their order."""
+
+    def _carry_out(self, one: Write) -> None:
+        before = self.items.get(one.key, {})
+        super()._carry_out(one)
+        after = self.items.get(one.key, {})
+        document = audited(one.key, before, after, as_utc(START))
+        if document is not None:
+            self.audit.append(document)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "lock"}

@@ -33,6 +33,13 @@ _UNDER_WAY = timedelta(minutes=1)
 """How long a call may be under way."""
 _TWO_SWEEPS = timedelta(minutes=31)
 _OUTCOMES = frozenset({"outcome", "failure"})
+_AUDITED_AS = {
+    "approve": ("answered", "first yes"),
+    "keep": ("answered", "held"),
+    "exempt": ("answered", "held"),
+    "hold": ("held",),
+}
+"""How the audit names the document of each answer."""
 _ANSWER_NO_QUESTION = frozenset({"undo", "hold", "end-keep"})
 """Calls after an undo or a hold have checks of their own. The end of a keep leaves nothing to
 hold."""
@@ -155,6 +162,49 @@ def an_ended_session_decides_nothing(cloud: Cloud) -> Iterator[str]:
             yield f"a form was taken at {form.at}, and its session had ended at {ended_at}"
         else:
             yield HELD
+
+
+@at_end
+def questions_answers_and_actions_are_audited(cloud: Cloud) -> Iterator[str]:
+    """Each leaves a document outside the table, with who answered."""
+    yield from _audited_episodes(cloud)
+    yield from _audited_answers(cloud)
+    for deed in cloud.deeds:
+        if deed.at < START or deed.what not in ("stop", "terminate"):
+            continue
+        is_audited = any(
+            one.what == "step begun" and one.episode == deed.episode and deed.what in one.steps
+            for one in cloud.memory.audit
+        )
+        yield HELD if is_audited else f"the audit does not have the {deed.what} of {deed.at}"
+
+
+def _audited_episodes(cloud: Cloud) -> Iterator[str]:
+    documents = {(one.episode, one.what) for one in cloud.memory.audit}
+    for episode in episodes(cloud):
+        if episode.opened_at < START:
+            continue
+        name = episode.ref.execution_name
+        needed = {"opened", "question made"}
+        if episode.phase is Phase.CLOSED:
+            needed.add("closed")
+        missing = sorted(what for what in needed if (name, what) not in documents)
+        yield f"the audit of {name} lacks: {', '.join(missing)}" if missing else HELD
+
+
+def _audited_answers(cloud: Cloud) -> Iterator[str]:
+    questions = approvals(cloud)
+    for press in cloud.presses:
+        question = questions.get(press.approval_id)
+        words = _AUDITED_AS.get(press.answer)
+        if question is None or words is None or press.status not in ACCEPTED:
+            continue
+        name = question.episode.execution_name
+        is_audited = any(
+            one.episode == name and one.what in words and press.by in one.who
+            for one in cloud.memory.audit
+        )
+        yield HELD if is_audited else f"the audit lacks the {press.answer} of {press.by}"
 
 
 @at_end
