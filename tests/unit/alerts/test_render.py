@@ -10,7 +10,7 @@ from jinja2 import DictLoader, UndefinedError, meta
 
 from governor.alerts import render
 from governor.alerts.render import rendered
-from governor.domain.alerts.alert import Section, Words
+from governor.domain.alerts.alert import LineForm, Section, Words
 from tests.builders import NOW
 
 Fill = Callable[..., Words]
@@ -46,7 +46,7 @@ def test_no_two_templates_have_the_same_name() -> None:
 def test_the_first_line_is_the_title_and_the_others_are_the_body(fill: Fill) -> None:
     words = fill("{{ a }} is idle\n\nIt costs {{ b | usd }}.\n", a="x", b=Decimal(12))
 
-    assert Words("x is idle", ("It costs $12.",), ("It costs $12.",)) == words
+    assert Words("x is idle", ("It costs $12.",), (LineForm.TEXT,)) == words
 
 
 def test_a_line_may_be_indented_and_continued(fill: Fill) -> None:

@@ -1,7 +1,7 @@
-"""Alerts that the release before put into the queue: they have no parts of a body in their facts.
+"""Alerts that the release before put into the queue: their facts hold no form of the lines.
 
-`alerts_before_body.json` holds alerts as that release published them, and a hash of the text that
-its seal covers.
+`alerts_without_line_forms.json` holds alerts as that release published them, and a hash of the
+text that the seal of each covers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pytest
 from governor.channels.compose import message_of
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import BODY, Alert, alert_document, sealed_text
+from governor.domain.alerts.alert import LINE_FORMS, Alert, alert_document, sealed_text
 from tests.unit.channels.test_truth import LINK, rendered
 
-RECORDED = json.loads(Path(__file__).with_name("alerts_before_body.json").read_text("utf-8"))
+RECORDED = json.loads(Path(__file__).with_name("alerts_without_line_forms.json").read_text("utf-8"))
 every_alert = pytest.mark.parametrize(
     "recorded", RECORDED, ids=lambda recorded: recorded["alert"]["dedup_id"][:40]
 )
@@ -38,7 +38,7 @@ def without_breaks(text: str) -> str:
 
 def test_the_recorded_alerts_are_of_the_release_before() -> None:
     """Some of them have lists, which that release had its channels find in the text."""
-    assert not [recorded for recorded in RECORDED if BODY in recorded["alert"]["facts"]]
+    assert not [recorded for recorded in RECORDED if LINE_FORMS in recorded["alert"]["facts"]]
     assert [recorded for recorded in RECORDED if "- " in str(recorded["alert"]["lines"])]
 
 

@@ -10,7 +10,15 @@ import pytest
 
 from governor.alerts import render
 from governor.domain.alerts import templates
-from governor.domain.alerts.alert import BODY, NOBODY, Alert, AlertKind, Severity, words_of
+from governor.domain.alerts.alert import (
+    LINE_FORMS,
+    NOBODY,
+    Alert,
+    AlertKind,
+    Section,
+    Severity,
+    words_of,
+)
 from governor.domain.alerts.templates import said, worded, written
 from governor.domain.approvals.messages import STAGE_OF
 from governor.domain.instance import Target
@@ -84,24 +92,25 @@ def test_a_part_of_a_message_keeps_a_long_name() -> None:
     assert f"--auto-scaling-group-name {'n' * 60} --min-size 0" in line
 
 
-def test_the_parts_of_a_body_travel_in_the_facts() -> None:
+def test_the_form_of_each_line_travels_in_the_facts() -> None:
     """So no channel has to find them in the text, whatever a value looks like."""
     words = {"name": "n", "step": "stop", "since": NOW, "readable": "x:", "listed": ["- a", "b:"]}
     alert = written("recovered", TARGET, "recovered-1", NOW, {}, words)
 
-    assert {
-        "lead": [
-            "No workflow fails for this cause any more. You need not do anything.",
-            "The cause was: x:",
-            "It lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
-        ],
-        "sections": [{"heading": "Affected instances", "lines": ["- a", "b:"]}],
-    } == alert.facts[BODY]
-    assert words_of(alert).lines == alert.lines
+    received = words_of(alert)
+
+    assert "tttehii" == alert.facts[LINE_FORMS]
+    assert (
+        "No workflow fails for this cause any more. You need not do anything.",
+        "The cause was: x:",
+        "It lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
+    ) == received.lead
+    assert (Section("Affected instances", ("- a", "b:")),) == received.sections
+    assert received.lines == alert.lines
 
 
-@pytest.mark.parametrize("body", [None, {}, {"lead": "x", "sections": []}, "text"])
-def test_an_alert_without_parts_is_read_line_by_line(body: object) -> None:
+@pytest.mark.parametrize("forms", [None, 7, "", "hit", "hixi", ["h", "i", "e", "i"]])
+def test_an_alert_without_parts_is_read_line_by_line(forms: object) -> None:
     """One of an earlier release, or one that was cut to what SNS takes."""
     alert = written(
         "pause ended", TARGET, "x", NOW, {}, {"by": "a", "pressed_at": NOW, "since": NOW}
@@ -109,7 +118,7 @@ def test_an_alert_without_parts_is_read_line_by_line(body: object) -> None:
     changed = Alert(
         **{
             **{name: getattr(alert, name) for name in Alert.__slots__},
-            "facts": {BODY: body},
+            "facts": {LINE_FORMS: forms},
             "lines": ("Lost:", "- a", "", "- b"),
             "owner": NOBODY.name,
         }

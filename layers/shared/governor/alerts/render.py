@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 
 from governor.domain import units
-from governor.domain.alerts.alert import AlertKind, Section, Severity, Words
+from governor.domain.alerts.alert import AlertKind, LineForm, Severity, Words
 
 FOLDER = Path(__file__).parent / "words"
 _BORDER = "\ufdd0"
@@ -111,33 +111,33 @@ def _lines(text: str) -> Iterator[str]:
             yield line
 
 
-def _words_of(lines: Iterable[str]) -> Words:
-    """Return the first line as the title, and the others as the body, in text and in parts.
+def _words_of(rendered_lines: Iterable[str]) -> Words:
+    """Return the first line as the title, and the others as the body.
 
     A heading is left out if no line follows it.
     """
-    lead: list[str] = []
-    parts: list[tuple[str, list[str]]] = [("", lead)]
-    for line in lines:
-        if line.startswith(_HEADINGS):
-            parts.append((line, []))
-        else:
-            parts[-1][1].append(line)
-
-    title = _text(lead.pop(0)) if lead else ""
-    texts = [_text(line) for line in lead]
-    sections: list[Section] = []
-    for heading_line, section_lines in parts[1:]:
-        if not section_lines:
+    title = ""
+    lines: list[str] = []
+    forms: list[LineForm] = []
+    heading_mark = heading = ""
+    for rendered_line in rendered_lines:
+        text = _text(rendered_line)
+        if rendered_line.startswith(_HEADINGS):
+            heading_mark, _, heading = text.partition(" ")
             continue
-        mark, _, heading = _text(heading_line).partition(" ")
-        if mark == "##":
-            texts.append("")
-        texts.append(f"{heading}:")
-        texts += [_text(line) for line in section_lines]
-        items = [_text(line.removeprefix(_ITEM)) for line in section_lines]
-        sections.append(Section(heading, tuple(items)))
-    return Words(title, tuple(texts), tuple(map(_text, lead)), tuple(sections))
+        if heading:
+            if heading_mark == "##":
+                lines.append("")
+                forms.append(LineForm.EMPTY)
+            lines.append(f"{heading}:")
+            forms.append(LineForm.HEADING)
+            heading = ""
+        if not title and not lines:
+            title = text
+            continue
+        lines.append(text)
+        forms.append(LineForm.ITEM if rendered_line.startswith(_ITEM) else LineForm.TEXT)
+    return Words(title, tuple(lines), tuple(forms))
 
 
 def _text(line: str) -> str:

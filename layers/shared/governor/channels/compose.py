@@ -13,8 +13,8 @@ from typing import Any
 from governor.channels.message import Chart, Message, Table, one_line
 from governor.domain import units
 from governor.domain.alerts.alert import (
-    BODY,
     ESCALATED,
+    LINE_FORMS,
     QUESTIONS,
     UNASSIGNED,
     Alert,
@@ -160,9 +160,8 @@ def _message_words(words: Words) -> dict[str, Any]:
 
 
 def _data_of(alert: Alert) -> dict[str, object]:
-    """Return the exact figures of an alert: its facts without its words, which every message has
-    anyway."""
-    return {name: value for name, value in alert.facts.items() if name != BODY}
+    """Return the exact figures of an alert: its facts without those about its text."""
+    return {name: value for name, value in alert.facts.items() if name != LINE_FORMS}
 
 
 def _why(alerts: Sequence[Alert]) -> str:

@@ -116,18 +116,24 @@ class Section:
     lines: tuple[str, ...]
 
 
+class LineForm(StrEnum):
+    """The part that a line plays in the body of a message."""
+
+    TEXT = "t"
+    HEADING = "h"
+    """It ends with a colon, and begins a section."""
+    ITEM = "i"
+    """It begins with a dash."""
+    EMPTY = "e"
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one message, in the language of its readers.
-
-    The body is there twice: `lines` is plain text, for subscribers of the topic; `lead` and
-    `sections` are its parts, for channels. A title without a body has neither.
-    """
+    """The words of one message: its title, and the lines of its body, each with its form."""
 
     title: str
     lines: tuple[str, ...] = ()
-    lead: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
+    forms: tuple[LineForm, ...] = ()
     kind: AlertKind | None = None
     """The kind and the usual severity, if its template is that of a whole message."""
     severity: Severity | None = None
@@ -136,6 +142,30 @@ class Words:
     def all_lines(self) -> list[str]:
         """Return the title and the lines of the body; empty if there are no words at all."""
         return [self.title, *self.lines] if self.title else list(self.lines)
+
+    @property
+    def lead(self) -> tuple[str, ...]:
+        """Return the lines before the first section."""
+        lead: list[str] = []
+        for line, form in zip(self.lines, self.forms, strict=True):
+            if form is LineForm.HEADING:
+                break
+            if form is not LineForm.EMPTY:
+                lead.append(line)
+        return tuple(lead)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """Return the sections, without the colons and dashes of plain text."""
+        sections: list[Section] = []
+        for line, form in zip(self.lines, self.forms, strict=True):
+            if form is LineForm.HEADING:
+                sections.append(Section(line.removesuffix(":"), ()))
+            elif sections and form is not LineForm.EMPTY:
+                item = line.removeprefix("- ") if form is LineForm.ITEM else line
+                section = sections.pop()
+                sections.append(Section(section.heading, (*section.lines, item)))
+        return tuple(sections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,40 +301,29 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
     )
 
 
-BODY = "body"
-"""The fact that holds the body of a message in parts, so that no channel has to find them in its
-text. Alerts of earlier releases do not have it."""
-
-
-def body_document(words: Words) -> dict[str, object]:
-    """Return the parts of a body as JSON data."""
-    sections = [
-        {"heading": section.heading, "lines": list(section.lines)} for section in words.sections
-    ]
-    return {"lead": list(words.lead), "sections": sections}
+LINE_FORMS = "line_forms"
+"""The fact that holds the `LineForm` of each line of the body, a letter each, so that no channel
+has to find the parts of a message in its text. Alerts of earlier releases do not have it."""
 
 
 def words_of(alert: Alert) -> Words:
     """Return the words of an alert.
 
-    Its body has no sections if its facts do not hold the parts: then each line is a part of its
-    own, as it was sent.
+    All lines are text if the facts do not hold a form for each: then they are shown as they were
+    sent.
     """
-    lead = tuple(line for line in alert.lines if line)
-    sections: tuple[Section, ...] = ()
-    match alert.facts.get(BODY):
-        case {"lead": [*lead_lines], "sections": [*documents]}:
-            lead = tuple(str(line) for line in lead_lines)
-            sections = tuple(_section_of(document) for document in documents)
-    return Words(alert.subject, alert.lines, lead, sections)
+    letters = alert.facts.get(LINE_FORMS)
+    if _has_form_for_each(letters, alert.lines):
+        forms = [LineForm(letter) for letter in str(letters)]
+    else:
+        forms = [LineForm.TEXT if line else LineForm.EMPTY for line in alert.lines]
+    return Words(alert.subject, alert.lines, tuple(forms))
 
 
-def _section_of(document: object) -> Section:
-    """Return a section of the facts; one without a heading if the data is none."""
-    match document:
-        case {"heading": str(heading), "lines": [*lines]}:
-            return Section(heading, tuple(str(line) for line in lines))
-    return Section("", (str(document),))
+def _has_form_for_each(letters: object, lines: Sequence[str]) -> bool:
+    if not isinstance(letters, str) or len(letters) != len(lines):
+        return False
+    return set(letters) <= set(LineForm)
 
 
 Seal = Callable[[bytes], str]

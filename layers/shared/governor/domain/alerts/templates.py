@@ -15,14 +15,13 @@ from decimal import Decimal
 from typing import Any
 
 from governor.domain.alerts.alert import (
-    BODY,
+    LINE_FORMS,
     NOBODY,
     Alert,
     AlertKind,
     Owner,
     Severity,
     Words,
-    body_document,
 )
 from governor.domain.documents import plain
 from governor.domain.instance import Instance, Target
@@ -92,7 +91,7 @@ def alert_of(
     """Return a message in these words.
 
     Times and amounts among the facts become text. An instance adds its name and type to them, and
-    the words add the parts of the body.
+    the words add the form of each line.
     """
     instance_id: str | None = None
     all_facts: dict[str, object] = {}
@@ -105,7 +104,7 @@ def alert_of(
         all_facts["instance_type"] = about.instance_type
     for name, value in facts.items():
         all_facts[name] = _fact(value)
-    all_facts[BODY] = body_document(words)
+    all_facts[LINE_FORMS] = "".join(words.forms)
     return Alert(
         kind=kind,
         severity=severity,

@@ -358,12 +358,7 @@ def stage_alert(
     """Return the message of a stage, with the `link` to its page. The question expires at
     `until`."""
     words, details = stage_words(episode, stage, at, until)
-    whole = Words(
-        words.title,
-        (*words.lines, *details.lines),
-        words.lead,
-        (*words.sections, *details.sections),
-    )
+    whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]
     return alert_of(
         whole,
