@@ -19,6 +19,7 @@ from governor.domain.alerts.alert import (
     Severity,
     words_of,
 )
+from governor.domain.alerts.policy_messages import difference, version_alert
 from governor.domain.alerts.templates import said, worded, written
 from governor.domain.approvals.messages import STAGE_OF
 from governor.domain.instance import Target
@@ -109,12 +110,20 @@ def test_the_form_of_each_line_travels_in_the_facts() -> None:
     assert received.lines == alert.lines
 
 
+def test_a_diff_is_one_section_whatever_its_lines_look_like() -> None:
+    """A key of YAML ends in a colon, and a line that was removed begins with a dash."""
+    changes = difference("mode: ask\n- a\n", "mode: ask\nownership:\n  contacts:\n")
+    alert = version_alert(TARGET, "v2", "alice", "in-force", NOW, changes=changes)
+
+    (section,) = words_of(alert).sections
+    assert "Changes (- before, + after)" == section.heading
+    assert (" mode: ask", "-- a", "+ownership:", "+  contacts:") == section.lines[-4:]
+
+
 @pytest.mark.parametrize("forms", [None, 7, "", "hit", "hixi", ["h", "i", "e", "i"]])
 def test_an_alert_without_parts_is_read_line_by_line(forms: object) -> None:
     """One of an earlier release, or one that was cut to what SNS takes."""
-    alert = written(
-        "pause ended", TARGET, "x", NOW, {}, {"by": "a", "pressed_at": NOW, "since": NOW}
-    )
+    alert = written("incident over", TARGET, "over-1", NOW, {}, {"name": "x"})
     changed = Alert(
         **{
             **{name: getattr(alert, name) for name in Alert.__slots__},

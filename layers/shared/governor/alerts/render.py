@@ -119,7 +119,8 @@ def _words_of(rendered_lines: Iterable[str]) -> Words:
     title = ""
     lines: list[str] = []
     forms: list[LineForm] = []
-    heading_mark = heading = ""
+    heading_mark = ""
+    heading = ""
     for rendered_line in rendered_lines:
         text = _text(rendered_line)
         if rendered_line.startswith(_HEADINGS):
