@@ -362,7 +362,7 @@ def _question_section(
     people = messages.people_text(episode) if episode.terms.people_needed > 1 else ""
     values = {
         "one": episode.instance,
-        "idle": messages.idle_text(episode, now)[0],
+        "idle": messages.idle_text(episode, now).title,
         "price": messages.price_text(episode),
         "at_once": at_once,
         "acts": episode.acts_on_silence,

@@ -57,7 +57,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "region": episode.ref.region,
         "owner": episode.owner,
         "project": episode.project,
-        "reason": view.idle_text[1],
+        "reason": view.idle_text.sentence,
         "action": episode.plan.action.value,
         "usd_per_day": usd_per_day,
         "expires_at": iso(view.approval.expires_at),

@@ -179,22 +179,12 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {name}: approved", ()
     question = f". {episode.plan.verb.capitalize()} it?" if view.can_decide else ""
-    return f"{name} {_idle_words(view)}{question}", ()
+    return f"{name} {view.idle_text.predicate}{question}", ()
 
 
 def _short_name(view: ApprovalView) -> str:
     name = view.episode.instance.name
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
-def _idle_words(view: ApprovalView) -> str:
-    """Return how long it is idle as the end of a sentence about it."""
-    idle, _ = view.idle_text
-    if idle.startswith("found"):
-        return f"was {idle}"
-    if idle.startswith(("idle since", "stopped")):
-        return f"has been {idle}"
-    return f"has been idle for {idle.removeprefix('idle ')}"
 
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from governor.domain.alerts.alert import (
     REPEATS,
@@ -179,21 +180,37 @@ def plan_lines(episode: Episode) -> tuple[str, ...]:
     return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
 
 
-def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
-    """Return for how long it was measured idle: for a title, and as a sentence with the reason.
+class IdleText(NamedTuple):
+    """The time for which an instance has been idle, in the forms that messages and pages need."""
+
+    title: str
+    """`idle 6 h`"""
+    sentence: str
+    """`Idle for 6 h (every GPU under 5%).`"""
+    predicate: str
+    """`has been idle for 6 h`, to follow a name"""
+
+
+def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> IdleText:
+    """Return for how long it was measured idle.
 
     A measurement that is an hour old or older is given with its age. While the question or its
     notice `is_open`, no sweep has seen work since.
     """
     if episode.stopped_in is not None:
         stopped_for = left(at - episode.steps_done[Step.STOP.value])
-        return f"stopped for {stopped_for}", sentence(episode.reason)
+        title = f"stopped for {stopped_for}"
+        return IdleText(title, sentence(episode.reason), f"has been {title}")
     if episode.idle_for is not None and at - episode.opened_at < _FRESH:
-        return f"idle {span(episode.idle_for)}", sentence(episode.reason)
+        return _idle_for_text(span(episode.idle_for), sentence(episode.reason))
     return _measured_text(episode, at, is_open=is_open)
 
 
-def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> tuple[str, str]:
+def _idle_for_text(idle_for: str, reason: str) -> IdleText:
+    return IdleText(f"idle {idle_for}", reason, f"has been idle for {idle_for}")
+
+
+def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
     """Return the same by the measurements, if the episode is older or does not hold the time."""
     window = episode.evidence.window
     idle = episode.idle
@@ -208,16 +225,18 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> tuple
         idle_for = f"over {idle_for}"
     measured = f"Idle for {idle_for} (every GPU under {episode.idle_below_percent:g}%)"
     if at - window.end < _FRESH:
-        return f"idle {idle_for}", f"{measured}."
+        return _idle_for_text(idle_for, f"{measured}.")
 
     age = left(at - window.end)
     measured = f"{measured} when this was found {age} ago"
     if not is_open or episode.outcome is not None:
-        return f"found idle {age} ago", f"{measured}."
+        title = f"found idle {age} ago"
+        return IdleText(title, f"{measured}.", f"was {title}")
     start = day_and_time(since, episode.time_zone, at)
     if began_earlier:
         start = f"before {start}"
-    return f"idle since {start}", f"{measured}, and not seen at work since."
+    title = f"idle since {start}"
+    return IdleText(title, f"{measured}, and not seen at work since.", f"has been {title}")
 
 
 def state_text(episodes: Iterable[Episode]) -> str:
@@ -282,7 +301,7 @@ def stage_words(
     """
     plan = episode.plan
     price = episode.price.usd_per_hour
-    idle, measured = idle_text(episode, at)
+    idle = idle_text(episode, at)
     if stage is Stage.TELL:
         happens = unasked_text(episode, at, until)
     else:
@@ -298,13 +317,13 @@ def stage_words(
         "kind": _stage_kind(episode, stage),
         "prefix": PREFIXES[stage],
         "name": episode.instance.name,
-        "idle": idle,
+        "idle": idle.title,
         "cost": cost,
         "until": until,
         "ends": until or at + episode.notice_length,
         "happens": happens,
         "news": news_text(episode, stage, at),
-        "measured": measured,
+        "measured": idle.sentence,
         "saving": saving,
         "costs": cost_lines(episode)[:1],
         "plan": plan,

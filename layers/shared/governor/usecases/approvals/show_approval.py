@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold, can_hold_late
-from governor.domain.approvals.messages import idle_text
+from governor.domain.approvals.messages import IdleText, idle_text
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step
 from governor.domain.history import measured_time
@@ -79,8 +79,8 @@ class ApprovalView:
         return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property
-    def idle_text(self) -> tuple[str, str]:
-        """Return the idle time as a title and as a sentence."""
+    def idle_text(self) -> IdleText:
+        """Return for how long it has been idle, as a title, a sentence and a predicate."""
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
