@@ -1,9 +1,8 @@
 """The cost of reading a data point of GetMetricData and an instance of DescribeInstances: real
 clients before answers as they come from the wire.
 
-Which protocol a client speaks is botocore's choice, and the Lambda runtime's botocore may be
-another one than here: each is measured, beside the same client with botocore's own parser of times,
-in the same run.
+Which protocol a client speaks is botocore's choice, and a later botocore may choose another one:
+each is measured, beside the same client with botocore's own parser of times, in the same run.
 """
 
 from __future__ import annotations

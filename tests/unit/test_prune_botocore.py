@@ -225,7 +225,7 @@ def test_a_model_loses_its_documentation_alone(pruned: Path, service: str) -> No
             assert (whole / path.name).read_bytes() == path.read_bytes(), path
 
 
-def test_what_nobody_reads_is_gone(pruned: Path) -> None:
+def test_nothing_is_kept_that_nobody_reads(pruned: Path) -> None:
     """Other services, older API versions, paginators, waiters, examples and documentation."""
     folders = sorted(path for path in pruned.iterdir() if path.is_dir())
     assert list(prune_botocore.SERVICES) == [folder.name for folder in folders]

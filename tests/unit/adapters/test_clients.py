@@ -51,7 +51,7 @@ class OverSts(Clients):
         """Return what STS is asked for, for one call of EC2 there."""
         role = _Role(ROLE, (session[0], session[1]) if session else None)
         # The signer asks for the credentials at the first request.
-        self._session(role)._credentials.get_frozen_credentials()
+        self._session(role).get_credentials().get_frozen_credentials()
         named = ("RoleArn", "RoleSessionName", "SourceIdentity")
         return [{name: call[name] for name in named if name in call} for _, call in self.sts.calls]
 

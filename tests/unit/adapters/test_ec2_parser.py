@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import logging
 import re
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,15 +18,19 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ParamValidationError
-from botocore.model import ShapeResolver
-from botocore.parsers import EC2QueryParser
+from botocore.model import Shape, ShapeResolver, StructureShape
+from botocore.parsers import BaseXMLResponseParser, EC2QueryParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from governor.adapters import ec2
-from governor.adapters.clients import _OWN, Clients, _Ec2Parser, _plain_fields, moment
+from governor.adapters.clients import _OWN, Clients, moment
+from governor.adapters.ec2_parser import Ec2Parser, Ec2ParserFactory, plain_fields
 
-PARSERS: Any = (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
+PARSERS: Any = (
+    Ec2ParserFactory(moment).create_parser("ec2"),
+    EC2QueryParser(timestamp_parser=moment),
+)
 """The product's and botocore's."""
 NAMESPACES = ("", ' xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"')
 TEXTS = {
@@ -155,7 +162,7 @@ def test_nothing_of_the_answers_is_left_to_botocore(operation: str) -> None:
             waiting.append(shape.member)
         elif shape.type_name == "structure" and shape.name not in seen:
             seen.add(shape.name)
-            assert shape.name in BY_BOTOCORE or len(shape.members) == len(_plain_fields(shape)), (
+            assert shape.name in BY_BOTOCORE or len(shape.members) == len(plain_fields(shape)), (
                 shape.name
             )
             waiting += shape.members.values()
@@ -165,11 +172,11 @@ def test_nothing_of_the_answers_is_left_to_botocore(operation: str) -> None:
 def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
     """Flattened lists, headers and attributes are read by other rules than a name."""
     model = SESSION.get_service_model("s3").operation_model("ListObjectsV2").output_shape
-    assert {} == _plain_fields(model)
+    assert {} == plain_fields(model)
 
 
 def test_a_type_that_the_parser_does_not_know_is_left_to_botocore() -> None:
-    """A later botocore, as Lambda may bring it, may have more of them."""
+    """A later botocore may have more of them."""
     shapes: Any = {
         "S": {"type": "structure", "members": {"A": {"shape": "New"}}},
         "New": {"type": "new"},
@@ -181,24 +188,125 @@ def test_a_type_that_the_parser_does_not_know_is_left_to_botocore() -> None:
 
 
 def test_nothing_is_kept_of_a_client_that_is_gone() -> None:
-    """EC2's model takes 30 MB, and a warm function sees the clients of hundreds of episodes."""
+    """EC2's model takes megabytes, and a warm function sees the clients of hundreds of episodes."""
+    factory = Ec2ParserFactory(moment)
     gone: Any = botocore.session.get_session()
     shape = gone.get_service_model("ec2").operation_model("DescribeInstances").output_shape
     body = (
         b"<r><reservationSet><item><instancesSet><item/></instancesSet></item></reservationSet></r>"
     )
-    _Ec2Parser(moment).parse({"body": body, "headers": {}, "status_code": 200}, shape)
+    answer = {"body": body, "headers": {}, "status_code": 200}
+    factory.create_parser("ec2").parse(answer, shape)
+    assert factory.fields_by_shape
     kept = weakref.ref(shape)
     del gone, shape
     gc.collect()
     assert kept() is None
+    assert not factory.fields_by_shape
+
+
+INSTANCE = f"<instanceId>i-1</instanceId><launchTime>2026-11-20T12:00:00Z</launchTime>{STATE}"
+INSTANCES = (
+    f"<r><reservationSet><item><instancesSet><item>{INSTANCE}</item></instancesSet></item>"
+    "</reservationSet></r>"
+).encode()
+
+
+def shapes_below(shape: Any) -> Iterator[Any]:
+    """Yield a shape and those that a parser has reached from it."""
+    yield shape
+    if shape.type_name == "list":
+        yield from shapes_below(shape.member)
+    elif "members" in vars(shape):
+        for member in shape.members.values():
+            yield from shapes_below(member)
+
+
+def test_nothing_is_written_onto_botocore_s_shapes() -> None:
+    """They have the attributes that botocore gives them, and no others."""
+    model = botocore.session.get_session().get_service_model("ec2")
+    shape = model.operation_model("DescribeInstances").output_shape
+    shapes: Any = {"S": {"type": "string"}}
+    untouched: Any = ShapeResolver(shapes).get_shape_by_name("S")
+    answer = {"body": INSTANCES, "headers": {}, "status_code": 200}
+    parsed = Ec2ParserFactory(moment).create_parser("ec2").parse(answer, shape)
+
+    assert "i-1" == parsed["Reservations"][0]["Instances"][0]["InstanceId"]
+    reached = list(shapes_below(shape))
+    assert len(reached) > 50
+    for one in reached:
+        of_botocore = vars(untouched).keys() | set(dir(type(one)))
+        assert set() == vars(one).keys() - of_botocore, one.name
+
+
+@pytest.mark.parametrize(
+    ("botocore_class", "name"),
+    [
+        (BaseXMLResponseParser, "_handle_long"),
+        (Shape, "serialization"),
+        (StructureShape, "members"),
+    ],
+)
+def test_without_what_it_relies_on_botocore_reads_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    botocore_class: type,
+    name: str,
+) -> None:
+    """A botocore that renames a method of its own must not break the reading of instances."""
+    with monkeypatch.context() as other_botocore, caplog.at_level(logging.WARNING):
+        other_botocore.delattr(botocore_class, name)
+        factory = Ec2ParserFactory(moment)
+        parser = factory.create_parser("ec2")
+
+    assert EC2QueryParser is type(parser)
+    (record,) = caplog.records
+    assert re.search(rf"this botocore lacks \w+\.{name}; EC2's answers", record.getMessage())
+    ours = read(PARSERS[0], "DescribeInstances", INSTANCES)
+    assert ours == read(parser, "DescribeInstances", INSTANCES)
+
+
+def test_this_botocore_lacks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The pinned version is read by our parser, without a warning."""
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(Ec2ParserFactory(moment).create_parser("ec2"), Ec2Parser)
+    assert [] == caplog.records
+
+
+def attributes_set_on_others(source: str) -> list[str]:
+    """Return the assignments of a module to attributes of anything but `self`."""
+    written = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            if ast.unparse(node.value) != "self":
+                written.append(ast.unparse(node))
+        elif isinstance(node, ast.Name) and node.id in ("setattr", "delattr"):
+            written.append(node.id)
+    return written
+
+
+def test_nothing_that_imports_botocore_sets_attributes_of_others() -> None:
+    """Public or private: botocore's sessions, clients and shapes keep what botocore gave them."""
+    sources = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in Path(ec2.__file__).parent.rglob("*.py")
+    }
+    using_botocore = {
+        name: source
+        for name, source in sources.items()
+        if re.search("(from|import) botocore", source)
+    }
+    assert {"clients.py", "ec2_parser.py"} <= using_botocore.keys()
+    written = {name: attributes_set_on_others(source) for name, source in using_botocore.items()}
+    assert {} == {name: names for name, names in written.items() if names}
+    assert ["session._credentials"] == attributes_set_on_others("session._credentials = 1")
 
 
 def test_the_clients_read_by_it() -> None:
     """EC2 alone: others keep botocore's parsers, with our reading of times."""
     factory: Any = Clients("us-east-1")._session(_OWN).get_component("response_parser_factory")
-    assert isinstance(factory.create_parser("ec2"), _Ec2Parser)
-    assert not isinstance(factory.create_parser("query"), _Ec2Parser)
+    assert isinstance(factory.create_parser("ec2"), Ec2Parser)
+    assert not isinstance(factory.create_parser("query"), Ec2Parser)
     assert moment is factory.create_parser("query")._timestamp_parser
 
 
