@@ -3,6 +3,7 @@ refused."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa, utils
 
 from governor.adapters.oidc import Client, OidcProvider
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
@@ -307,6 +309,106 @@ def test_a_symmetric_key_is_never_a_key() -> None:
 
     with pytest.raises(SignInRefused, match="does not publish"):
         world.redeem()
+
+
+ODD_KEYS: list[object] = [
+    7,
+    None,
+    "RSA",
+    {},
+    {"kty": []},
+    {"kty": "RSA"},
+    {"kty": "RSA", "n": 7, "e": 8},
+    {"kty": "RSA", "n": "AQAB", "e": "AQAB", "alg": ["RS256"]},
+    {"kty": "RSA", "n": "AQAB", "e": "AQAB", "alg": {"name": "RS256"}},
+    {"kty": "RSA", "n": "AQAB", "e": "AQAB", "alg": "RS1"},
+    {"kty": "EC", "crv": "P-999", "x": "AQAB", "y": "AQAB"},
+    {"kty": "EC", "crv": "P-256", "x": "AQAB", "y": "AQAB"},
+    {"kty": "OKP", "crv": "Ed448", "x": "AQAB"},
+    {"kty": "oct", "k": "c2VjcmV0"},
+]
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+@pytest.mark.parametrize("odd", ODD_KEYS, ids=str)
+def test_a_key_that_nobody_can_use_hides_no_other(odd: object, algorithm: str) -> None:
+    """Issuers publish keys of kinds that are unknown here beside those that they sign with."""
+    world = World()
+    world.issuer.algorithm = algorithm
+    keys = [odd, *world.issuer.keys()["keys"], odd]
+    world.answers["/keys"] = 200, json.dumps({"keys": keys}).encode()
+
+    assert "u-alice" == world.redeem()["sub"]
+
+
+@pytest.mark.parametrize("keys", [None, [], {}, "keys", 7, *([odd] for odd in ODD_KEYS)], ids=str)
+def test_without_a_usable_key_the_keys_are_read_again_and_the_token_is_refused(
+    keys: object,
+) -> None:
+    world = World()
+    world.answers["/keys"] = 200, json.dumps({"keys": keys}).encode()
+
+    with pytest.raises(SignInRefused, match="does not publish"):
+        world.redeem()
+    assert 2 == world.asked.count("/keys")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alg": "RS512"},
+        {"alg": "PS256"},
+        {"alg": "ES256"},
+        {"use": "enc"},
+        {"kid": "another"},
+        {"kty": "oct", "k": "c2VjcmV0"},
+        {"kty": "oct", "k": "c2VjcmV0", "alg": "RS256"},
+    ],
+    ids=str,
+)
+def test_a_key_for_something_else_proves_nothing(change: dict[str, str]) -> None:
+    """The issuer's own key, published for another algorithm, use or name."""
+    world = World()
+    keys = [{**key, **change} for key in world.issuer.keys()["keys"] if key["kty"] == "RSA"]
+    world.answers["/keys"] = 200, json.dumps({"keys": keys}).encode()
+
+    with pytest.raises(SignInRefused, match="does not publish"):
+        world.redeem()
+
+
+def redeemed_by(curve: ec.EllipticCurve) -> Mapping[str, object]:
+    """Redeem a token whose header says ES256, signed by a key of any curve that the issuer
+    publishes for ES256."""
+    world = World()
+    key = ec.generate_private_key(curve)
+    published = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
+    keys = {"keys": [{**published, "alg": "ES256", "kid": "k"}]}
+    world.answers["/keys"] = 200, json.dumps(keys).encode()
+    claims = jwt.decode(world.issuer.token(ALICE, NONCE), options={"verify_signature": False})
+    answer_with(world, signed_by(key, claims))
+    return world.redeem("code")
+
+
+def test_a_key_of_another_curve_proves_nothing() -> None:
+    """ES256 is a signature by P-256 alone (RFC 7518, 3.4), whatever the issuer says of its key."""
+    assert "u-alice" == redeemed_by(ec.SECP256R1())["sub"]
+    with pytest.raises(SignInRefused, match="InvalidKeyError"):
+        redeemed_by(ec.SECP384R1())
+
+
+def signed_by(key: ec.EllipticCurvePrivateKey, claims: Mapping[str, object]) -> str:
+    """Return a token whose header says ES256, signed by a key of any curve."""
+
+    def encoded(content: bytes) -> str:
+        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    header = {"alg": "ES256", "kid": "k", "typ": "JWT"}
+    message = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(claims).encode())}"
+    der = key.sign(message.encode(), ec.ECDSA(hashes.SHA256()))
+    numbers = utils.decode_dss_signature(der)
+    length = (key.curve.key_size + 7) // 8
+    raw = b"".join(number.to_bytes(length, "big") for number in numbers)
+    return f"{message}.{encoded(raw)}"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 and the verification of the ID token.
 
 Sources: OpenID Connect Core 1.0 (3.1.3.7), Discovery 1.0, RFC 7636 (PKCE), RFC 6749 (2.3.1, 4.1.3).
-PyJWT checks signatures and times. It follows no redirects, speaks only https, and keeps no token.
+PyJWT reads keys and checks signatures and times; `Https` alone opens connections. This adapter
+follows no redirects, speaks only https, and keeps no token.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
 from governor.https import HttpAnswer, HttpError, Https, is_https
 
 _KEPT_SECONDS = 3600.0
-_KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
-"""The accepted algorithms and the fields of their keys. Every issuer must support RS256."""
+_ALGORITHMS = ("RS256", "ES256")
+"""The accepted algorithms, which are asymmetric. Every issuer must support RS256."""
 _LEEWAY_SECONDS = 60
 _FRESH = {"prompt": "login", "max_age": "900"}
 """Makes the person sign in again. `max_age` makes issuers tell when (Core 1.0, 3.1.2.1)."""
@@ -146,7 +147,7 @@ class OidcProvider:
             claims: Mapping[str, object] = jwt.decode(
                 token,
                 key=self._key_of(token),
-                algorithms=list(_KEYS),
+                algorithms=list(_ALGORITHMS),
                 audience=self._client.client_id,
                 issuer=self._client.issuer,
                 leeway=_LEEWAY_SECONDS,
@@ -179,21 +180,19 @@ class OidcProvider:
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")
         key_id = header.get("kid")
-        if algorithm not in _KEYS:
+        if algorithm not in _ALGORITHMS:
             raise SignInRefused(
                 "the issuer's token is signed by an algorithm other than RS256 and ES256"
             )
         uri = _checked(self._discovered().get("jwks_uri"), "jwks_uri")
         for read_again in (False, True):
-            keys = self._document(uri, read_again=read_again).get("keys")
-            if not isinstance(keys, list):
-                continue
-            fitting_keys = [key for key in keys if _fits(key, algorithm, key_id)]
+            published_keys = _key_set(self._document(uri, read_again=read_again))
+            fitting_keys = [key for key in published_keys if _fits(key, algorithm, key_id)]
             # A token that names no key must leave no choice. A wrong key of the right name fails at
             # the signature.
             is_named = bool(fitting_keys) and key_id is not None
             if len(fitting_keys) == 1 or is_named:
-                return jwt.PyJWK(fitting_keys[0], algorithm)
+                return fitting_keys[0]
         raise SignInRefused(
             "the issuer's token is signed by a key that the issuer does not publish"
         )
@@ -238,17 +237,31 @@ class OidcProvider:
             raise IssuerUnavailable(why) from error
 
 
-def _fits(key: object, algorithm: str, key_id: object) -> bool:
+def _key_set(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
+    """Return the usable keys that an issuer publishes; an empty list if there is none."""
+    keys = document.get("keys")
+    if not isinstance(keys, list):
+        return []
+    # PyJWT skips keys that it cannot use, but fails at an algorithm that is no text.
+    well_formed_keys = [key for key in keys if _is_well_formed(key)]
+    try:
+        return jwt.PyJWKSet(well_formed_keys).keys
+    except jwt.PyJWKSetError:
+        return []
+
+
+def _is_well_formed(key: object) -> bool:
+    """Return whether a published key is an object whose algorithm, if it names one, is a text."""
+    return isinstance(key, dict) and isinstance(key.get("alg", ""), str)
+
+
+def _fits(key: jwt.PyJWK, algorithm: str, key_id: object) -> bool:
     """Return whether a published key may have signed the token; never a symmetric key."""
-    if not isinstance(key, dict):
-        return False
-    is_for_signatures = key.get("use", "sig") == "sig"
-    is_for_algorithm = key.get("alg", algorithm) == algorithm
+    is_for_signatures = key.public_key_use in (None, "sig")
+    is_for_algorithm = key.algorithm_name == algorithm
     if not is_for_signatures or not is_for_algorithm:
         return False
-    if any(key.get(name) != value for name, value in _KEYS[algorithm].items()):
-        return False
-    return key_id is None or key.get("kid") == key_id
+    return key_id is None or key.key_id == key_id
 
 
 def _token_refusal(status: int, code: str) -> Exception:
