@@ -169,7 +169,7 @@ class Ec2Instances(Adapter):
         if "IncludeManagedResources" in parameters:
             return {"IncludeManagedResources": True}
         _log.warning(
-            "this boto3 does not know IncludeManagedResources; hidden managed instances "
+            "this botocore does not know IncludeManagedResources; hidden managed instances "
             "are not seen"
         )
         return {}
