@@ -50,8 +50,8 @@ test-unit: env-project ## unit and contract tests only
 test-integration: env-project env-cloud ## the real state machines on the local cloud
 	@$(VENV)/python -m pytest -m integration
 
-soak: env-project env-cloud ## crash points (SAMPLE=1: all), storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
-	@SECONDS=0; $(VENV)/python -m tests.soak $(if $(SAMPLE),--sample $(SAMPLE)) && $(call took,soak)
+soak: env-project env-cloud ## properties with many examples, crash points (SAMPLE=1: all), storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
+	@SECONDS=0; GOVERNOR_PROPERTIES=long $(VENV)/python -m pytest -m "(hypothesis or repeats) and not fuzz" && $(VENV)/python -m tests.soak $(if $(SAMPLE),--sample $(SAMPLE)) && $(call took,soak)
 
 soak-honest: env-project ## plant a bug for each guard, invariant and gate: the soak's own stories catch each; last line JSON
 	@SECONDS=0; $(VENV)/python -m tests.soak.honest && $(call took,soak-honest)

@@ -10,6 +10,7 @@ import pytest_socket
 from hypothesis import settings
 
 from local.engine.service_models import remember_service_models
+from tests.properties import FEW, MANY, examples
 
 remember_service_models()
 # Read once, by whichever test imports the metrics first; a test's own environment comes too late
@@ -17,7 +18,7 @@ remember_service_models()
 os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "test")
 
 # Machines are noisy: how long an example takes says nothing about the promise.
-settings.register_profile("project", deadline=None)
+settings.register_profile("project", deadline=None, max_examples=examples(FEW, MANY))
 settings.load_profile("project")
 
 # What a process needs to run at all. Everything else could decide a test's result on one machine

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from local.demo.scene import Scene
 from local.engine.repairs.organization import ORGANIZATION
-from tests.integration.stage import Stage, guarded_stage
+from tests.integration.stage import BREAK_GLASS, Stage, guarded_stage
 
 HERE = Path(__file__).parent
 MEMBER = "210987654321"
@@ -35,7 +35,12 @@ def scene() -> Iterator[Scene]:
     """The real template on the local cloud, in mode ask, its IAM enforced. Waits last a
     twentieth."""
     pytest_socket.enable_socket()
-    with guarded_stage(more={"MemberAccountIds": MEMBER, "OrganizationId": ORGANIZATION}) as stage:
+    parameters = {
+        "MemberAccountIds": MEMBER,
+        "OrganizationId": ORGANIZATION,
+        "BreakGlassRoleArn": BREAK_GLASS,
+    }
+    with guarded_stage(more=parameters) as stage:
         yield stage.scene
 
 

@@ -32,6 +32,8 @@ from tests.twins.stores import EveryStore
 
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
+BREAK_GLASS = f"arn:aws:iam::{ACCOUNT}:role/break-glass"
+"""The role that may write into the state table besides the stack's own."""
 PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
 CAPS = ("organization_actions_per_hour", "account_actions_per_hour", "owner_actions_per_hour")
 WAIT_SCALE = 0.05

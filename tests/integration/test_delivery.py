@@ -250,19 +250,27 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
 
 
 def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage) -> None:
-    """Each by a link of their own, and in Slack in the thread; the second one's yes carries the
-    plan out."""
+    """Each by a link of their own, and in Slack in the thread. One yes does nothing, a stranger's
+    none; the second one's yes carries the plan out, and the record names both."""
     dear = "{digest_from: 0, two_people_above_usd_per_hour: 0.1}"
     stage.policy(f"mode: ask\nplan: {{action: terminate}}\napproval: {dear}{PEOPLE}")
     instance_id, _ = stage.ask()
     link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
     assert 303 == decide(link, "approve", typed_instance_id=instance_id)[0]
 
+    assert "A second person must approve" in request(link)[1]
+    stranger = stage.personal(link, "carol@example.com")
+    assert 403 == decide(stranger, "approve", typed_instance_id=instance_id)[0]
+
     told = await_mail(stage, instance_id, "bob@example.com", "one of two approved")
     assert "alice@example.com approved" in told["BodyText"]
     assert 2 == len(await_received(stage, "slack", instance_id, 2))
     assert 303 == decide(link_in(stage, told), "approve", typed_instance_id=instance_id)[0]
     assert "terminated" == stage.outcome(instance_id)
+    assert (
+        "Approved by alice@example.com (mail link) and bob@example.com (mail link)"
+        in request(link)[1]
+    )
 
 
 def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,17 +41,14 @@ from local.demo.scene import CHECKPOINT_DOCUMENT, STACK
 from local.engine.cloud import ROOT
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
-from tests.integration.stage import TARGET, Stage, guarded_stage
+from tests.integration.stage import BREAK_GLASS, TARGET, Stage
 from tests.twins.stores import EveryEventStore
 
-BREAK_GLASS = f"arn:aws:iam::{TARGET.account}:role/break-glass"
 
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Stage]:
-    """A stack of its own, for all tests here."""
-    with guarded_stage(more={"BreakGlassRoleArn": BREAK_GLASS}) as stage:
-        yield stage
+@pytest.fixture
+def guarded(stage: Stage) -> Stage:
+    """The stack that tests share: its engine enforces IAM."""
+    return stage
 
 
 def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: Stage) -> None:

@@ -15,10 +15,9 @@ from cli.governor import main
 from governor.domain.units import iso
 from local.demo.scene import STACK
 from tests.integration.people import decide, request
-from tests.integration.stage import AT_ONCE, TARGET, Stage, guarded_stage
+from tests.integration.stage import AT_ONCE, BREAK_GLASS, TARGET, Stage, guarded_stage
 
 COPY = "copy-of-the-state"
-BREAK_GLASS = f"arn:aws:iam::{TARGET.account}:role/break-glass"
 KINDS = {"APPROVAL", "EPISODE", "LOCK"}
 
 
@@ -213,18 +212,18 @@ def test_the_named_role_restores_and_another_learns_its_name(
     assert kinds(own_stage, table) >= KINDS
 
 
-def test_the_stack_has_point_in_time_recovery(own_stage: Stage) -> None:
-    """And only such a table can be restored, to no time to come."""
-    dynamodb = own_stage.scene.cloud.client("dynamodb")
-    found = dynamodb.describe_continuous_backups(
-        TableName=own_stage.scene.outputs["StateTableName"]
-    )
+def test_the_stack_has_point_in_time_recovery(stage: Stage) -> None:
+    """And only such a table can be restored, to no time to come. Copies harm nobody, so this runs
+    on the stack that tests share."""
+    dynamodb = stage.scene.cloud.client("dynamodb")
+    found = dynamodb.describe_continuous_backups(TableName=stage.scene.outputs["StateTableName"])
     state = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
     assert "ENABLED" == state["PointInTimeRecoveryStatus"]
     with pytest.raises(ClientError, match="InvalidRestoreTime"):
-        restore_copy(own_stage, datetime.now(tz=UTC) + timedelta(hours=1))
-    restore_copy(own_stage, datetime.now(tz=UTC))
+        restore_copy(stage, datetime.now(tz=UTC) + timedelta(hours=1))
+    restore_copy(stage, datetime.now(tz=UTC))
     with pytest.raises(ClientError, match="PointInTimeRecoveryUnavailable"):
         dynamodb.restore_table_to_point_in_time(
             SourceTableName=COPY, TargetTableName="another", UseLatestRestorableTime=True
         )
+    dynamodb.delete_table(TableName=COPY)

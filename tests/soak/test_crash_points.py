@@ -1,4 +1,7 @@
-"""A sample of what `make soak` tries: faults at calls of the whole system, on simulated time."""
+"""A small sample of what `make soak` tries: faults at calls of the whole system.
+
+Time is simulated.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from tests.soak.parts import simulated
 from tests.soak.scenarios import SCENARIOS, Scenario
 from tests.soak.storm import Weather
 
-_EVERY = 307
+_EVERY = 1009
 """A prime, so that the sample meets every kind of fault and every part of a run."""
-_IN_FULL = [(one, 74 * number) for number, one in enumerate(SCENARIOS[::2])]
+_IN_FULL = [(one, 74 * number) for number, one in enumerate(SCENARIOS[::5])]
 """Scenarios, and from which point on they are played from their beginnings as well."""
 
 
@@ -42,7 +45,7 @@ def test_no_sampled_crash_point_breaks_an_invariant() -> None:
     """Errors, deaths and outages at calls of a port, one a run; then sweeps repair."""
     sample = all_points()[::_EVERY]
 
-    assert len(sample) > 60
+    assert len(sample) > 20
     assert () == try_all(sample).violations
 
 
@@ -91,14 +94,13 @@ def test_shares_hold_each_crash_point_once_and_the_faults_of_a_call_together() -
     assert sum(map(len, calls)) == len(set().union(*calls))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4])
-def test_a_fleet_comes_through_a_storm(seed: int) -> None:
+def test_a_fleet_comes_through_a_storm() -> None:
     """Faults on a fifth of all calls, outages, poison, rivals; when all is quiet again, all is
-    right.
+    right. `make soak` sails through sixty storms.
 
-    In storm 4, somebody opens the page while a call to EC2 has no answer, to hold it.
+    In this one, somebody opens the page while a call to EC2 has no answer, to hold it.
     """
-    weather = Weather(seed)
+    weather = Weather(4)
 
     assert [] == weather.run()
     assert sum(weather.faults.injected.values()) > 500

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.instance import Lifecycle, SpotRequestType
+from tests.properties import examples
 from tests.soak import invariants
 from tests.soak.cloud import Cloud, FunctionFailed, Mail
 from tests.soak.faults import CrashPoint, Kind, NoFaults
@@ -201,6 +202,7 @@ class _Meanwhile:
         return call()
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("machine", [System])
 def test_whatever_happens_in_whatever_order(machine: type[System]) -> None:
     """Random stories; one that breaks an invariant is shrunk to its shortest form."""
@@ -209,7 +211,7 @@ def test_whatever_happens_in_whatever_order(machine: type[System]) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
         settings=settings(
-            max_examples=20,
+            max_examples=examples(8, 100),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -261,3 +263,31 @@ def test_continuous_integration_runs_every_check() -> None:
 
     assert "exec make check" == script.read_text().splitlines()[-1]
     assert script.stat().st_mode & 0o111
+
+
+def test_make_soak_tries_what_the_suite_repeats_only_a_little() -> None:
+    """Every property, and every test that says so; before the soak, whose last line is JSON."""
+    makefile = (ROOT / "Makefile").read_text()
+
+    (recipe,) = re.findall(r"^soak: .*\n\t(.*)$", makefile, re.MULTILINE)
+    properties, _, soak = recipe.partition(" && ")
+    assert "GOVERNOR_PROPERTIES=long" in properties
+    assert '-m "(hypothesis or repeats) and not fuzz"' in properties
+    assert soak.startswith("$(VENV)/python -m tests.soak ")
+
+
+@pytest.mark.parametrize(("said", "count", "step"), [("long", 500, 1), ("", 25, 7)])
+def test_a_variable_says_how_often_a_property_is_tried(said: str, count: int, step: int) -> None:
+    """In a process of its own, as the variable is read once."""
+    program = "from tests.properties import *; print(examples(FEW, MANY), step(7))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "GOVERNOR_PROPERTIES": said},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert f"{count} {step}\n" == done.stdout

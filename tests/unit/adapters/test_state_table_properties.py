@@ -31,6 +31,7 @@ from governor.domain.instance import Target
 from governor.domain.money.ledger import Ending
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
+from tests.properties import examples
 from tests.twins import MemoryStateTable
 from tests.twins.stores import EveryStore
 from tests.unit.adapters.state_samples import (
@@ -244,13 +245,14 @@ def _outcome(step: Callable[[EveryStore], Any], table: EveryStore) -> Any:
         return type(error)
 
 
+@pytest.mark.repeats
 @pytest.mark.usefixtures("aws")
 def test_both_tables_answer_the_same() -> None:
     """Random steps in random order: equal answers, equal contents, and each decision taken once."""
     run_state_machine_as_test(
         BothTables,
         settings=settings(
-            max_examples=15,
+            max_examples=examples(6, 100),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -28,6 +28,7 @@ from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
 from tests.builders import TARGET, make_instance
+from tests.properties import examples
 from tests.twins import MemoryEc2, StaticPrices
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE, anywhere, bins, run
 
@@ -366,7 +367,7 @@ def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: 
         start = index + 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10, 200))
 @given(
     parts=st.lists(
         st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)),

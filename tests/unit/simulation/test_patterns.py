@@ -29,6 +29,7 @@ from simulation.patterns import (
     vcpus_of,
 )
 from tests.builders import make_instance
+from tests.properties import examples
 from tests.unit.simulation.pasts import HOURS, make_past
 
 BUSY, QUIET = 80.0, 1.0
@@ -365,7 +366,7 @@ def test_sizes_name_their_vcpus() -> None:
     assert [2, 4, 192, None, None] == [vcpus_of(one) for one in names]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 @given(
     st.sampled_from([one for one in accelerated_types() if list_price(one)]),
     st.lists(st.floats(0, 100), min_size=1, max_size=16),

@@ -22,6 +22,7 @@ from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import span
 from governor.errors import MetricsLate
 from tests.builders import NOW, TARGET, make_evidence, make_instance
+from tests.properties import examples
 from tests.unit.usecases.builders import opener, ref_of, stored_episode
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 from tests.unit.usecases.world import World
@@ -99,7 +100,7 @@ def test_work_three_hours_ago_is_waited_out_without_reading_again() -> None:
     assert 1 == world.sweep(60).episodes_started
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_holes_of_every_length_and_place_at_the_sweep(start: int, length: int) -> None:
     """No question rests on what nobody measured."""
@@ -107,7 +108,7 @@ def test_holes_of_every_length_and_place_at_the_sweep(start: int, length: int) -
     assert may_ask(readings) == bool(fleet(readings).sweep().episodes_started)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_holes_of_every_length_and_place_at_the_recheck(start: int, length: int) -> None:
     """Nor does an action."""

@@ -34,6 +34,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
+from tests.properties import examples
 from tests.unit.usecases.builders import recorder
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
@@ -322,7 +323,7 @@ def test_a_hold_between_the_guards_and_the_call_wins(step: Step) -> None:
     assert before == world.ec2.calls
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20, 300), deadline=None)
 @given(
     action=st.sampled_from([Action.STOP, Action.TERMINATE]),
     answers=st.lists(st.sampled_from([Answer.HOLD, Answer.KEEP]), min_size=1, max_size=3),

@@ -29,6 +29,7 @@ from governor.stores.ledger import booking
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.expire_snapshots import Expired, ExpireSnapshots
 from tests.builders import NOW, TARGET, make_entry
+from tests.properties import examples
 from tests.unit.usecases.world import ALICE, World
 
 DAY = timedelta(days=1)
@@ -473,7 +474,7 @@ _TIMES: dict[str, Callable[[Years], object]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 @given(
     history=st.lists(
         st.tuples(

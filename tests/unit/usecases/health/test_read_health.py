@@ -17,6 +17,7 @@ from governor.domain.units import money
 from governor.errors import Throttled
 from gpu_metrics_publisher import metrics as publisher
 from tests.builders import NOW
+from tests.properties import examples
 from tests.unit.usecases.health_world import AGENT, BINS, HARDWARE, SOUND, HealthWorld, flat
 
 BUSY = {"utilization": flat(95), "memory_utilization": flat(40)}
@@ -304,7 +305,7 @@ LONELY = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40, 500), deadline=None)
 @example([{name: flat(0) for name in SOUND}] * 3 + [LONELY])
 @given(st.lists(FIGURES, min_size=1, max_size=4))
 def test_the_first_look_hides_nothing_that_the_gpus_would_show(
