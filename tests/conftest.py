@@ -3,6 +3,7 @@ cloud."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -58,6 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the local cloud run last: its receivers answer until the session ends, and need
     sockets."""
     items.sort(key=_is_on_the_local_cloud)
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector what is loaded by now, and lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _is_on_the_local_cloud(item: pytest.Item) -> bool:
