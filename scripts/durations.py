@@ -14,7 +14,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,14 @@ def packed(files: Collection[str], known: Mapping[str, float], count: int) -> li
 
 
 class SecondsByFile:
-    """Measures the tests of each file. What a session sets up once counts for no file."""
+    """Measures the tests of each file. What a session sets up once counts for no file.
 
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
+    A file that was named and had no test to run took no time, and is recorded so.
+    """
+
+    def __init__(self, named: Sequence[str] = ()) -> None:
+        files = [name for name in named if name.endswith(".py")]
+        self.seconds: defaultdict[str, float] = defaultdict(float, dict.fromkeys(files, 0.0))
         self._in_session_fixtures = 0.0
 
     @pytest.hookimpl(wrapper=True)
@@ -118,4 +122,4 @@ class SecondsByFile:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measures, where pytest was told to (`-p scripts.durations`)."""
-    config.pluginmanager.register(SecondsByFile())
+    config.pluginmanager.register(SecondsByFile(config.args))

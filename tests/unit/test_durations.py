@@ -105,28 +105,22 @@ def end(hook: Generator[None, None, None]) -> None:
 
 
 def test_pytest_leaves_the_seconds_of_each_file_where_it_was_told(tmp_path: Path) -> None:
-    """By the names that the packing uses, relative to the root."""
+    """By the names that the packing uses. A file without a test to run took no time."""
     recorded = tmp_path / "seconds.json"
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text("def test_it(): pass\n")
-    plugins = ("-p", "scripts.durations", "-p", "no:cacheprovider")
+    (tmp_path / "test_none.py").write_text("")
+    pytest_alone = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", "."]
+    plugins = ["-p", "scripts.durations", "-p", "no:cacheprovider"]
 
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            os.devnull,
-            "--rootdir",
-            tmp_path,
-            *plugins,
-            tmp_path,
-        ],
-        cwd=ROOT,
-        env={**os.environ, durations.VARIABLE: str(recorded)},
+        [*pytest_alone, *plugins, "test_a.py", "test_b.py", "test_none.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), durations.VARIABLE: str(recorded)},
         check=True,
         capture_output=True,
     )
 
-    assert {"test_a.py", "test_b.py"} == json.loads(recorded.read_text()).keys()
+    seconds = json.loads(recorded.read_text())
+    assert {"test_a.py", "test_b.py", "test_none.py"} == seconds.keys()
+    assert 0.0 == seconds["test_none.py"] < seconds["test_a.py"]
