@@ -27,14 +27,14 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
 from benchmarks.wire import Raw
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable, packed
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable, packed
 from governor.console.app import Console
 from governor.console.page import Reader
-from governor.contracts.policy import parse_policy
-from governor.domain.fleet.rows import FleetRow, Share
-from governor.stores.policy import PolicyVersions
-from governor.stores.table import Document, Readable
+from governor.fleet.model import FleetRow, Share
+from governor.policy.document import parse_policy
+from governor.policy.store import PolicyVersions
+from governor.table.table import Document, Readable
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, make_episode, many_rows

@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.breaker import Change
-from governor.domain.sweep.verdict import VerdictKind
-from governor.usecases.sweep.freeze_plans import FreezePlans
+from governor.core.instance import Target
+from governor.limits.model.breaker import Change
+from governor.policy.model.policy import Policy
+from governor.sweep.freeze_plans import FreezePlans
+from governor.verdict.model import VerdictKind
 from tests.twins import MemoryStateTable, RecordingAnnouncer
 
 START = datetime(2026, 3, 2, tzinfo=UTC)

@@ -7,10 +7,11 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.fleet import ACCOUNT, REGION, instance_id
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, Window
-from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import IdleRule, Metrics, Policy
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, judge
+from governor.core.instance import Instance, Target
+from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series, Window
+from governor.policy.model.policy import IdleRule, Metrics, Policy
+from governor.verdict.model import NO_HOLD, VerdictKind
+from governor.verdict.rules.judge import judge
 
 INSTANCES = 10_000
 GPUS = 8

@@ -26,11 +26,11 @@ from botocore.utils import parse_timestamp
 
 from benchmarks.fleet import Fleet
 from benchmarks.wire import Asked, Raw
-from governor.adapters.clients import _OWN, Clients, moment
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.ports import MetricQuery
+from governor.aws.clients import _OWN, Clients, moment
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.core.instance import Target
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricQuery
 
 TARGET = Target("123456789012", "us-east-1")
 SERIES, POINTS = 500, 36

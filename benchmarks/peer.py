@@ -20,8 +20,8 @@ from benchmarks.contest import HARD, Ran, fleet_of, wrong
 from benchmarks.fleet import instance_id, number_of
 from benchmarks.sweep import SWEEPS_AN_HOUR, Bench, Swept
 from benchmarks.wire import megabytes
-from governor.stores import keys
-from governor.stores.table import update
+from governor.table import keys
+from governor.table.table import update
 
 ROOT = Path(__file__).parents[1]
 SIZES = (200, 2_000, 10_000)

@@ -17,11 +17,11 @@ from decimal import Decimal
 from pathlib import Path
 
 from benchmarks.fleet import ACCOUNT, REGION, instance_id, number_of
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Series, Window
-from governor.domain.instance import Instance, Target, Volume
-from governor.domain.policy.policy import ApprovalRule, Policy
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.core.instance import Instance, Target, Volume
+from governor.episode.model.plan import Price
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.policy.model.policy import ApprovalRule, Policy
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
 from simulation.page import page

@@ -28,13 +28,13 @@ from benchmarks.table import StubTable
 from benchmarks.timeline import SimulatedThreads, Timeline
 from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml, megabytes
 from cli.own_cost import usd_of
-from governor.contracts.settings import parse_settings
-from governor.domain.episode.episode import episode_from_execution_name
-from governor.domain.fleet.rows import part_of
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.verdict import VerdictKind
-from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.core.environment import parse_settings
+from governor.core.episode_ref import episode_from_execution_name
+from governor.fleet.model import part_of
+from governor.health.check_health import CheckHealth
+from governor.policy.model.policy import Policy
+from governor.sweep.sweep_target import SweepTarget
+from governor.verdict.model import VerdictKind
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import by_target
 from local.engine.templates import expand_template
@@ -235,7 +235,7 @@ class Bench:
         pool = ThreadPoolExecutor if self.wire.sleeps else SimulatedThreads
         with (
             patch.dict(os.environ, AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench"),  # noqa: S106 - no secret: the wire is replaced
-            patch("governor.adapters.clients.ThreadPoolExecutor", pool),
+            patch("governor.aws.clients.ThreadPoolExecutor", pool),
             self.wire.carrying() as timeline,
         ):
             yield timeline

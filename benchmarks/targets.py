@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from unittest.mock import patch
 
 from cli.unswept import unswept
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.stores.fleet import Fleet
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.fleet.store import Fleet
 from local.demo.fleet import T4, Member, busy, idle
 from local.demo.receivers import Receivers
 from local.demo.scene import STACK, deploy_scene

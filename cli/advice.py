@@ -28,19 +28,19 @@ from cli.output import Output
 from cli.policy import deployed
 from cli.simulate import default_cache, endpoint_of, usd_from
 from cli.times import now
-from governor.adapters.clients import Clients
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import Ec2Instances
-from governor.adapters.pricing import AwsPrices
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, iso, money, plural, printable, usd
-from governor.errors import GovernorError
-from governor.ports import policy_or_base
-from governor.stores.table import put
+from governor.aws.clients import Clients
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.dynamodb import DynamoTable
+from governor.aws.ec2 import Ec2Instances
+from governor.aws.pricing import AwsPrices
+from governor.core.errors import GovernorError
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, iso, money, plural, printable, usd
+from governor.evidence.model import Window
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.model.policy import Policy
+from governor.policy.ports import policy_or_base
+from governor.table.table import put
 from simulation.capacity_advice import of_group, reservation
 from simulation.fetch import USD_PER_METRIC, Fetch, FetchError, last_days
 from simulation.past import Past, pasts

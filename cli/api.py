@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli.errors import CommandError
 from cli.progress import Progress
-from governor.domain.units import printable
+from governor.core.units import printable
 
 _SECONDS = 60
 """API Gateway itself gives up after 30 s and says so; only a slow network takes longer."""

@@ -19,7 +19,7 @@ from cli.api import Api, api_of
 from cli.errors import CommandError
 from cli.tables import Column, print_table
 from cli.times import since, until
-from governor.domain.units import people, printable
+from governor.core.units import people, printable
 
 _CELL_CHARACTERS = 40
 """Longest cell of a table; a tag may have 256, and an id of ours has 32."""

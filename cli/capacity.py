@@ -10,18 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from governor.adapters.clients import Adapter, Clients
-from governor.adapters.managing import AwsBatch
-from governor.domain.catalogue import alike
-from governor.domain.evidence import Window
-from governor.domain.fleet.rows import MOST_UNGOVERNED
-from governor.domain.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
-from governor.domain.money.cost import marginal
-from governor.domain.policy.owners import owner_of
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
-from governor.errors import CloudError, GovernorError
-from governor.ports import MetricQuery, SpotMarket
+from governor.aws.clients import Adapter, Clients
+from governor.aws.managing import AwsBatch
+from governor.core.catalog import alike
+from governor.core.errors import CloudError, GovernorError
+from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
+from governor.events.notify_warning import SpotMarket
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricQuery
+from governor.fleet.model import MOST_UNGOVERNED
+from governor.money.rules.cost import marginal
+from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import owner_of
+from governor.sweep.model import BatchEnvironment, Home, Kind
+from governor.sweep.rules import home_of
 from simulation.capacity_advice import Group, Reserved
 from simulation.fetch import Fetch, query_of
 from simulation.past import HOURS_A_WEEK, Past

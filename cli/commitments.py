@@ -12,13 +12,13 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from governor.adapters.clients import Adapter, Clients
-from governor.domain.catalogue import families
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import Usd, UsdPerHour
-from governor.errors import CloudError
+from governor.aws.clients import Adapter, Clients
+from governor.core.catalog import families
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.core.units import Usd, UsdPerHour
+from governor.evidence.model import Window
+from governor.policy.model.policy import Policy
 from simulation.capacity_advice import savings_plan
 from simulation.past import Past
 from simulation.patterns import Advice

@@ -23,23 +23,19 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from cli.demo_fleet import Row, rows_of, table
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.episode.episode import (
-    Episode,
-    InstanceRecord,
-    Outcome,
-    episode_from_execution_name,
-)
-from governor.domain.instance import Target
-from governor.domain.units import money, span
-from governor.stores.approvals import Approvals
-from governor.stores.episodes import Episodes
-from governor.stores.instances import Instances
-from governor.stores.ledger import Ledger
-from governor.stores.sweeps import Sweeps
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.store.approvals import Approvals
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.instance import Target
+from governor.core.units import money, span
+from governor.episode.model.episode import Episode, InstanceRecord, Outcome
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.money.store.ledger import Ledger
+from governor.policy.document import parse_policy
+from governor.sweep.store import Sweeps
 from local.demo.fleet import METRIC_LENGTH, demo_fleet
 from local.demo.receivers import Receivers
 from local.demo.scene import Scene, deploy_scene

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from governor.adapters.clients import Clients
-from governor.adapters.ec2 import Ec2Instances
-from governor.adapters.pricing import AwsPrices
-from governor.domain.episode.episode import Episode, Observation
-from governor.domain.instance import Instance, Target, managed_by
-from governor.domain.policy.owners import owner_of
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.verdict import VerdictKind, known_kind
-from governor.domain.units import UsdPerHour, day_and_time, money, parse_iso, plural
-from governor.errors import CloudError
+from governor.aws.clients import Clients
+from governor.aws.ec2 import Ec2Instances
+from governor.aws.pricing import AwsPrices
+from governor.core.errors import CloudError
+from governor.core.instance import Instance, Target, managed_by
+from governor.core.units import UsdPerHour, day_and_time, money, parse_iso, plural
+from governor.episode.model.episode import Episode, Observation
+from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import owner_of
+from governor.verdict.model import VerdictKind, known_kind
 from local.demo.fleet import SELECTOR
 
 WIDTH = 100

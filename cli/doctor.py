@@ -18,16 +18,16 @@ from cli.fleet import over_the_fleet, print_unseen
 from cli.status import Line
 from cli.tables import Column, print_table
 from cli.telemetry import CAUSES, Finding, Health, findings, health_of
-from governor.adapters.clients import Clients
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import PolicyBook
-from governor.domain.figures import FIGURES
-from governor.domain.instance import Instance, Target
-from governor.domain.units import plural, printable
-from governor.ports import InstanceReader, Listed, MetricReader, SeriesFilter
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
-from governor.usecases.health.read_health import LOST_METRIC
+from governor.aws.clients import Clients
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.ec2 import Ec2Instances
+from governor.core.instance import Instance, Target
+from governor.core.units import plural, printable
+from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.ports import InstanceReader, Listed, MetricReader, SeriesFilter
+from governor.evidence.rules.figures import FIGURES
+from governor.health.read_health import LOST_METRIC
+from governor.policy.document import PolicyBook
 
 _OF_A_DEPLOY = (
     "stack",

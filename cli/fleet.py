@@ -17,9 +17,9 @@ from cli import aws
 from cli.errors import CommandError
 from cli.policy import deployed, read
 from cli.progress import Progress
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.instance import Target
-from governor.errors import GovernorError, PolicyError
+from governor.core.errors import GovernorError, PolicyError
+from governor.core.instance import Target
+from governor.policy.document import PolicyBook, parse_policy
 
 Found = TypeVar("Found")
 

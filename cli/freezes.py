@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.api import Api, api_of
-from governor.domain.units import in_utc, parse_iso, printable
+from governor.core.units import in_utc, parse_iso, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
-from governor.adapters.clients import Clients
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import PolicyBook
-from governor.domain.health.health import InstanceFinding, Severity
-from governor.domain.health.health_messages import advice_text, finding_document
-from governor.domain.instance import Target
-from governor.domain.units import iso, printable
-from governor.ports import InstanceReader, MetricReader
-from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
+from governor.aws.clients import Clients
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.ec2 import Ec2Instances
+from governor.core.instance import Target
+from governor.core.units import iso, printable
+from governor.evidence.ports import InstanceReader, MetricReader
+from governor.health.messages import advice_text, finding_document
+from governor.health.model import InstanceFinding, Severity
+from governor.health.read_health import HealthReading, HealthRequest, ReadHealth
+from governor.policy.document import PolicyBook
 
 _UNKNOWN = "unknown"
 _STATES = (*Severity, _UNKNOWN, "sound")

@@ -18,11 +18,9 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.episode.episode import Episode, Outcome, Phase
-from governor.domain.episode.plan import ADDRESS_USD_PER_HOUR, StoragePrices
-from governor.domain.instance import (
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.core.instance import (
     DELETE_AFTER_TAG,
     INSTANCE_TAG,
     MARKS,
@@ -30,11 +28,14 @@ from governor.domain.instance import (
     Target,
     Volume,
 )
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.policy.policy import Prices
-from governor.domain.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
-from governor.stores.episodes import Episodes
-from governor.stores.ledger import Ledger
+from governor.core.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.plan import StoragePrices
+from governor.episode.rules.plan import ADDRESS_USD_PER_HOUR
+from governor.episode.store.episodes import Episodes
+from governor.money.model.ledger import LedgerEntry
+from governor.money.store.ledger import Ledger
+from governor.policy.model.policy import Prices
 from simulation.patterns import Advice
 
 TABLE_USD = Decimal("0.25")

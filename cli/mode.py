@@ -18,11 +18,11 @@ from cli.output import Output
 from cli.policy import deployed
 from cli.policy_versions import is_usable_change, note_what_waits, store
 from cli.status import Stack, read
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.policy.consent import needs_consent
-from governor.domain.policy.policy import Mode
-from governor.domain.units import printable
-from governor.errors import PolicyError
+from governor.core.errors import PolicyError
+from governor.core.units import printable
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.model.policy import Mode
+from governor.policy.rules.consent import needs_consent
 
 _BY_HAND = (
     "change it in a file (`governor policy get > policy.yaml`), then `governor "

@@ -18,8 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import aws
 from cli.status import Stack
-from governor.domain.money.cost import month_end
-from governor.domain.units import Usd, in_parts, money, printable, usd
+from governor.core.units import Usd, in_parts, money, printable, usd
+from governor.money.rules.cost import month_end
 
 _DAY = timedelta(days=1)
 _QUERIES = 500

@@ -12,7 +12,7 @@ from typing import Any
 from cli.api import api_of
 from cli.errors import CommandError
 from cli.output import Output
-from governor.domain.units import in_utc, parse_iso, people, printable
+from governor.core.units import in_utc, parse_iso, people, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

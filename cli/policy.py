@@ -23,15 +23,15 @@ from cli.policy_consent import acceptances_of, of_two_people, say_unaccepted, ve
 from cli.policy_meetings import meetings, policies_of
 from cli.policy_production import UNSEEN, missing
 from cli.policy_schema import policy_schema, setting_paths, settings_at
-from governor.adapters.clients import Clients
-from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.alerts.policy_messages import consent_line
-from governor.domain.instance import Instance, Target
-from governor.domain.policy.consent import Acceptances
-from governor.domain.policy.policy import Policy
-from governor.domain.units import printable
-from governor.errors import GovernorError, PolicyError, PolicyProblem
+from governor.aws.clients import Clients
+from governor.aws.ec2 import Ec2Instances
+from governor.core.errors import GovernorError, PolicyError, PolicyProblem
+from governor.core.instance import Instance, Target
+from governor.core.units import printable
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.messages import consent_line
+from governor.policy.model.policy import Policy
+from governor.policy.rules.consent import Acceptances
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.domain.figures import limit_of
-from governor.domain.policy.contacts import Contact, Ownership, addresses
-from governor.domain.policy.policy import KEY_FOR_IAM, Action, Mode, Policy
-from governor.domain.sweep.breaker import acts_unasked
-from governor.domain.sweep.freshness import why_never_fresh
+from governor.evidence.rules.figures import limit_of
+from governor.evidence.rules.freshness import why_never_fresh
+from governor.limits.rules.breaker import acts_unasked
+from governor.policy.model.contacts import Contact, Ownership, addresses
+from governor.policy.model.policy import KEY_FOR_IAM, Action, Mode, Policy
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600

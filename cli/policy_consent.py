@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.output import Output
-from governor.contracts.policy import PolicyBook
-from governor.domain.alerts.policy_messages import consent_line
-from governor.domain.policy.changes import PEOPLE_NEEDED
-from governor.domain.policy.consent import Acceptances, Unaccepted, known_people, may_terminate
-from governor.domain.units import plural, printable
+from governor.core.units import plural, printable
+from governor.policy.document import PolicyBook
+from governor.policy.messages import consent_line
+from governor.policy.rules.changes import PEOPLE_NEEDED
+from governor.policy.rules.consent import Acceptances, Unaccepted, known_people, may_terminate
 
 
 def acceptances_of(answer: dict[str, object]) -> Acceptances:

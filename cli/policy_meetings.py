@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from governor.contracts.policy import PolicyBook
-from governor.contracts.yaml_document import shown
-from governor.domain.policy.policy import OverrideMatch, Policy
-from governor.errors import PolicyError, PolicyProblem
+from governor.core.errors import PolicyError, PolicyProblem
+from governor.policy.document import PolicyBook
+from governor.policy.model.policy import OverrideMatch, Policy
+from governor.policy.yaml_document import shown
 
 MOST_COMBINATIONS = 1_000
 MOST_COMPARISONS = 500_000

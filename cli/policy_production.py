@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from governor.domain.policy.contacts import addresses
-from governor.domain.policy.policy import KEY_FOR_IAM, Mode, Policy
-from governor.domain.units import plural
+from governor.core.units import plural
+from governor.policy.model.contacts import addresses
+from governor.policy.model.policy import KEY_FOR_IAM, Mode, Policy
 
 _PEOPLE = 2
 """Two, so that somebody answers while one is away."""

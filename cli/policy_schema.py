@@ -15,8 +15,8 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from governor.contracts.policy import ONLY_IN_BASE, SCHEMA_VERSION
-from governor.domain.policy.policy import Override, Policy
+from governor.policy.document import ONLY_IN_BASE, SCHEMA_VERSION
+from governor.policy.model.policy import Override, Policy
 
 
 class _Schema(GenerateJsonSchema):

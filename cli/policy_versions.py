@@ -19,13 +19,13 @@ from cli.output import Output
 from cli.policy import deployed, is_usable, read
 from cli.policy_consent import next_steps
 from cli.tables import Column, print_table
-from governor.contracts.policy import parse_policy
-from governor.domain.alerts.policy_messages import consent_line
-from governor.domain.policy.changes import risky
-from governor.domain.policy.consent import Unaccepted
-from governor.domain.units import printable
-from governor.errors import PolicyError
-from governor.usecases.policy_versions import waits_for_two
+from governor.core.errors import PolicyError
+from governor.core.units import printable
+from governor.policy.document import parse_policy
+from governor.policy.messages import consent_line
+from governor.policy.rules.changes import risky
+from governor.policy.rules.consent import Unaccepted
+from governor.policy.versions import waits_for_two
 
 KEY = "policy.yaml"
 _SHOWN = 20

@@ -26,13 +26,13 @@ from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.money.cost import DAY, month_of, parse_month
-from governor.domain.money.ledger import Cash, LedgerEntry
-from governor.domain.units import Usd, UtcDatetime, listed, money, plural
-from governor.errors import GovernorError
-from governor.stores.ledger import Ledger
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.core.errors import GovernorError
+from governor.core.units import Usd, UtcDatetime, listed, money, plural
+from governor.money.model.ledger import Cash, LedgerEntry
+from governor.money.rules.cost import DAY, month_of, parse_month
+from governor.money.store.ledger import Ledger
 
 _HOURS = {"hrs", "hours", "hour"}
 _USAGE = re.compile("BoxUsage|SpotUsage|DedicatedUsage")

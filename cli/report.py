@@ -18,22 +18,22 @@ from cli.policy import deployed
 from cli.progress import Progress
 from cli.status import Stack
 from cli.tables import Column, table_text
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.channels.compose import message_of
-from governor.channels.email import fitting
-from governor.contracts.policy import parse_policy
-from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner
-from governor.domain.documents import csv_text, plain
-from governor.domain.instance import Target
-from governor.domain.money.cost import month_end, month_of, parse_month
-from governor.domain.money.cost_messages import report_alert
-from governor.domain.money.report import COLUMNS, Report
-from governor.domain.units import UtcDatetime, money, printable
-from governor.errors import GovernorError, PolicyError
-from governor.stores.fleet import Fleet
-from governor.stores.ledger import Ledger
-from governor.usecases.money.report_savings import Books, Reader
+from governor.alerts.model import UNASSIGNED, Alert, Owner
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.core.documents import csv_text, plain
+from governor.core.errors import GovernorError, PolicyError
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, money, printable
+from governor.fleet.store import Fleet
+from governor.money.messages import report_alert
+from governor.money.report_savings import Books, Reader
+from governor.money.rules.cost import month_end, month_of, parse_month
+from governor.money.rules.report import COLUMNS, Report
+from governor.money.store.ledger import Ledger
+from governor.notify.compose import message_of
+from governor.notify.email import fitting
+from governor.policy.document import parse_policy
 
 _FORMATS = ("table", "html", "csv", "json")
 _COLUMNS = (

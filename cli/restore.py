@@ -19,14 +19,14 @@ from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack, check
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.units import iso, plural, printable
-from governor.errors import GovernorError
-from governor.stores.brakes import Brakes
-from governor.stores.policy import SCHEMA, SCHEMA_KEY
-from governor.stores.table import update
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.core.errors import GovernorError
+from governor.core.units import iso, plural, printable
+from governor.limits.model.breaker import BreakerState
+from governor.limits.store.breaker import Brakes
+from governor.policy.store import SCHEMA, SCHEMA_KEY
+from governor.table.table import update
 
 _LEFT_OUT: Mapping[str, str] = {
     "SESSION#": "sign-ins: one that was ended since would be valid again",

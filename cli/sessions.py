@@ -21,12 +21,12 @@ from cli import aws, break_glass
 from cli.api import described
 from cli.errors import CommandError
 from cli.output import Output
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable, unpacked
-from governor.domain.approvals.terms import SignIn
-from governor.domain.units import UtcDatetime, iso, printable
-from governor.errors import GovernorError
-from governor.stores.table import Key, Table, absent, present, update
+from governor.approvals.model.terms import SignIn
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable, unpacked
+from governor.core.errors import GovernorError
+from governor.core.units import UtcDatetime, iso, printable
+from governor.table.table import Key, Table, absent, present, update
 
 _AUDIT_KEPT = timedelta(days=400)
 

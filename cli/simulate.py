@@ -23,17 +23,17 @@ from cli.errors import CommandError
 from cli.policy_meetings import policies_of
 from cli.progress import Counter, Progress
 from evaluation.traces import TraceError
-from governor.adapters.clients import Clients
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import Ec2Instances
-from governor.adapters.pricing import AwsPrices
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import money, printable
-from governor.errors import GovernorError, PolicyError
-from governor.ports import Policies
+from governor.aws.clients import Clients
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.ec2 import Ec2Instances
+from governor.aws.pricing import AwsPrices
+from governor.core.errors import GovernorError, PolicyError
+from governor.core.instance import Target
+from governor.core.units import money, printable
+from governor.evidence.model import Window
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.model.policy import Policy
+from governor.policy.ports import Policies
 from simulation import advice, report
 from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, Survey, last_days
 from simulation.outcome import Replay

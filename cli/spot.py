@@ -22,15 +22,15 @@ from cli.errors import CommandError
 from cli.policy import deployed, read
 from cli.progress import Progress
 from cli.tables import Column, print_table
-from governor.adapters.clients import Clients
-from governor.adapters.pricing import AwsPrices
-from governor.contracts.policy import parse_policy
-from governor.domain.catalogue import alike, list_price, shape_of
-from governor.domain.documents import plain
-from governor.domain.events.interruption import SpotPrice
-from governor.domain.instance import Target
-from governor.domain.units import Usd, money, printable
-from governor.errors import PolicyError
+from governor.aws.clients import Clients
+from governor.aws.pricing import AwsPrices
+from governor.core.catalog import alike, list_price, shape_of
+from governor.core.documents import plain
+from governor.core.errors import PolicyError
+from governor.core.instance import Target
+from governor.core.units import Usd, money, printable
+from governor.events.model.interruption import SpotPrice
+from governor.policy.document import parse_policy
 
 _COLUMNS = (
     Column("ZONE"),

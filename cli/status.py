@@ -28,24 +28,24 @@ from cli.tables import Column, print_table
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
 from cli.unswept import Unswept, unswept
-from governor.adapters.clients import Clients
-from governor.adapters.messaging import MAIL, lets_questions_through
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.alerts.policy_messages import consent_line
-from governor.domain.approvals.messages import readable, step_text
-from governor.domain.documents import plain
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import FleetPage
-from governor.domain.instance import Target
-from governor.domain.policy.contacts import Contact, addresses, list_addresses
-from governor.domain.policy.policy import KEY_FOR_IAM, Mode, TagMatch
-from governor.domain.units import in_parts, iso, listed, plural, printable, usd
-from governor.errors import AccessDenied, GovernorError
-from governor.stores.fleet import Fleet
-from governor.stores.instances import Failures
-from governor.stores.policy import PolicyVersions
-from governor.usecases.accounts import swept
+from governor.approvals.messages import readable, step_text
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.aws.messaging import MAIL, lets_questions_through
+from governor.core.documents import plain
+from governor.core.errors import AccessDenied, GovernorError
+from governor.core.instance import Target
+from governor.core.units import in_parts, iso, listed, plural, printable, usd
+from governor.episode.model.episode import Failing
+from governor.episode.store.instances import Failures
+from governor.fleet.model import FleetPage
+from governor.fleet.store import Fleet
+from governor.policy.accounts import swept
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.messages import consent_line
+from governor.policy.model.contacts import Contact, addresses, list_addresses
+from governor.policy.model.policy import KEY_FOR_IAM, Mode, TagMatch
+from governor.policy.store import PolicyVersions
 
 _STALE = timedelta(hours=1)
 """As on the console: a target that was swept longer ago counts as unread."""

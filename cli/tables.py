@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from governor.channels.message import clip
-from governor.domain.units import printable
+from governor.core.units import printable
+from governor.notify.message import clip
 
 if TYPE_CHECKING:
     from rich.table import Table

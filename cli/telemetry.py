@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from governor.domain.alerts.templates import said
-from governor.domain.evidence import Evidence, MetricSource, coverage_percent
-from governor.domain.instance import Instance
-from governor.domain.policy.policy import Policy
+from governor.alerts.templates import said
+from governor.core.instance import Instance
+from governor.evidence.model import Evidence, MetricSource
+from governor.evidence.rules.series import coverage_percent
+from governor.policy.model.policy import Policy
 
 
 class Health(StrEnum):

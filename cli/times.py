@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from governor.domain.units import left, parse_iso, span
+from governor.core.units import left, parse_iso, span
 
 _DAYS_BY_NAME = timedelta(days=6)
 _JUST_SET = timedelta(minutes=1)

@@ -25,9 +25,9 @@ from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
 from cli.twins import EMPTY, is_ours, parameters_of
-from governor.domain.units import plural, printable, usd
-from governor.errors import GovernorError
-from governor.usecases.accounts import swept
+from governor.core.errors import GovernorError
+from governor.core.units import plural, printable, usd
+from governor.policy.accounts import swept
 
 _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "tags": Leftovers.tags,

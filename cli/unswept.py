@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime, parse_iso
-from governor.stores.table import DAMAGED, Table
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, parse_iso
+from governor.table.table import DAMAGED, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ from cli.demo import (
     visitors_key,
 )
 from cli.errors import CommandError
-from governor.errors import GovernorError
-from governor.stores.approvals import Approvals
-from governor.stores.episodes import Episodes
-from governor.stores.instances import Instances
-from governor.stores.ledger import Ledger
-from governor.stores.table import Table
+from governor.approvals.store.approvals import Approvals
+from governor.core.errors import GovernorError
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.money.store.ledger import Ledger
+from governor.table.table import Table
 from local.demo.fleet import demo_fleet
 from local.demo.past import past_metrics, write_past
 from local.demo.receivers import Receivers

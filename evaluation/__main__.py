@@ -12,7 +12,7 @@ from evaluation import report
 from evaluation.rule import Rule
 from evaluation.scoring import Score, replay, total
 from evaluation.traces import Trace, TraceError, read_directory
-from governor.domain.policy.policy import Policy
+from governor.policy.model.policy import Policy
 
 _APPROVAL = Policy().approval
 DEFAULT = Rule(_APPROVAL.ask_after_minutes, _APPROVAL.ask_after_released_minutes)

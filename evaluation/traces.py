@@ -37,7 +37,7 @@ from evaluation.bins import (
     measured,
     reaching,
 )
-from governor.domain.units import printable
+from governor.core.units import printable
 
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from governor.contracts.policy import parse_policy
-from governor.domain.policy.policy import KEY_FOR_IAM
-from governor.errors import PolicyError
+from governor.core.errors import PolicyError
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import KEY_FOR_IAM
 from local.engine.templates import load_template
 
 SHORT = {

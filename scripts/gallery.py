@@ -16,28 +16,29 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from governor.channels.compose import digest_of, message_of
-from governor.channels.email import email_document
-from governor.channels.message import Message
-from governor.channels.slack import slack_blocks
-from governor.channels.teams import teams_envelope
-from governor.domain.alerts.alert import Alert
-from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, first_approval
-from governor.domain.approvals.messages import (
+from governor.alerts.model import Alert
+from governor.approvals.messages import (
     first_yes_alert,
     outcome_alert,
     stage_alert,
     undo_alert,
     waiting_alert,
 )
-from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
-from governor.domain.policy.policy import Action, Mode
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.messages import breaker_alert
+from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
+from governor.approvals.rules.approval import first_approval
+from governor.episode.model.episode import Episode, Outcome, Phase, Terms
+from governor.limits.messages import breaker_alert
+from governor.limits.model.breaker import BreakerState
+from governor.notify.compose import digest_of, message_of
+from governor.notify.email import email_document
+from governor.notify.message import Message
+from governor.notify.slack import slack_blocks
+from governor.notify.teams import teams_envelope
+from governor.policy.model.policy import Action, Mode
 from local.demo.slack_preview import slack_page
 from local.demo.teams_preview import teams_page
 from tests.builders import NOW, TARGET
-from tests.unit.channels.test_truth import (
+from tests.unit.notify.test_truth import (
     APPROVED,
     DEADLINE,
     ENDS,

@@ -46,11 +46,11 @@ FILES = (
         for name in ("guards", "put_away", "take_snapshot", "recheck_episode")
     ),
     *(f"domain/episode/{name}.py" for name in ("plan", "episode")),
-    *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
-    *("domain/figures.py", "domain/sweep/verdict.py", "domain/sweep/judging.py"),
-    "channels/vouch.py",
-    *("domain/sweep/breaker.py", "usecases/brakes.py", "usecases/approvals/refused_answers.py"),
-    *("domain/sweep/freshness.py", "usecases/evidence/freshness.py", "stores/caps.py"),
+    *("approvals/decide.py", "approvals/rules/approval.py", "approvals/rules/terms.py"),
+    *("evidence/rules/figures.py", "verdict/rules/judge.py", "verdict/rules/judging.py"),
+    "notify/vouch.py",
+    *("limits/rules/breaker.py", "limits/freezes.py", "approvals/refused_answers.py"),
+    *("evidence/rules/freshness.py", "evidence/check_freshness.py", "limits/store/caps.py"),
 )
 TESTS = (
     *(f"tests/unit/domain/{room}" for room in ("episode", "approvals", "policy", "sweep")),
@@ -59,9 +59,9 @@ TESTS = (
         for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py", "test_brakes.py")
     ),
     *(
-        "tests/unit/adapters/test_action_caps.py",
-        "tests/unit/channels/test_vouch.py",
-        "tests/unit/channels/test_dispatch.py",
+        "tests/unit/aws/test_action_caps.py",
+        "tests/unit/notify/test_vouch.py",
+        "tests/unit/notify/test_dispatch.py",
         "tests/unit/web",
         "tests/unit/console",
     ),

@@ -15,20 +15,22 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
-from governor.channels.compose import message_of
-from governor.channels.email import email_document
-from governor.channels.slack import slack_blocks
+from governor.approvals.messages import stage_alert
+from governor.approvals.model.approval import Stage
 from governor.console.views.overview import overview
-from governor.domain.approvals.approval import Stage
-from governor.domain.approvals.messages import stage_alert
-from governor.domain.catalogue import shape_of
-from governor.domain.episode.episode import Episode, Outcome
-from governor.domain.episode.plan import Price, draw_plan
-from governor.domain.evidence import GpuReadings, evidence_hash, window_before
-from governor.domain.history import History
-from governor.domain.instance import Volume
-from governor.domain.policy.policy import Mode, Policy
-from governor.domain.policy.schedule import Schedule
+from governor.core.catalog import shape_of
+from governor.core.instance import Volume
+from governor.episode.model.episode import Episode, Outcome
+from governor.episode.model.plan import Price
+from governor.episode.rules.plan import draw_plan
+from governor.evidence.model import GpuReadings
+from governor.evidence.rules.history import History
+from governor.evidence.rules.series import evidence_hash, window_before
+from governor.notify.compose import message_of
+from governor.notify.email import email_document
+from governor.notify.slack import slack_blocks
+from governor.policy.model.policy import Mode, Policy
+from governor.policy.rules.schedule import Schedule
 from local.demo.site.banner import dressed, inside
 from local.demo.site.front import Reply
 from local.demo.site.messages import CHANNELS
@@ -37,7 +39,7 @@ from local.demo.slack_preview import slack_page
 from scripts.simulate_example import html as back_test
 from tests import console_world
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
-from tests.unit.channels.test_truth import LINK, queued
+from tests.unit.notify.test_truth import LINK, queued
 from tests.unit.web.test_site import ALICE, LATER, World
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"

@@ -10,8 +10,8 @@ from textwrap import wrap
 from typing import Any
 
 from cli.policy_schema import policy_schema
-from governor.domain.figures import FIGURES, Figure, metrics_of
-from governor.domain.policy.policy import Metrics
+from governor.evidence.rules.figures import FIGURES, Figure, metrics_of
+from governor.policy.model.policy import Metrics
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "examples/policy.schema.json"

@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.instance import Volume
+from governor.core.instance import Volume
+from governor.policy.document import PolicyBook, parse_policy
 from simulation import report
 from simulation.outcome import Replay
 from simulation.page import page

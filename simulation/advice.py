@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from governor.domain.units import money
+from governor.core.units import money
 from simulation.fetch import LONGEST_DAYS
 from simulation.recommend import Advice, Figures, Grouping, Recommendation, Trial, Wait
 

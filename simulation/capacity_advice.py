@@ -14,12 +14,13 @@ from math import ceil
 from shlex import join
 from statistics import fmean
 
-from governor.domain.evidence import Window
-from governor.domain.instance import AUTO_SCALING_TAG, Reservation
-from governor.domain.money.cost import DAY
-from governor.domain.policy.policy import Advice as Rule
-from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, advice_for
-from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
+from governor.core.instance import AUTO_SCALING_TAG, Reservation
+from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
+from governor.evidence.model import Window
+from governor.money.rules.cost import DAY
+from governor.policy.model.policy import Advice as Rule
+from governor.sweep.messages import advice_for
+from governor.sweep.model import BatchEnvironment, Home, Kind
 from simulation.past import TEN_MINUTES, Past
 from simulation.patterns import Advice, advice_of, is_known, worthwhile
 

@@ -18,31 +18,25 @@ from decimal import Decimal
 from math import isnan
 
 from evaluation.bins import BINS_PER_HOUR, holes
-from governor.domain.catalogue import shape_of
-from governor.domain.evidence import Dimensions, MetricSource, Window
-from governor.domain.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
-from governor.domain.instance import Instance, Protection, Shape, Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import Usd, as_utc, in_parts
-from governor.ports import (
+from governor.core.catalog import shape_of
+from governor.core.instance import Instance, Protection, Shape, Target
+from governor.core.units import Usd, as_utc, in_parts
+from governor.evidence.model import MetricSource, Window
+from governor.evidence.ports import (
     InstanceReader,
     Listed,
     MetricAnswer,
     MetricQuery,
     MetricReader,
-    PriceBook,
     SeriesFilter,
 )
-from governor.usecases.evidence.inspect_instance import read_facts
+from governor.evidence.rules.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
+from governor.evidence.rules.series import Dimensions
+from governor.money.ports import PriceBook
+from governor.policy.model.policy import Policy
+from governor.remediation.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
-from simulation.recording import (
-    PERIOD,
-    Figures,
-    Recording,
-    SeriesKey,
-    highest,
-    replayed_figures,
-)
+from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest, replayed_figures
 from simulation.store import SeriesStore
 from simulation.wish import Wish
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from governor.domain.policy.policy import Mode
-from governor.domain.units import Usd, UtcDatetime
+from governor.core.units import Usd, UtcDatetime
+from governor.policy.model.policy import Mode
 from simulation.recording import Recording
 
 HIT_SOON = timedelta(hours=1)

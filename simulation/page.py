@@ -17,7 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from governor.domain.units import money, printable
+from governor.core.units import money, printable
 from simulation import report, tradeoff
 from simulation.outcome import Event, InstanceResult, Replay, Stop
 from simulation.timeline import timeline, when

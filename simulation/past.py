@@ -13,16 +13,17 @@ from functools import cached_property
 from statistics import fmean
 
 from evaluation.bins import holes
-from governor.domain.alerts.alert import Owner
-from governor.domain.catalogue import shape_of
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Dimensions, Window, gpu_label, is_gpu
-from governor.domain.instance import Instance, Shape, Target, managed_by
-from governor.domain.money.cost import marginal
-from governor.domain.policy.owners import owner_of
-from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.units import UsdPerHour
-from governor.ports import MetricQuery, SeriesFilter
+from governor.alerts.model import Owner
+from governor.core.catalog import shape_of
+from governor.core.instance import Instance, Shape, Target, managed_by
+from governor.core.units import UsdPerHour
+from governor.episode.model.plan import Price
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricQuery, SeriesFilter
+from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
+from governor.money.rules.cost import marginal
+from governor.policy.model.policy import Metrics, Policy
+from governor.policy.rules.owners import owner_of
 from simulation.fetch import Fetch, query_of
 from simulation.recording import highest
 

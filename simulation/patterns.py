@@ -12,12 +12,10 @@ from decimal import Decimal
 from statistics import fmean
 from zoneinfo import ZoneInfo
 
-from governor.domain.alerts.alert import Owner
-from governor.domain.alerts.templates import said
-from governor.domain.catalogue import accelerated_types, shape_of
-from governor.domain.episode.plan import Price
-from governor.domain.health.health import Bottleneck, classify_bottleneck
-from governor.domain.instance import (
+from governor.alerts.model import Owner
+from governor.alerts.templates import said
+from governor.core.catalog import accelerated_types, shape_of
+from governor.core.instance import (
     CHECKPOINT_TAG,
     Instance,
     Lifecycle,
@@ -25,9 +23,12 @@ from governor.domain.instance import (
     managed_by,
     tag_command,
 )
-from governor.domain.policy.policy import Advice as Rule
-from governor.domain.policy.policy import TagMatch
-from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money, plural, usd
+from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money, plural, usd
+from governor.episode.model.plan import Price
+from governor.health.model import Bottleneck
+from governor.health.rules import classify_bottleneck
+from governor.policy.model.policy import Advice as Rule
+from governor.policy.model.policy import TagMatch
 from simulation.past import Past
 
 _NAMED = 3

@@ -15,13 +15,13 @@ from decimal import Decimal
 from math import ceil, log, sqrt
 
 from evaluation.shares import interval, upper_bound
-from governor.domain.alerts.alert import UNASSIGNED
-from governor.domain.instance import Instance
-from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Mode, Policy
-from governor.domain.sweep.judging import sooner_window
-from governor.domain.units import printable
-from governor.ports import Policies
+from governor.alerts.model import UNASSIGNED
+from governor.core.instance import Instance
+from governor.core.units import printable
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import AppliedPolicy, ApprovalRule, Mode, Policy
+from governor.policy.ports import Policies
+from governor.verdict.rules.judging import sooner_window
 from simulation.outcome import Event, InstanceResult
 from simulation.recording import Recording
 from simulation.replay import ReplayError, replay

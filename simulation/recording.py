@@ -24,13 +24,14 @@ from evaluation.bins import (
     reaching,
     without,
 )
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
-from governor.domain.figures import FIGURES, can_be_replayed, limit_of, metrics_of
-from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
-from governor.domain.policy.policy import Metrics, Policy
-from governor.domain.units import UtcDatetime
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.core.instance import Instance, Protection, Shape, SpotRequestType, Target
+from governor.core.units import UtcDatetime
+from governor.episode.model.plan import Price
+from governor.evidence.model import MetricSource, Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, metrics_of
+from governor.evidence.rules.series import Dimensions, merged
+from governor.policy.model.policy import Metrics, Policy
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""

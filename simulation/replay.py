@@ -17,32 +17,29 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.episode.episode import Outcome, quiet_until
-from governor.domain.episode.plan import acts_on_silence, mode_of
-from governor.domain.evidence import Evidence, MetricSource, Window, window_before
-from governor.domain.instance import Target
-from governor.domain.policy.owners import owner_of
-from governor.domain.policy.policy import Mode, Policy
-from governor.domain.policy.schedule import schedule
-from governor.domain.sweep.breaker import (
-    Change,
-    SweepDay,
+from governor.approvals.refused_answers import REFUSALS_LATE
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Outcome, quiet_until
+from governor.episode.rules.plan import acts_on_silence, mode_of
+from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.evidence.model import Evidence, MetricSource, Window
+from governor.evidence.rules.series import window_before
+from governor.limits.model.breaker import Change, SweepDay
+from governor.limits.rules.breaker import (
     acts_unasked,
     assess,
     count_turned,
     is_freeze_over,
     remember,
 )
-from governor.domain.sweep.judging import (
-    Subject,
-    sooner_window,
-    wanted_figures,
-)
-from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, is_candidate
-from governor.domain.units import UtcDatetime
-from governor.ports import Policies
-from governor.usecases.approvals.refused_answers import REFUSALS_LATE
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.policy.model.policy import Mode, Policy
+from governor.policy.ports import Policies
+from governor.policy.rules.owners import owner_of
+from governor.policy.rules.schedule import schedule
+from governor.verdict.model import WORKING, Verdict, VerdictKind
+from governor.verdict.rules.judge import is_candidate
+from governor.verdict.rules.judging import Subject, sooner_window, wanted_figures
 from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track

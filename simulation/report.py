@@ -13,7 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.domain.units import Usd, iso, money, plural, printable, usd
+from governor.core.units import Usd, iso, money, plural, printable, usd
 from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 

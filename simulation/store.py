@@ -17,10 +17,10 @@ from math import nan
 from pathlib import Path
 
 from evaluation.bins import holes
-from governor.domain.evidence import Series, Window
-from governor.domain.instance import Target
-from governor.domain.units import iso
-from governor.ports import MetricQuery
+from governor.core.instance import Target
+from governor.core.units import iso
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import MetricQuery
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS series (

@@ -14,7 +14,7 @@ from math import ceil, isnan
 from markupsafe import Markup, escape
 
 from evaluation.bins import IDLE_BELOW_PERCENT
-from governor.domain.units import money
+from governor.core.units import money
 from simulation.outcome import Event, Stop
 from simulation.recording import Recording
 

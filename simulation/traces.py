@@ -15,11 +15,12 @@ from pathlib import Path
 
 from evaluation.bins import BIN_SECONDS, holes
 from evaluation.traces import Trace, TraceError, read_directory
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Dimensions, MetricSource, Window
-from governor.domain.instance import Instance, Shape, Target
-from governor.domain.policy.policy import AppliedPolicy, Metrics
-from governor.ports import Policies
+from governor.core.instance import Instance, Shape, Target
+from governor.episode.model.plan import Price
+from governor.evidence.model import MetricSource, Window
+from governor.evidence.rules.series import Dimensions
+from governor.policy.model.policy import AppliedPolicy, Metrics
+from governor.policy.ports import Policies
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest, replayed_figures
 
 

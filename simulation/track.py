@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from evaluation.bins import BINS_PER_HOUR, reaching, without
-from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
-from governor.domain.instance import Instance
-from governor.domain.policy.owners import owner_of
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.judging import Memory
-from governor.domain.sweep.verdict import Verdict, VerdictKind
-from governor.domain.units import UtcDatetime
+from governor.core.instance import Instance
+from governor.core.units import UtcDatetime
+from governor.episode.model.plan import Plan, PlanFacts, Price
+from governor.episode.rules.plan import draw_plan
+from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import owner_of
+from governor.verdict.model import Verdict, VerdictKind
+from governor.verdict.rules.judging import Memory
 from simulation.outcome import Ending, Event, InstanceResult, Stop
 from simulation.recording import PERIOD, Recording
 

@@ -14,8 +14,8 @@ from operator import itemgetter
 
 from markupsafe import Markup
 
-from governor.domain.units import printable, span
-from governor.ports import Policies
+from governor.core.units import printable, span
+from governor.policy.ports import Policies
 from simulation.outcome import Replay
 from simulation.recommend import AskAfter
 from simulation.recording import Recording

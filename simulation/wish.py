@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.figures import metrics_of
-from governor.domain.policy.policy import Metrics, Policy, TagMatch
-from governor.domain.sweep.judging import sooner_window, wanted_figures
+from governor.evidence.rules.figures import metrics_of
+from governor.policy.model.policy import Metrics, Policy, TagMatch
+from governor.verdict.rules.judging import sooner_window, wanted_figures
 from simulation.recording import replayed_figures
 from simulation.replay import ReplayError, replayable
 

@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.episode.episode import EpisodeRef, Outcome
-from governor.domain.episode.plan import PlanFacts, Price
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
-from governor.domain.instance import Instance, Protection, Reservation, Shape, Target, Volume
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.policy.policy import Policy
+from governor.approvals.rules.links import LinkSigner
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import Instance, Protection, Reservation, Shape, Target, Volume
+from governor.episode.model.episode import Outcome
+from governor.episode.model.plan import PlanFacts, Price
+from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
+from governor.evidence.rules.series import window_before
+from governor.money.model.ledger import LedgerEntry
+from governor.policy.model.policy import Policy
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
+from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.console import app
 from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.views.fleet import fleet
@@ -21,17 +22,17 @@ from governor.console.views.instance import instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
-from governor.domain.approvals.terms import Grant, Rank, Scope
-from governor.domain.episode.episode import Episode, EpisodeRef, Phase
-from governor.domain.episode.plan import draw_plan
-from governor.domain.evidence import evidence_hash
-from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
-from governor.domain.instance import Target
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.policy.policy import Mode, Policy
-from governor.stores.fleet import keeping
-from governor.stores.ledger import booking
-from governor.stores.table import Readable
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import Target
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.rules.plan import draw_plan
+from governor.evidence.rules.series import evidence_hash
+from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.store import keeping
+from governor.money.model.ledger import LedgerEntry
+from governor.money.store.ledger import booking
+from governor.policy.model.policy import Mode, Policy
+from governor.table.table import Readable
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
 from tests.twins.seals import SealedStateTable
 from tests.twins.services import FakeClock

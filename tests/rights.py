@@ -13,30 +13,30 @@ from typing import Any
 
 import pytest
 
-from governor.channels.dispatch import Dispatch
-from governor.channels.slack_actions import SlackActions
-from governor.channels.worker import Worker
+from governor.approvals.ask_owner import AskOwner
+from governor.approvals.deliver_decision import ConcludeApproval
+from governor.approvals.pause import SendPauseMessages
 from governor.console.app import Console
-from governor.usecases.approvals.ask_owner import AskOwner
-from governor.usecases.approvals.deliver_decision import ConcludeApproval
-from governor.usecases.episode.check_progress import CheckProgress
-from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
-from governor.usecases.episode.expire_snapshots import ExpireSnapshots
-from governor.usecases.episode.open_episode import OpenEpisode
-from governor.usecases.episode.put_away import PutAway
-from governor.usecases.episode.recheck_episode import RecheckEpisode
-from governor.usecases.episode.take_snapshot import TakeSnapshot
-from governor.usecases.episode.undo_episode import UndoEpisode
-from governor.usecases.events.notify_dates import NotifyDates
-from governor.usecases.events.react import ReactToStateChange
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
-from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.money.costs import NoteOverBudget, SumUpMonth
-from governor.usecases.money.refresh_prices import RefreshPrices
-from governor.usecases.money.report_savings import ReportSavings
-from governor.usecases.pause import SendPauseMessages
-from governor.usecases.policy_versions import ReviewPolicy
-from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.events.notify_dates import NotifyDates
+from governor.events.react import ReactToStateChange
+from governor.events.respond_to_warnings import RespondToWarnings
+from governor.health.check_health import CheckHealth
+from governor.money.costs import NoteOverBudget, SumUpMonth
+from governor.money.refresh_prices import RefreshPrices
+from governor.money.report_savings import ReportSavings
+from governor.notify.dispatch import Dispatch
+from governor.notify.slack_actions import SlackActions
+from governor.notify.worker import Worker
+from governor.policy.versions import ReviewPolicy
+from governor.remediation.check_progress import CheckProgress
+from governor.remediation.end_episode import CloseDead, RecordOutcome
+from governor.remediation.expire_snapshots import ExpireSnapshots
+from governor.remediation.open_episode import OpenEpisode
+from governor.remediation.put_away import PutAway
+from governor.remediation.recheck_episode import RecheckEpisode
+from governor.remediation.take_snapshot import TakeSnapshot
+from governor.remediation.undo_episode import UndoEpisode
+from governor.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
 from governor.web.sign_in import SignInSite
 from governor.web.site import ApprovalSite

@@ -31,8 +31,8 @@ from cli.preflight.world import (
 )
 from cli.progress import Progress
 from cli.tables import Column, print_table
-from governor.domain.units import printable
-from governor.errors import AccessDenied, GovernorError
+from governor.core.errors import AccessDenied, GovernorError
+from governor.core.units import printable
 
 CHECKS: Sequence[Check] = (
     Check("credentials", Needs.NOTHING, account.credentials),

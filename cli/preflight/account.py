@@ -9,11 +9,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, refuted, unknown
-from governor.domain.catalogue import PRICES_AS_OF, list_price, shape_of
-from governor.domain.instance import PLAIN_OPERATION
-from governor.domain.money.prices import SERVICE, WANTED, filters_of, key_of, on_demand
-from governor.domain.units import printable
-from governor.errors import CloudError
+from governor.core.catalog import PRICES_AS_OF, list_price, shape_of
+from governor.core.errors import CloudError
+from governor.core.instance import PLAIN_OPERATION
+from governor.core.units import printable
+from governor.money.rules.prices import SERVICE, WANTED, filters_of, key_of, on_demand
 
 _SKEW = timedelta(seconds=60)
 _LEAST_CONCURRENCY = 100
@@ -214,7 +214,7 @@ def _has_state(account: Any) -> bool:
 def list_prices(world: World) -> Finding:
     """The shipped list prices are those of AWS (us-east-1, Linux, shared tenancy), to 2%.
 
-    Source: layers/shared/governor/data/README.md; that these filters leave one price is from other
+    Source: layers/shared/governor/core/README.md; that these filters leave one price is from other
     projects.
     """
     compared = []

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, refuted, unknown
-from governor.domain.units import in_parts, iso, plural, printable
-from governor.errors import CloudError
+from governor.core.errors import CloudError
+from governor.core.units import in_parts, iso, plural, printable
 
 _NAME_LIMIT = 64
 _RULES_AT_ONCE = 250

@@ -17,9 +17,9 @@ from cli.preflight.world import (
     refuted,
     unknown,
 )
-from governor.domain.instance import INSTANCE_TAG, Lifecycle
-from governor.domain.units import in_parts, plural, printable
-from governor.errors import AccessDenied, CloudError
+from governor.core.errors import AccessDenied, CloudError
+from governor.core.instance import INSTANCE_TAG, Lifecycle
+from governor.core.units import in_parts, plural, printable
 
 _SOME = 20
 """Instances of a large fleet that a check looks at."""

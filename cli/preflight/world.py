@@ -21,10 +21,10 @@ from botocore.exceptions import ClientError
 from cli.errors import CommandError
 from cli.policy import deployed
 from cli.twins import parameters_of
-from governor.adapters.clients import DRY_RUN_OK, translate
-from governor.contracts.policy import parse_policy
-from governor.domain.policy.policy import Policy, TagMatch
-from governor.errors import AccessDenied, CloudError, GovernorError, SafetyError
+from governor.aws.clients import DRY_RUN_OK, translate
+from governor.core.errors import AccessDenied, CloudError, GovernorError, SafetyError
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Policy, TagMatch
 
 LONGEST = timedelta(minutes=15)
 """No check begins when a run has taken longer than this."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import AskPayload
-from governor.observability import logger, observed
-from governor.usecases.approvals.ask_owner import AskOwner
+from governor.approvals.ask_owner import AskOwner
+from governor.core.parsing import parse
 from governor.wiring.basics import Ready
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
+from governor.wiring.payloads import AskPayload
 from governor.wiring.policies import use_case
 
 

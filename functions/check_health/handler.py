@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import TargetPayload
-from governor.observability import count, logger, observed
-from governor.usecases.health.check_health import CheckHealth, HealthSummary
+from governor.core.parsing import parse
+from governor.health.check_health import CheckHealth, HealthSummary
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
+from governor.wiring.payloads import TargetPayload
 from governor.wiring.policies import by_target
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import ProgressPayload
-from governor.observability import logger, observed
-from governor.usecases.episode.check_progress import CheckProgress
+from governor.core.parsing import parse
+from governor.remediation.check_progress import CheckProgress
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
+from governor.wiring.payloads import ProgressPayload
 from governor.wiring.policies import use_case
 
 

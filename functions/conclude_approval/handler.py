@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import ConcludePayload
-from governor.observability import logger, observed
-from governor.usecases.approvals.deliver_decision import ConcludeApproval
+from governor.approvals.deliver_decision import ConcludeApproval
+from governor.core.parsing import parse
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
+from governor.wiring.payloads import ConcludePayload
 
 
 @observed(Parts().fill(ConcludeApproval))

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.channels.dispatch import Dispatched
-from governor.channels.worker import Worker
-from governor.contracts.events import QueueBatch, must_be_of
-from governor.contracts.parsing import parse
-from governor.observability import MetricUnit, count, logger, observed
+from governor.core.parsing import parse
+from governor.events.contract import QueueBatch, must_be_of
+from governor.notify.dispatch import Dispatched
+from governor.notify.worker import Worker
 from governor.wiring.delivery import delivery_worker
+from governor.wiring.observability import MetricUnit, count, logger, observed
 from governor.wiring.parts import Parts
 
 

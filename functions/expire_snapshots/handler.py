@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import Payload, parse
-from governor.errors import Unavailable
-from governor.observability import logger, observed
-from governor.usecases.episode.expire_snapshots import ExpireSnapshots
+from governor.core.errors import Unavailable
+from governor.core.parsing import Payload, parse
+from governor.remediation.expire_snapshots import ExpireSnapshots
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
 from governor.wiring.policies import use_case
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import ExecutionEndEvent
-from governor.contracts.parsing import parse
-from governor.domain.episode.episode import episode_from_execution_name
-from governor.errors import InputError
-from governor.observability import logger, observed
-from governor.usecases.episode.end_episode import CloseDead
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.events.contract import ExecutionEndEvent
+from governor.remediation.end_episode import CloseDead
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
 from governor.wiring.policies import or_defaults, use_case
 
 

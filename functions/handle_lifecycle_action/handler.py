@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import LifecycleEvent
-from governor.contracts.parsing import parse
-from governor.observability import count, logger, observed
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.core.parsing import parse
+from governor.events.contract import LifecycleEvent
+from governor.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.events import respond_to_lifecycle_action
+from governor.wiring.observability import count, logger, observed
 
 
 @observed(respond_to_lifecycle_action(Ec2Parts()))

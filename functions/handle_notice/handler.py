@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import notice_of
-from governor.domain.events.notice import ScheduledChange
-from governor.observability import logger, observed
-from governor.usecases.events.notify_dates import NotifyDates
+from governor.events.contract import notice_of
+from governor.events.model.notice import ScheduledChange
+from governor.events.notify_dates import NotifyDates
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
 from governor.wiring.policies import or_last, use_case
 
 

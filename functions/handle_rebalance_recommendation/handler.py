@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import InterruptionEvent
-from governor.contracts.parsing import parse
-from governor.observability import count, logger, observed
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.core.parsing import parse
+from governor.events.contract import InterruptionEvent
+from governor.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.policies import or_last, use_case
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.channels.slack_actions import SlackActions
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.errors import InputError
-from governor.observability import count, logger, observed
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.notify.slack_actions import SlackActions
+from governor.web.requests import HttpRequest
 from governor.wiring import answers
 from governor.wiring.basics import Ready
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

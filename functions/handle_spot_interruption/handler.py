@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from governor.contracts.events import InterruptionEvent, QueueBatch, queued_event
-from governor.contracts.parsing import parse
-from governor.domain.events.interruption import Warned
-from governor.errors import GovernorError, InputError
-from governor.observability import count, logger, observed
-from governor.usecases.events.notify_warning import Reaction
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.core.errors import GovernorError, InputError
+from governor.core.parsing import parse
+from governor.events.contract import InterruptionEvent, QueueBatch, queued_event
+from governor.events.model.interruption import Warned
+from governor.events.notify_warning import Reaction
+from governor.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.events import ToInterruptions, respond_to_interruptions
+from governor.wiring.observability import count, logger, observed
 
 
 @observed(respond_to_interruptions(Ec2Parts()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import StateChangeEvent
-from governor.contracts.parsing import parse
-from governor.domain.units import as_utc
-from governor.observability import logger, observed
-from governor.usecases.events.react import ReactToStateChange
+from governor.core.parsing import parse
+from governor.core.units import as_utc
+from governor.events.contract import StateChangeEvent
+from governor.events.react import ReactToStateChange
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_last
 

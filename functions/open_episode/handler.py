@@ -6,16 +6,16 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import EpisodePayload
-from governor.domain.episode.plan import Step
-from governor.domain.policy.policy import Action, Mode
-from governor.domain.policy.schedule import Schedule
-from governor.domain.units import UtcDatetime
-from governor.observability import logger, observed
-from governor.usecases.episode.open_episode import Opened, OpenEpisode
+from governor.core.parsing import parse
+from governor.core.units import UtcDatetime
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Action, Mode
+from governor.policy.rules.schedule import Schedule
+from governor.remediation.open_episode import Opened, OpenEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
+from governor.wiring.payloads import EpisodePayload
 from governor.wiring.policies import asking, use_case
 
 

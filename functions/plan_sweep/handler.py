@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import must_be_of, policy_writer
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import PlanPayload
-from governor.errors import ConfigurationError
-from governor.observability import logger, observed
+from governor.core.errors import ConfigurationError
+from governor.core.parsing import parse
+from governor.events.contract import must_be_of, policy_writer
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
+from governor.wiring.payloads import PlanPayload
 from governor.wiring.sweep import SweepPlan, sweep_plan
 
 _MOST_TARGETS = 3_000

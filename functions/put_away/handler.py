@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import PutAwayPayload
-from governor.observability import count, logger, observed
-from governor.usecases.episode.put_away import PutAway
+from governor.core.parsing import parse
+from governor.remediation.put_away import PutAway
 from governor.wiring.acting import acting
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
+from governor.wiring.payloads import PutAwayPayload
 
 
 @observed(acting(Ec2Parts()))

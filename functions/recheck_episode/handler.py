@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import RecheckPayload
-from governor.observability import logger, observed
-from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.core.parsing import parse
+from governor.remediation.recheck_episode import RecheckEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
+from governor.wiring.payloads import RecheckPayload
 from governor.wiring.policies import asking, use_case
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import OutcomePayload
-from governor.errors import InputError
-from governor.observability import count, logger, observed
-from governor.usecases.episode.end_episode import RecordOutcome, outcome_of_error
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.remediation.end_episode import RecordOutcome, outcome_of_error
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
+from governor.wiring.payloads import OutcomePayload
 from governor.wiring.policies import or_defaults, use_case
 
 

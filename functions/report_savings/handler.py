@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import Payload, parse
-from governor.errors import Unavailable
-from governor.observability import logger, observed
-from governor.usecases.money.report_savings import ReportSavings
+from governor.core.errors import Unavailable
+from governor.core.parsing import Payload, parse
+from governor.money.report_savings import ReportSavings
 from governor.wiring.basics import Ready
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.policies import use_case
 

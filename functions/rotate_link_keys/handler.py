@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import RotationEvent
-from governor.contracts.parsing import parse
-from governor.observability import logger, observed
-from governor.usecases.approvals.rotate_keys import RotateKeys
+from governor.approvals.rotate_keys import RotateKeys
+from governor.core.parsing import parse
+from governor.events.contract import RotationEvent
 from governor.wiring.basics import Basics
+from governor.wiring.observability import logger, observed
 
 
 @observed(RotateKeys(Basics().link_keys))

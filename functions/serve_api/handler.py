@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.errors import InputError
-from governor.observability import count, logger, observed
+from governor.core.errors import InputError
+from governor.core.parsing import parse
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
+from governor.web.requests import HttpRequest
 from governor.wiring import answers
 from governor.wiring.basics import Ready
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.errors import InputError
-from governor.observability import count, logger, observed
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.web.requests import HttpRequest
 from governor.web.responses import bad_request, to_lambda
 from governor.web.site import ApprovalSite, Request
 from governor.wiring import page
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from governor.console.app import Console, Request, failed
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.domain.units import sentence
-from governor.errors import InputError
-from governor.observability import count, logger, observed
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.core.units import sentence
+from governor.web.requests import HttpRequest
 from governor.web.responses import to_lambda
 from governor.wiring import console
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.errors import InputError
-from governor.observability import count, logger, observed
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.web.requests import HttpRequest
 from governor.web.responses import bad_request, to_lambda
 from governor.web.sign_in import SignInSite
 from governor.wiring import sign_in
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

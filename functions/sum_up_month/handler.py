@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import SweptPayload
-from governor.errors import TargetsNotSwept, Unavailable
-from governor.observability import MetricUnit, count, logger, observed
-from governor.usecases.money.costs import SumUpMonth
+from governor.core.errors import TargetsNotSwept, Unavailable
+from governor.core.parsing import parse
+from governor.money.costs import SumUpMonth
 from governor.wiring.basics import Ready
+from governor.wiring.observability import MetricUnit, count, logger, observed
 from governor.wiring.parts import Parts
+from governor.wiring.payloads import SweptPayload
 from governor.wiring.policies import use_case
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import TargetPayload
-from governor.domain.fleet.rows import part_of
-from governor.domain.sweep.verdict import VerdictKind
-from governor.observability import count, logger, observed
-from governor.usecases.sweep.sweep_case import SweepSummary
-from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.core.parsing import parse
+from governor.fleet.model import part_of
+from governor.sweep.sweep_case import SweepSummary
+from governor.sweep.sweep_target import SweepTarget
+from governor.verdict.model import VerdictKind
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
+from governor.wiring.payloads import TargetPayload
 from governor.wiring.policies import asking, by_target
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import EpisodeOnlyPayload
-from governor.observability import logger, observed
-from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.core.parsing import parse
+from governor.remediation.take_snapshot import TakeSnapshot
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger, observed
+from governor.wiring.payloads import EpisodeOnlyPayload
 from governor.wiring.policies import asking, use_case
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import UndoPayload
-from governor.observability import count, logger, observed
-from governor.usecases.episode.undo_episode import UndoEpisode
+from governor.core.parsing import parse
+from governor.remediation.undo_episode import UndoEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import count, logger, observed
+from governor.wiring.payloads import UndoPayload
 from governor.wiring.policies import or_defaults, use_case
 
 

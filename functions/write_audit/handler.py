@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from governor.contracts.events import changes_of, must_be_of
-from governor.domain.audit import Change
-from governor.observability import logger, observed
+from governor.episode.rules.audit import Change
+from governor.events.contract import changes_of, must_be_of
+from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 
 PARTS = Parts()

@@ -13,13 +13,19 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 
-from governor.domain.alerts.alert import UNASSIGNED
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.catalogue import list_price
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
-from governor.domain.episode.plan import Plan, Price, Saving, Step
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
-from governor.domain.fleet.rows import (
+from governor.alerts.model import UNASSIGNED
+from governor.approvals.model.approval import Answer, Decision
+from governor.approvals.store.approvals import Approvals
+from governor.core.catalog import list_price
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import Instance, Target
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.plan import Plan, Price, Saving, Step
+from governor.episode.store.episodes import Episodes
+from governor.evidence.model import Evidence, GpuReadings, MetricSource, Window
+from governor.evidence.rules.history import History
+from governor.evidence.rules.series import evidence_hash
+from governor.fleet.model import (
     HOURS,
     NOT_MEASURED,
     UNGOVERNED,
@@ -28,19 +34,15 @@ from governor.domain.fleet.rows import (
     FleetRow,
     Share,
 )
-from governor.domain.history import History
-from governor.domain.instance import Instance, Target
-from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, month_of
-from governor.domain.money.ledger import Ending, LedgerEntry
-from governor.domain.policy.contacts import Weekday
-from governor.domain.policy.policy import Action, Mode
-from governor.domain.policy.schedule import next_morning
-from governor.stores.approvals import Approvals
-from governor.stores.calls import Calls
-from governor.stores.episodes import Episodes
-from governor.stores.fleet import Fleet
-from governor.stores.ledger import Ledger, booking
-from governor.stores.table import Table
+from governor.fleet.store import Fleet
+from governor.money.model.ledger import Ending, LedgerEntry
+from governor.money.rules.cost import UNTAGGED, Meter, cost_between, month_end, month_of
+from governor.money.store.ledger import Ledger, booking
+from governor.policy.model.contacts import Weekday
+from governor.policy.model.policy import Action, Mode
+from governor.policy.rules.schedule import next_morning
+from governor.remediation.store import Calls
+from governor.table.table import Table
 from local.demo.fleet import Member, busy, idle, noise, one_of_eight, past_of
 from local.engine.simulation import Points
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.request import urlopen
 from uuid import uuid4
 
-from governor.domain.catalogue import accelerated_types, list_price
+from governor.core.catalog import accelerated_types, list_price
 from local.demo.fleet import Member, series_of
 from local.demo.receivers import CHANNELS, Receivers
 from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud

@@ -20,10 +20,10 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 from uuid import uuid4
 
-from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import SEAL, Alert, alert_document, sealed_text
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.episode.episode import EpisodeRef
+from governor.alerts.model import SEAL, Alert, alert_document, sealed_text
+from governor.approvals.rules.links import LinkSigner
+from governor.core.episode_ref import EpisodeRef
+from governor.notify.contract import parse_queued
 from local.demo.fleet import T4, Member, idle
 from local.demo.scene import STACK, Scene
 from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError

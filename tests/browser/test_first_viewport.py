@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from governor.domain.approvals.approval import first_approval
-from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.plan import draw_plan
-from governor.domain.evidence import GpuReadings
-from governor.domain.instance import Lifecycle, SpotRequestType
-from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
+from governor.approvals.rules.approval import first_approval
+from governor.approvals.rules.terms import BROADCAST
+from governor.core.instance import Lifecycle, SpotRequestType
+from governor.episode.rules.plan import draw_plan
+from governor.evidence.model import GpuReadings
+from governor.policy.model.policy import Action, Mode, PlanRule, Policy
 from tests.builders import make_facts
-from tests.unit.channels.test_truth import episode_of
 from tests.unit.console import asking as console
-from tests.unit.usecases.world import APPROVAL_ID
+from tests.unit.notify.test_truth import episode_of
 from tests.unit.web.test_gate import Gated
 from tests.unit.web.test_site import World
+from tests.unit.worlds.world import APPROVAL_ID
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -24,7 +24,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from hypothesis import HealthCheck, Phase, given, settings
 
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.approvals.model.approval import ApprovalStatus
 from local.engine.cloud import REGION
 from tests.integration.people import hidden_fields, request
 from tests.integration.stage import Stage

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.ports import UndoAnswer
+from governor.episode.ports import UndoAnswer
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.unit.console.asking import OTHER, Site

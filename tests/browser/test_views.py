@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from governor.approvals.model.terms import Grant, Rank
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.terms import Grant, Rank
-from governor.domain.sweep.breaker import BreakerState
+from governor.limits.model.breaker import BreakerState
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.builders import NOW

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, notice_of
-from governor.contracts.parsing import parse
-from governor.domain.events.interruption import Cause
-from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
-from governor.errors import InputError
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.events.contract import InterruptionEvent, notice_of
+from governor.events.model.interruption import Cause
+from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 
 EVENTS = Path(__file__).parents[2] / "events"
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.workflow import episode_input
-from governor.contracts import events, http, parsing, payloads
-from governor.contracts.parsing import parse
-from governor.errors import InputError
+from governor.aws.workflow import episode_input
+from governor.core import parsing
+from governor.core.errors import InputError
+from governor.core.parsing import parse
+from governor.events import contract as events
+from governor.web import requests as http
+from governor.wiring import payloads
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"

@@ -13,10 +13,10 @@ import yaml
 
 from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
-from governor.contracts.policy import parse_policy, people_of
-from governor.contracts.yaml_document import read_document
-from governor.domain.policy.policy import Action, Mode, Policy
-from governor.errors import PolicyError
+from governor.core.errors import PolicyError
+from governor.policy.document import parse_policy, people_of
+from governor.policy.model.policy import Action, Mode, Policy
+from governor.policy.yaml_document import read_document
 from tests.builders import make_instance
 
 EXAMPLES = ("inference-fleet", "notebooks", "sandbox-account", "training-cluster")

@@ -7,9 +7,9 @@ from time import process_time
 
 import pytest
 
-from governor.contracts.policy import parse_policy
-from governor.contracts.yaml_document import read_document
-from governor.errors import PolicyError, PolicyProblem
+from governor.core.errors import PolicyError, PolicyProblem
+from governor.policy.document import parse_policy
+from governor.policy.yaml_document import read_document
 
 _BOMB = "\n".join(
     [

@@ -14,15 +14,16 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from governor.adapters.clients import Clients
-from governor.adapters.sealing import KmsSealMaker
-from governor.adapters.secrets import AlertSeal, SecretDocument
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.links import EVERYBODY, LinkSigner
-from governor.domain.approvals.sealing import Duty, sealed
-from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, episode_from_execution_name
-from governor.domain.instance import Target
+from governor.approvals.rules.links import EVERYBODY, LinkSigner
+from governor.approvals.rules.sealing import Duty, sealed
+from governor.approvals.rules.terms import BROADCAST
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.aws.sealing import KmsSealMaker
+from governor.aws.secrets import AlertSeal, SecretDocument
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.instance import Target
+from governor.episode.model.episode import Episode
 from local.demo.fleet import A10G, NAMESPACE, Member, idle, series_of
 from local.demo.receivers import Receivers
 from local.demo.scene import Scene, deploy_scene

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from governor.domain.money.cost import Meter, cost_between, month_of
+from governor.money.rules.cost import Meter, cost_between, month_of
 from tests.integration.stage import TARGET, Stage
 
 G5_XLARGE = Decimal("1.006")

@@ -12,7 +12,7 @@ import pytest
 
 from cli.demo import Demo
 from cli.demo_fleet import WIDTH
-from governor.domain.sweep.verdict import VerdictKind
+from governor.verdict.model import VerdictKind
 from local.demo.fleet import demo_fleet
 from local.engine.cloud import LocalCloudError
 from tests.integration.stage import Stage

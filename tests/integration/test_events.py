@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
 from local.demo.fleet import T4
 from local.demo.samples import happening, of_this_account
 from local.engine.cloud import ROOT

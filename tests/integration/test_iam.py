@@ -20,21 +20,14 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from governor.adapters.clients import Clients, allowing
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.alert import (
-    Alert,
-    AlertKind,
-    Delivery,
-    Severity,
-    alert_document,
-    sealed_text,
-)
-from governor.domain.episode.episode import Episode, Outcome
-from governor.domain.instance import INSTANCE_TAG
-from governor.domain.units import iso
-from governor.stores import keys
-from governor.stores.table import present, update
+from governor.alerts.model import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
+from governor.aws.clients import Clients, allowing
+from governor.aws.dynamodb import DynamoTable
+from governor.core.instance import INSTANCE_TAG
+from governor.core.units import iso
+from governor.episode.model.episode import Episode, Outcome
+from governor.table import keys
+from governor.table.table import present, update
 from local.demo.fleet import T4
 from local.demo.samples import of_this_account
 from local.demo.scene import CHECKPOINT_DOCUMENT, STACK

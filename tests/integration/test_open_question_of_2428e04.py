@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.evidence import evidence_document, evidence_hash
-from governor.stores import keys
-from governor.stores.table import update
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
+from governor.evidence.rules.series import evidence_document, evidence_hash
+from governor.table import keys
+from governor.table.table import update
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.approvals.sealing import Duty, delivery_text, expiry_text
-from governor.domain.episode.episode import episode_from_execution_name
-from governor.stores import keys
-from governor.stores.table import present, update
+from governor.alerts.model import Delivery
+from governor.approvals.model.approval import Approval, ApprovalStatus
+from governor.approvals.rules.sealing import Duty, delivery_text, expiry_text
+from governor.aws.dynamodb import DynamoTable
+from governor.core.episode_ref import episode_from_execution_name
+from governor.table import keys
+from governor.table.table import present, update
 from local.demo.fleet import T4
 from tests.integration.conftest import QUICK
 from tests.integration.people import decide, hidden_fields, request

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cli.governor import main
-from governor.domain.units import iso
+from governor.core.units import iso
 from local.demo.scene import STACK
 from tests.integration.people import decide, request
 from tests.integration.stage import AT_ONCE, BREAK_GLASS, TARGET, Stage, guarded_stage

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from itertools import product
 
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.approvals.model.approval import ApprovalStatus
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
 from tests.integration.test_delivery import (

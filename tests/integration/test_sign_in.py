@@ -20,12 +20,12 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import pytest
 import pytest_socket
 
-from governor.adapters.oidc import Client, OidcProvider
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn, SignIn
-from governor.errors import IssuerUnavailable
-from governor.stores.sessions import SignIns
+from governor.approvals.model.terms import Role, SignedIn, SignIn
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.store.sessions import SignIns
+from governor.aws.dynamodb import DynamoTable
+from governor.aws.oidc import Client, OidcProvider
+from governor.core.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from local.demo.oidc import Issuer, OidcServer, Person
 from local.demo.receivers import Receivers

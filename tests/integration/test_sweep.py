@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from cli.unswept import unswept
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.fleet.rows import UNGOVERNED, FleetPage
-from governor.stores.keys import place
-from governor.stores.table import delete
+from governor.aws.dynamodb import DynamoTable
+from governor.fleet.model import UNGOVERNED, FleetPage
+from governor.table.keys import place
+from governor.table.table import delete
 from local.demo.fleet import demo_fleet
 from local.engine.simulation import Points
 from tests.integration.stage import TARGET, Stage

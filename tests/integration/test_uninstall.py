@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.governor import main
-from governor.domain.instance import INSTANCE_TAG, MARKS
+from governor.core.instance import INSTANCE_TAG, MARKS
 from local.demo.receivers import Receivers
 from local.demo.scene import STACK, deploy_scene
 from local.engine.cloud import LocalCloud

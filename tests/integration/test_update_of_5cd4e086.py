@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from governor.domain.episode.plan import Step
+from governor.episode.model.plan import Step
 from local.demo.scene import STACK, TEMPLATE
 from tests.integration.people import decide
 from tests.integration.stage import ONE_IS_ENOUGH, PEOPLE, TARGET, Stage

@@ -17,13 +17,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.approval import Answer, Approval
-from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
-from governor.domain.instance import EPISODE_TAG
-from governor.stores import keys
-from governor.stores.table import present, update
-from governor.usecases.episode.take_snapshot import RESERVED
+from governor.approvals.model.approval import Answer, Approval
+from governor.aws.dynamodb import DynamoTable
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.instance import EPISODE_TAG
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.remediation.take_snapshot import RESERVED
+from governor.table import keys
+from governor.table.table import present, update
 from local.demo.fleet import T4
 from local.engine.cloud import LocalCloudError
 from tests.integration.people import decide, request

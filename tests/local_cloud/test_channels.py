@@ -17,27 +17,27 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from governor.adapters.clients import Clients
-from governor.adapters.messaging import SesMailService
-from governor.channels.email import EmailChannel
-from governor.channels.message import (
+from governor.alerts.model import Section, Severity
+from governor.approvals.model.approval import Answer
+from governor.aws.clients import Clients
+from governor.aws.messaging import SesMailService
+from governor.core.https import Https
+from governor.notify.email import EmailChannel
+from governor.notify.message import (
     CallbackRefused,
     Channel,
     DeliveryRefused,
     DeliveryRetryable,
     Table,
 )
-from governor.channels.pagerduty import PagerDutyChannel, dedup_key
-from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
-from governor.channels.slack_actions import parse_slack_answer, verify_slack_request
-from governor.channels.teams import TeamsChannel
-from governor.channels.webhook import WebhookChannel, sign_webhook
-from governor.domain.alerts.alert import Section, Severity
-from governor.domain.approvals.approval import Answer
-from governor.https import Https
+from governor.notify.pagerduty import PagerDutyChannel, dedup_key
+from governor.notify.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
+from governor.notify.slack_actions import parse_slack_answer, verify_slack_request
+from governor.notify.teams import TeamsChannel
+from governor.notify.webhook import WebhookChannel, sign_webhook
 from local.demo.receivers import CHANNELS, Receivers
 from local.engine.cloud import ANSWER_SECONDS, LocalCloud
-from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome
+from tests.unit.notify.builders import EPISODE, LINK, make_message, make_outcome
 
 pytestmark = pytest.mark.integration
 

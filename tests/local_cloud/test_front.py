@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from governor.errors import Unavailable
+from governor.core.errors import Unavailable
 from local.demo.site.front import Front, Reply
 
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from governor.approvals.model.approval import Answer, Decision
 from governor.console.formats import html
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.money.ledger import LedgerEntry
+from governor.money.model.ledger import LedgerEntry
 from local.demo.fleet import demo_fleet, series_of
 from local.demo.receivers import Received
 from local.demo.site.banner import SCRIPT, STYLE, dressed, inside

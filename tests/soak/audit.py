@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from governor.domain.audit import Change
-from governor.domain.units import UtcDatetime
-from governor.stores.table import Key
+from governor.core.units import UtcDatetime
+from governor.episode.rules.audit import Change
+from governor.table.table import Key
 from local.engine.templates import load_template
 from tests.soak.parts import ROOT
 

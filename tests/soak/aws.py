@@ -10,12 +10,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from governor.adapters.ec2 import Ec2Controller
-from governor.domain.episode.plan import Step
-from governor.domain.instance import Instance, Snapshot, Target
-from governor.errors import AccessDenied, Throttled, Unavailable
+from governor.aws.ec2 import Ec2Controller
+from governor.core.errors import AccessDenied, Throttled, Unavailable
+from governor.core.instance import Instance, Snapshot, Target
+from governor.episode.model.plan import Step
 from tests.twins import MemoryEc2
-from tests.unit.adapters.fakes import FakeClients, client_error
+from tests.unit.aws.fakes import FakeClients, client_error
 
 SECRET = "user-data-secret"
 """In the user data of every instance."""

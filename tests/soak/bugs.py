@@ -12,11 +12,11 @@ from typing import Any
 
 from tests.soak.planted import Change, Edit, Rewire
 
-_GUARDS = "usecases.episode.guards"
-_PUT_AWAY = "usecases.episode.put_away:PutAway"
-_RECHECK = "usecases.episode.recheck_episode:RecheckEpisode"
-_EXPIRY = "domain.episode.expiry"
-_VERDICT = "domain.sweep.verdict"
+_GUARDS = "remediation.guards"
+_PUT_AWAY = "remediation.put_away:PutAway"
+_RECHECK = "remediation.recheck_episode:RecheckEpisode"
+_EXPIRY = "episode.rules.expiry"
+_VERDICT = "verdict.rules.judge"
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ _WHO_MAY = (
         "_authorised", "if not was_rightly_approved(terms, episode.plan, approval):", "if False:"
     ),
     Edit(
-        "domain.approvals.terms:check_terms",
+        "approvals.rules.terms:check_terms",
         "if may(terms, plan, decision.answer, decision.person):",
         "if True:",
     ),
 )
 _FREEZES = Edit(
-    "usecases.brakes:frozen_by_breaker",
+    "limits.freezes:frozen_by_breaker",
     "return None if why is None else",
     "return None if True else",
 )
@@ -113,7 +113,7 @@ _NO_PROOF = Edit(
 _ONE_RECHECK_FOR_ALL = (
     _guard("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
     Edit(
-        "stores.calls:Calls.note_call",
+        "remediation.store:Calls.note_call",
         "IS_OPEN & is_last_recheck & is_unused",
         "IS_OPEN & is_last_recheck",
     ),
@@ -126,21 +126,21 @@ _NEEDS_NO_RECHECK = (
         "return\n    if True:",
     ),
     _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"),
-    Edit("stores.calls:Calls.note_call", "IS_OPEN & is_last_recheck & is_unused", "IS_OPEN"),
+    Edit("remediation.store:Calls.note_call", "IS_OPEN & is_last_recheck & is_unused", "IS_OPEN"),
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
-    "domain.policy.consent:under_consent",
+    "policy.rules.consent:under_consent",
     "if not is_unclaimed and not unaccepted(overrides, people):",
     "if True:",
 )
 _NO_SEAL = _guard("Guards.check", "self.seals(episode, approval, step)", "None")
 _ANY_DELIVERY = Edit(
-    "usecases.episode.seals:CheckSeals._first_sealed",
+    "remediation.seals:CheckSeals._first_sealed",
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
     "if True:",
 )
 _ANY_STATE = Edit(
-    "usecases.episode.put_away:_must_be_in_expected_state", "if state != wanted_state:", "if False:"
+    "remediation.put_away:_must_be_in_expected_state", "if state != wanted_state:", "if False:"
 )
 _NEEDS_NO_SNAPSHOTS = _guard(
     "Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"
@@ -210,7 +210,7 @@ BUGS = (
         "exempt_is_left_alone",
         (
             Edit(
-                "domain.policy.policy:TagMatch.like_it_on",
+                "policy.model.policy:TagMatch.like_it_on",
                 "if self._is_meant_by(key):",
                 "if key == self.tag_key:",
             ),
@@ -238,7 +238,7 @@ BUGS = (
         (
             _guard("Guards._approval", "if held_by is not None:", "if False:"),
             Edit(
-                "stores.calls:Calls._note_before_call",
+                "remediation.store:Calls._note_before_call",
                 'unset("brake") & unset("late_hold")',
                 'where("pk", "<>", "")',
             ),
@@ -288,7 +288,7 @@ BUGS = (
             _guard("Guards.open_episode", "episode.phase is Phase.CLOSED", "False"),
             _guard("Guards.must_still_hold", "record.open_episode != cleared.episode.ref", "False"),
             Edit(
-                "stores.calls:Calls.note_call",
+                "remediation.store:Calls.note_call",
                 "IS_OPEN & is_last_recheck & is_unused",
                 "is_last_recheck & is_unused",
             ),
@@ -313,7 +313,7 @@ BUGS = (
         (
             _guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),
             Edit(
-                "domain.instance:managed_by",
+                "core.instance:managed_by",
                 "if instance.operator_managed:",
                 "return None\n    if instance.operator_managed:",
             ),
@@ -374,7 +374,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "usecases.episode.seals:CheckSeals.__call__",
+                "remediation.seals:CheckSeals.__call__",
                 "self._must_fit(\n        Duty.OPENING",
                 "(lambda *_: None)(\n        Duty.OPENING",
             ),
@@ -392,7 +392,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "usecases.episode.seals:CheckSeals._check_answers",
+                "remediation.seals:CheckSeals._check_answers",
                 "for decision in given_yeses(approval):",
                 "for decision in ():",
             ),
@@ -404,7 +404,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "usecases.episode.seals:CheckSeals._check_answers",
+                "remediation.seals:CheckSeals._check_answers",
                 "for decision in given_yeses(approval):",
                 "for decision in given_yeses(approval)[:1]:",
             ),
@@ -431,7 +431,7 @@ BUGS = (
         "silence_needs_its_messages",
         (
             Edit(
-                "usecases.episode.seals:CheckSeals._check_expiry",
+                "remediation.seals:CheckSeals._check_expiry",
                 "if approval.expired_at is None:",
                 "return\n    if approval.expired_at is None:",
             ),
@@ -451,18 +451,18 @@ BUGS = (
         "nothing_during_a_pause",
         (
             Edit(
-                "usecases.brakes:paused",
+                "limits.freezes:paused",
                 "return None if pause is None else",
                 "return None if True else",
             ),
-            Edit("stores.pauses:not_paused", 'absent("pause")', 'absent("nothing")'),
+            Edit("limits.store.pauses:not_paused", 'absent("pause")', 'absent("nothing")'),
         ),
         (f"a pause {_STOP}", f"a pause {_END}"),
     ),
     Bug(
         "caps hold nothing back",
         "within_the_caps",
-        (Edit("usecases.brakes:caps_of", "return {", "return {} and {"),),
+        (Edit("limits.freezes:caps_of", "return {", "return {} and {"),),
         ("a cap is reached while an approved step waits",),
     ),
     Bug(
@@ -470,7 +470,9 @@ BUGS = (
         "within_the_caps",
         (
             Edit(
-                "stores.caps:_Count.counted", "counted.until > now", "counted.until > now + WINDOW"
+                "limits.store.caps:_Count.counted",
+                "counted.until > now",
+                "counted.until > now + WINDOW",
             ),
         ),
         ("approvals of a whole hour under a cap",),
@@ -480,7 +482,7 @@ BUGS = (
         "within_the_caps",
         (
             Edit(
-                "stores.caps:_Count.counted",
+                "limits.store.caps:_Count.counted",
                 "counted.until > now",
                 "counted.until > now + WINDOW / 2",
             ),
@@ -501,7 +503,7 @@ BUGS = (
         "auto_gives_notice",
         (
             Edit(
-                "domain.approvals.approval:notice_until",
+                "approvals.rules.approval:notice_until",
                 "delivered_at + max(episode.notice_length, timedelta(minutes=minutes))",
                 "delivered_at",
             ),
@@ -513,7 +515,7 @@ BUGS = (
         "auto_gives_notice",
         (
             Edit(
-                "domain.approvals.approval:notice_until",
+                "approvals.rules.approval:notice_until",
                 "max(episode.notice_length, timedelta(minutes=minutes))",
                 "episode.notice_length",
             ),
@@ -525,7 +527,7 @@ BUGS = (
         "nobody_was_refused_meanwhile",
         (
             Edit(
-                "usecases.approvals.refused_answers:RefusedAnswers.__call__",
+                "approvals.refused_answers:RefusedAnswers.__call__",
                 'most.get("refused", 0) > 0',
                 "False",
             ),
@@ -561,7 +563,7 @@ BUGS = (
         "silence_needs_its_messages",
         (
             Edit(
-                "domain.approvals.approval:silence_from",
+                "approvals.rules.approval:silence_from",
                 "if planned is None or asked_at is None or escalated_at is None:",
                 "if planned is not None:\n        return planned.expire_at\n    if True:",
             ),
@@ -594,7 +596,7 @@ BUGS = (
         "work_keeps_it",
         (
             Edit(
-                "usecases.evidence.inspect_instance:_changed_since",
+                "remediation.inspect_instance:_changed_since",
                 "works = activity(newest, policy)",
                 "return None",
             ),
@@ -606,7 +608,7 @@ BUGS = (
         "work_keeps_it",
         (
             Edit(
-                "usecases.evidence.inspect_instance:InspectInstance._newest",
+                "remediation.inspect_instance:InspectInstance._newest",
                 "now + timedelta(minutes=_AHEAD_MINUTES)",
                 "now",
             ),
@@ -658,7 +660,7 @@ BUGS = (
         "somebody_logged_in_keeps_it",
         (
             Edit(
-                "usecases.evidence.inspect_instance:InspectInstance._unless_logged_in",
+                "remediation.inspect_instance:InspectInstance._unless_logged_in",
                 "if not open_sessions:",
                 "if True:",
             ),
@@ -718,7 +720,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "usecases.approvals.decide:Decide._decide",
+                "approvals.decide:Decide._decide",
                 "if stored.first_yes is not None and stored.first_yes.person == decision.person:",
                 "if approval.first_yes is None:",
             ),
@@ -731,7 +733,7 @@ BUGS = (
         "a_termination_is_typed",
         (
             Edit(
-                "usecases.approvals.decide:_check_approval",
+                "approvals.decide:_check_approval",
                 '(typed or "").strip() != episode.ref.instance_id',
                 "False",
             ),
@@ -743,7 +745,7 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "domain.approvals.approval:hold_of",
+                "approvals.rules.approval:hold_of",
                 "if decision.answer in (Answer.APPROVE, Answer.HOLD):",
                 "if True:",
             ),
@@ -755,7 +757,7 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "stores.holds:_is_hold_as_read",
+                "episode.store.holds:_is_hold_as_read",
                 "return condition",
                 'return where("pk", "<>", "")',
             ),
@@ -767,13 +769,13 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "stores.approvals:Approvals.end_keep",
+                "approvals.store.approvals:Approvals.end_keep",
                 'is_its = (has_its_date & is_its_own) | unset("snoozed_until")',
                 "is_its = present() | absent()",
             ),
-            Edit("stores.approvals:Approvals.end_keep", " & keeps.as_read(stored)", ""),
+            Edit("approvals.store.approvals:Approvals.end_keep", " & keeps.as_read(stored)", ""),
             Edit(
-                "stores.approvals:Approvals.end_keep",
+                "approvals.store.approvals:Approvals.end_keep",
                 "keeps.beside(self._table, stored, at, keep)",
                 "keeps.OtherKeeps(Hold(), ())",
             ),
@@ -785,7 +787,7 @@ BUGS = (
         "questions_answers_and_actions_are_audited",
         (
             Edit(
-                "domain.audit:Change._who",
+                "episode.rules.audit:Change._who",
                 'isinstance(answer, Mapping) and "by" in answer',
                 "False",
             ),
@@ -797,7 +799,7 @@ BUGS = (
         "questions_answers_and_actions_are_audited",
         (
             Edit(
-                "domain.audit:Change._what",
+                "episode.rules.audit:Change._what",
                 "if name in changed and self.after.get(name):",
                 'if name != "steps_done" and name in changed and self.after.get(name):',
             ),
@@ -809,7 +811,7 @@ BUGS = (
         "a_spot_request_is_its_own",
         (
             Edit(
-                "adapters.ec2:Ec2Controller._cancel_spot_request",
+                "aws.ec2:Ec2Controller._cancel_spot_request",
                 "if owner != instance.instance_id:",
                 "if False:",
             ),
@@ -821,7 +823,7 @@ BUGS = (
         "an_ended_session_decides_nothing",
         (
             Edit(
-                "stores.sessions:SignIns.session",
+                "approvals.store.sessions:SignIns.session",
                 "session is None or now >= session.ends_at",
                 "False",
             ),
@@ -845,7 +847,7 @@ BUGS = (
         "nothing_during_a_pause",
         (
             Edit(
-                "usecases.pause:PauseAll.end",
+                "approvals.pause:PauseAll.end",
                 "if not may_end_pause(",
                 "if not may_pause(presser.grants, presser.person, policy) and not may_end_pause(",
             ),
@@ -857,7 +859,7 @@ BUGS = (
         "auto_needs_trusted_publishers",
         (
             Edit(
-                "contracts.policy:_reckless",
+                "policy.document:_reckless",
                 "if not policy.metrics.publishers_are_trusted:",
                 "if False:",
             ),
@@ -875,7 +877,7 @@ BUGS = (
         "auto_terminates_by_two_people",
         (
             Edit(
-                "domain.policy.consent:terms_of_consent",
+                "policy.rules.consent:terms_of_consent",
                 "[asdict(override) for override in overrides]",
                 "[override.name for override in overrides]",
             ),
@@ -887,7 +889,7 @@ BUGS = (
         "auto_terminates_by_two_people",
         (
             Edit(
-                "domain.policy.consent:people_after",
+                "policy.rules.consent:people_after",
                 "return own if has_two_behind else before",
                 "return own",
             ),
@@ -897,7 +899,7 @@ BUGS = (
     Bug(
         "one person may stand behind an override that terminates",
         "auto_terminates_by_two_people",
-        (_NEEDS_NO_ACCEPTANCE, Edit("contracts.policy:_vouches", "& known) > 1", "& known) > 0")),
+        (_NEEDS_NO_ACCEPTANCE, Edit("policy.document:_vouches", "& known) > 1", "& known) > 0")),
         ("one person stands behind an override that terminates",),
     ),
     Bug(
@@ -905,7 +907,7 @@ BUGS = (
         "what_was_stopped_can_be_started",
         (
             Edit(
-                "domain.episode.episode:Episode.can_be_started",
+                "episode.model.episode:Episode.can_be_started",
                 "return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)",
                 "return False",
             ),
@@ -975,7 +977,7 @@ BUGS = (
         "nothing_is_stuck",
         (
             Edit(
-                "usecases.sweep.follow_up:FollowUp._repair",
+                "sweep.follow_up:FollowUp._repair",
                 "self._is_dead(sweep, ref, episode)",
                 "False",
             ),
@@ -1029,7 +1031,7 @@ BUGS = (
         (
             _guard("_held_by", "return approval.counted_hold", "return approval.brake"),
             Edit(
-                "stores.calls:Calls._note_before_call",
+                "remediation.store:Calls._note_before_call",
                 'unset("brake") & unset("late_hold")',
                 'unset("brake")',
             ),
@@ -1042,7 +1044,7 @@ BUGS = (
         "the_ledger_is_right",
         (
             Edit(
-                "usecases.money.book_saving:BookSaving._final_outcome",
+                "money.book_saving:BookSaving._final_outcome",
                 "if outcome is not Outcome.STOPPED:\n        return None",
                 "if outcome is not Outcome.STOPPED:\n        return Outcome.STOPPED",
             ),
@@ -1052,7 +1054,7 @@ BUGS = (
     Bug(
         "the saving goes on after the instance was started again",
         "the_ledger_is_right",
-        (Edit("usecases.money.book_saving:settle_restart", "ended_by(entries, at)", "()"),),
+        (Edit("money.book_saving:settle_restart", "ended_by(entries, at)", "()"),),
         ("somebody holds the stop too late, and has it undone",),
     ),
     Bug(
@@ -1060,12 +1062,12 @@ BUGS = (
         "messages_come_once",
         (
             Edit(
-                "channels.dispatch:Dispatch._due_items",
+                "notify.dispatch:Dispatch._due_items",
                 "if delivery is None:",
                 "if delivery is None or delivery.not_before is None:",
             ),
             Edit(
-                "stores.deliveries:Deliveries.claim_delivery",
+                "alerts.store:Deliveries.claim_delivery",
                 'absent() | where("given_up", "=", True) | is_due',
                 'absent() | where("channel", "<>", "")',
             ),
@@ -1077,7 +1079,7 @@ BUGS = (
     Bug(
         "what was sent stays in the outbox",
         "nothing_is_stuck",
-        (Edit("channels.worker:Worker._send_part", "if not done.left:", "if False:"),),
+        (Edit("notify.worker:Worker._send_part", "if not done.left:", "if False:"),),
         ("stop",),
     ),
     Bug(
@@ -1085,7 +1087,7 @@ BUGS = (
         "deletions_are_recorded",
         (
             Edit(
-                "usecases.episode.expire_snapshots:ExpireSnapshots._delete",
+                "remediation.expire_snapshots:ExpireSnapshots._delete",
                 'run.problems.append(f"{snapshot_id}: {type(error).__name__}: {error}")\n'
                 "        return",
                 'what = "snapshot deleted"',
@@ -1100,7 +1102,7 @@ BUGS = (
         "people_learn_the_outcome",
         (
             Edit(
-                "usecases.episode.end_episode:AnnounceEnd.__call__",
+                "remediation.end_episode:AnnounceEnd.__call__",
                 "if alert.kind is not AlertKind.FAILURE:\n"
                 "        self.announcer.announce(alert)\n        return",
                 "return",
@@ -1113,7 +1115,7 @@ BUGS = (
         "changes_of_the_policy_are_announced",
         (
             Edit(
-                "usecases.policy_versions:ReviewPolicy._note_parameter",
+                "policy.versions:ReviewPolicy._note_parameter",
                 "if text == noted:",
                 "if True:",
             ),
@@ -1125,7 +1127,7 @@ BUGS = (
         "versions_are_announced_first",
         (
             Edit(
-                "usecases.policy_versions:ReviewPolicy._review_version",
+                "policy.versions:ReviewPolicy._review_version",
                 'is_announced = self._announce(reviewed, "in-force")',
                 "is_announced = True",
             ),
@@ -1137,7 +1139,7 @@ BUGS = (
         "versions_count_when_they_may",
         (
             Edit(
-                "usecases.policy_versions:ReviewPolicy._review_version",
+                "policy.versions:ReviewPolicy._review_version",
                 "if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:",
                 "if False:",
             ),

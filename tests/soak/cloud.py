@@ -19,14 +19,15 @@ from functools import cache, partial
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
-from governor.adapters.workflow import episode_input
-from governor.domain.episode.episode import EpisodeRef, episode_from_execution_name
-from governor.domain.evidence import Evidence
-from governor.domain.instance import Instance
-from governor.domain.units import as_utc, iso, parse_iso
-from governor.errors import Unavailable
-from governor.ports import StoredPolicy, UndoAnswer
-from governor.stores.table import Write
+from governor.aws.workflow import episode_input
+from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
+from governor.core.errors import Unavailable
+from governor.core.instance import Instance
+from governor.core.units import as_utc, iso, parse_iso
+from governor.episode.ports import UndoAnswer
+from governor.evidence.model import Evidence
+from governor.policy.versions import StoredPolicy
+from governor.table.table import Write
 from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
 from tests.soak.audit import Audited, audited

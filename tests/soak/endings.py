@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from governor.domain.alerts.alert import DIGEST_PREFIX
-from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.episode.episode import Episode, Outcome, Phase
-from governor.domain.policy.consent import StandingVersion
+from governor.alerts.model import DIGEST_PREFIX
+from governor.approvals.model.approval import Approval, ApprovalStatus
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.policy.rules.consent import StandingVersion
 from tests.builders import TARGET
 from tests.soak.cloud import START, Cloud, Press
 from tests.soak.faults import CrashPoint, Kind, NoFaults

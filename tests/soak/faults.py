@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from governor.errors import Throttled, Unavailable
+from governor.core.errors import Throttled, Unavailable
 
 
 class Died(BaseException):

@@ -12,20 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import (
-    Answer,
-    Approval,
-    ApprovalStatus,
-    Decision,
-    Stage,
-    stage_id,
-)
-from governor.domain.approvals.sealing import VERSION
-from governor.domain.episode.episode import Episode
-from governor.domain.episode.plan import Step
-from governor.domain.units import as_utc
-from governor.stores import keys
+from governor.alerts.model import Delivery
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
+from governor.approvals.rules.approval import stage_id
+from governor.approvals.rules.sealing import VERSION
+from governor.core.units import as_utc
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+from governor.table import keys
 from tests.soak.cloud import Cloud
 from tests.soak.truth import episodes
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from governor.domain.approvals.approval import acts_by_itself
-from governor.domain.episode.episode import Phase
-from governor.domain.episode.plan import Step
-from governor.domain.evidence import LONGEST_HOLE
-from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, EXEMPTION_TAG
-from governor.domain.policy.policy import Mode
-from governor.domain.units import parse_iso
+from governor.approvals.rules.approval import acts_by_itself
+from governor.core.instance import DELETE_AFTER_TAG, EPISODE_TAG, EXEMPTION_TAG
+from governor.core.units import parse_iso
+from governor.episode.model.episode import Phase
+from governor.episode.model.plan import Step
+from governor.evidence.rules.series import LONGEST_HOLE
+from governor.policy.model.policy import Mode
 from tests.builders import TARGET
 from tests.soak import endings
 from tests.soak.cloud import Cloud, Press, Sent

@@ -24,23 +24,24 @@ from unittest import mock
 
 from botocore.exceptions import ClientError
 
-from governor.adapters.clients import Clients
-from governor.adapters.table.codec import read_all
-from governor.channels.dispatch import Dispatch
-from governor.channels.message import Message
-from governor.contracts.policy import PolicyBook
-from governor.contracts.yaml_document import Document as PolicyDocument
-from governor.contracts.yaml_document import read_document
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Window
-from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import parse_iso
-from governor.errors import CloudError
-from governor.https import HttpAnswer
-from governor.ports import MetricAnswer, MetricQuery, StoredPolicy
-from governor.stores.table import Document, Key, Table, Write
-from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.aws.clients import Clients
+from governor.aws.record_codec import read_all
+from governor.core.errors import CloudError
+from governor.core.https import HttpAnswer
+from governor.core.instance import Instance, Target
+from governor.core.units import parse_iso
+from governor.episode.model.plan import Price
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricAnswer, MetricQuery
+from governor.notify.dispatch import Dispatch
+from governor.notify.message import Message
+from governor.policy.document import PolicyBook
+from governor.policy.model.policy import Policy
+from governor.policy.versions import StoredPolicy
+from governor.policy.yaml_document import Document as PolicyDocument
+from governor.policy.yaml_document import read_document
+from governor.remediation.take_snapshot import TakeSnapshot
+from governor.table.table import Document, Key, Table, Write
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from tests.builders import NOW
@@ -428,9 +429,9 @@ def _wired(function: str, variables: Mapping[str, str]) -> Callable[[Any], Any]:
         for name, value in (
             ("governor.wiring.ec2.Ec2Parts", lambda: _parts(Ec2Parts, variables)),
             ("governor.wiring.parts.Parts", lambda: _parts(Parts, variables)),
-            ("governor.observability.observed", observed),
-            ("governor.observability.logger", _Silent()),
-            ("governor.observability.count", lambda *_, **__: None),
+            ("governor.wiring.observability.observed", observed),
+            ("governor.wiring.observability.logger", _Silent()),
+            ("governor.wiring.observability.count", lambda *_, **__: None),
         ):
             patched.enter_context(mock.patch(name, value))
         spec.loader.exec_module(module)
@@ -464,26 +465,26 @@ def simulated() -> Iterator[None]:
 
     with ExitStack() as patched:
         for name, value in (
-            ("governor.usecases.once.ThreadPoolExecutor", _Inline),
-            ("governor.usecases.once.wait", lambda *_, **__: None),
+            ("governor.table.once.ThreadPoolExecutor", _Inline),
+            ("governor.table.once.wait", lambda *_, **__: None),
             (
-                "governor.channels.email.email_document",
+                "governor.notify.email.email_document",
                 lambda message, **_: SimpleNamespace(as_bytes=lambda: _digest(message).encode()),
             ),
-            ("governor.channels.slack.slack_text", _digest),
-            ("governor.channels.slack.slack_blocks", lambda *_, **__: []),
-            ("governor.https.Https.send", _send),
+            ("governor.notify.slack.slack_text", _digest),
+            ("governor.notify.slack.slack_blocks", lambda *_, **__: []),
+            ("governor.core.https.Https.send", _send),
             (
-                "governor.usecases.episode.open_episode.secrets.token_hex",
+                "governor.remediation.open_episode.secrets.token_hex",
                 lambda size: f"{_bits(8 * size):032x}",
             ),
             (
-                "governor.channels.dispatch.secrets.token_urlsafe",
+                "governor.notify.dispatch.secrets.token_urlsafe",
                 lambda size: f"{_bits(8 * size):032x}",
             ),
-            ("governor.stores.sweeps.random", SimpleNamespace(getrandbits=_bits)),
-            ("governor.contracts.policy.read_document", read),
-            ("governor.contracts.policy.PolicyBook", book),
+            ("governor.sweep.store.random", SimpleNamespace(getrandbits=_bits)),
+            ("governor.policy.document.read_document", read),
+            ("governor.policy.document.PolicyBook", book),
             ("logging.Logger.handle", lambda *_: None),
         ):
             patched.enter_context(mock.patch(name, value))

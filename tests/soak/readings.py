@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from governor.domain.evidence import Series, Window
-from governor.domain.instance import Target
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.core.instance import Target
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from tests.soak.aws import SimulatedEc2
 
 UTILIZATION = "nvidia_smi_utilization_gpu"

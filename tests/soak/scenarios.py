@@ -16,11 +16,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
-from governor.domain.episode.plan import PlanFacts, Price, Step, draw_plan
-from governor.domain.evidence import Evidence, evidence_document, evidence_hash
-from governor.domain.instance import (
+from governor.approvals.model.approval import Answer, Decision
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import (
     DELETE_AFTER_TAG,
     EPISODE_TAG,
     EXEMPTION_TAG,
@@ -31,17 +29,22 @@ from governor.domain.instance import (
     SpotRequestType,
     Volume,
 )
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.policy.policy import Mode, Policy
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.units import iso
-from governor.stores import keys
+from governor.core.units import iso
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.plan import PlanFacts, Price, Step
+from governor.episode.rules.plan import draw_plan
+from governor.evidence.model import Evidence
+from governor.evidence.rules.series import evidence_document, evidence_hash
+from governor.limits.model.breaker import BreakerState
+from governor.money.model.ledger import LedgerEntry
+from governor.policy.model.policy import Mode, Policy
+from governor.table import keys
 from tests.builders import TARGET, make_evidence, make_instance
 from tests.soak import invariants
 from tests.soak.aws import SECRET
 from tests.soak.cloud import START, SWEEP_SECONDS, Cloud, Deed, Mail
 from tests.soak.faults import Faults
-from tests.unit.adapters.golden import ADDED
+from tests.unit.aws.golden import ADDED
 
 ID = "i-0123456789abcdef0"
 ALICE = "alice@example.com"

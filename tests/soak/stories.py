@@ -15,21 +15,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from governor.contracts.policy import parse_policy
-from governor.domain.episode.episode import Outcome
-from governor.domain.evidence import evidence_document
-from governor.domain.instance import Lifecycle, SpotRequestType, Volume
-from governor.domain.policy.consent import (
-    Acceptances,
-    Consented,
-    KnownPeople,
-    known_people,
-)
-from governor.domain.sweep.pause import Pause
-from governor.domain.sweep.verdict import Hold
-from governor.domain.units import as_utc
-from governor.ports import StoredPolicy
-from governor.stores import keys
+from governor.core.instance import Lifecycle, SpotRequestType, Volume
+from governor.core.units import as_utc
+from governor.episode.model.episode import Outcome
+from governor.evidence.rules.series import evidence_document
+from governor.limits.model.pause import Pause
+from governor.policy.document import parse_policy
+from governor.policy.rules.consent import Acceptances, Consented, KnownPeople, known_people
+from governor.policy.versions import StoredPolicy
+from governor.table import keys
+from governor.verdict.model import Hold
 from tests.builders import TARGET
 from tests.soak import forgers, visitors
 from tests.soak.aws import Trouble

@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from governor.domain.episode.episode import episode_from_execution_name
-from governor.domain.instance import Lifecycle, Protection, SpotRequestType
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.instance import Lifecycle, Protection, SpotRequestType
 from tests.builders import TARGET
 from tests.soak import invariants
 from tests.soak.cloud import START, Cloud, FunctionFailed, Mail

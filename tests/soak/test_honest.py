@@ -73,6 +73,6 @@ def _complains(_: object) -> Iterator[str]:
 def test_what_the_product_no_longer_has_is_said() -> None:
     """A bug that changed nothing would be caught by nothing, and say nothing."""
     with pytest.raises(NotPlanted, match="has 0 times"):
-        Edit("usecases.episode.guards:Guards.check", "no such text", "").code()
+        Edit("remediation.guards:Guards.check", "no such text", "").code()
     with pytest.raises(NotPlanted, match="has no"):
-        Edit("usecases.episode.guards:Guards.nothing", "", "").code()
+        Edit("remediation.guards:Guards.nothing", "", "").code()

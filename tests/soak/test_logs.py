@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from governor import observability
+from governor.wiring import observability
 from tests.soak import parts
 from tests.soak.aws import SECRET
 from tests.soak.crashes import BY_NAME

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from governor.domain.episode.episode import episode_from_execution_name
-from governor.domain.instance import Lifecycle, SpotRequestType
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.instance import Lifecycle, SpotRequestType
 from tests.properties import examples
 from tests.soak import invariants
 from tests.soak.cloud import Cloud, FunctionFailed, Mail

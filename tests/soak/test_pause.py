@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from governor.domain.episode.plan import Step
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.pause import Pause
+from governor.episode.model.plan import Step
+from governor.limits.model.breaker import BreakerState
+from governor.limits.model.pause import Pause
 from tests.soak import invariants
 from tests.soak.asl import Execution, Machine
 from tests.soak.cloud import Cloud, Deed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from governor.contracts.policy import parse_policy
+from governor.policy.document import parse_policy
 from tests.soak import invariants
 from tests.soak.parts import ROOT
 from tests.soak.promises import PROMISES

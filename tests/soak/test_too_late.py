@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from governor.domain.alerts.alert import DIGEST_PREFIX
-from governor.domain.episode.episode import Outcome
+from governor.alerts.model import DIGEST_PREFIX
+from governor.episode.model.episode import Outcome
 from tests.soak.cloud import Cloud, Press
 from tests.soak.invariants import after, episodes, watch
 from tests.soak.parts import simulated

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import Episode
-from governor.domain.episode.plan import Step
-from governor.domain.instance import Instance
-from governor.domain.policy.policy import Mode
+from governor.approvals.model.approval import Approval
+from governor.core.instance import Instance
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Mode
 from tests.builders import TARGET
 from tests.soak.cloud import Cleared, Cloud, Press, Sent, Shown
 from tests.soak.parts import records_of

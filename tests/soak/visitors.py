@@ -13,10 +13,10 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn, SignIn
-from governor.domain.units import as_utc
-from governor.stores.sessions import SignIns
+from governor.approvals.model.terms import Role, SignedIn, SignIn
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.store.sessions import SignIns
+from governor.core.units import as_utc
 from governor.web.sessions import Session, Sessions
 from tests.builders import TARGET
 from tests.soak.cloud import (

@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from governor.domain.episode.plan import Step
-from governor.domain.instance import (
+from governor.core.errors import (
+    CloudError,
+    NotFound,
+    Protected,
+    Unavailable,
+    Unsupported,
+    WrongState,
+)
+from governor.core.instance import (
     Instance,
     Protection,
     Reservation,
@@ -17,8 +24,8 @@ from governor.domain.instance import (
     Target,
     Volume,
 )
-from governor.domain.policy.policy import TagMatch
-from governor.errors import CloudError, NotFound, Protected, Unavailable, Unsupported, WrongState
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import TagMatch
 
 
 @dataclass

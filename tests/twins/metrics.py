@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from governor.domain.evidence import Series, Window
-from governor.domain.instance import Target
-from governor.errors import CloudError
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 
 Dimensions = tuple[tuple[str, str], ...]
 

@@ -8,15 +8,15 @@ import hmac
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import (
+from governor.alerts.model import Delivery
+from governor.approvals.model.approval import (
     Answer,
     Approval,
     ApprovalStatus,
     Decision,
     SealedExpiry,
 )
-from governor.domain.approvals.sealing import (
+from governor.approvals.rules.sealing import (
     Duty,
     SealMaker,
     answer_text,
@@ -26,9 +26,9 @@ from governor.domain.approvals.sealing import (
     opening_text,
     sealed,
 )
-from governor.domain.episode.episode import Episode, InstanceRecord
-from governor.domain.units import UtcDatetime
-from governor.errors import CloudError
+from governor.core.errors import CloudError
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, InstanceRecord
 from tests.twins.table import MemoryStateTable, MemoryTable
 
 

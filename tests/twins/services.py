@@ -7,16 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.alerts.alert import Alert
-from governor.domain.episode.episode import EpisodeRef
-from governor.domain.episode.plan import Price
-from governor.domain.events.interruption import LifecycleAction
-from governor.domain.instance import Instance, Target, UserData
-from governor.domain.policy.policy import AppliedPolicy, Policy
-from governor.domain.sweep.managed import BatchEnvironment
-from governor.domain.units import UtcDatetime
-from governor.errors import CloudError, NobodyListens
-from governor.ports import SpotPrices, UndoAnswer
+from governor.alerts.model import Alert
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import CloudError, NobodyListens
+from governor.core.instance import Instance, Target, UserData
+from governor.core.units import UtcDatetime
+from governor.episode.model.plan import Price
+from governor.episode.ports import UndoAnswer
+from governor.events.model.interruption import LifecycleAction
+from governor.events.notify_warning import SpotPrices
+from governor.policy.model.policy import AppliedPolicy, Policy
+from governor.sweep.model import BatchEnvironment
 
 
 @dataclass

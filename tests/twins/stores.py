@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from governor.domain.episode.episode import EpisodeRef, Outcome
-from governor.domain.money.ledger import LedgerEntry
-from governor.stores.approvals import Approvals
-from governor.stores.brakes import Brakes
-from governor.stores.bursts import Bursts
-from governor.stores.calls import Calls
-from governor.stores.caps import ActionCaps
-from governor.stores.claims import Claims
-from governor.stores.deliveries import Deliveries
-from governor.stores.episodes import Episodes
-from governor.stores.expiries import Expiries
-from governor.stores.findings import Findings
-from governor.stores.fleet import Fleet
-from governor.stores.holds import Holds
-from governor.stores.instances import Failures, Instances
-from governor.stores.ledger import Ledger, booking
-from governor.stores.notices import Notices
-from governor.stores.pauses import Pauses
-from governor.stores.policy import PolicyVersions
-from governor.stores.prices import Prices
-from governor.stores.sweeps import Sweeps
-from governor.stores.table import Write
+from governor.alerts.store import Deliveries
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.episode.model.episode import Outcome
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.expiries import Expiries
+from governor.episode.store.holds import Holds
+from governor.episode.store.instances import Failures, Instances
+from governor.events.store.bursts import Bursts
+from governor.events.store.notices import Notices
+from governor.fleet.store import Fleet
+from governor.health.store import Findings
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.caps import ActionCaps
+from governor.limits.store.pauses import Pauses
+from governor.money.model.ledger import LedgerEntry
+from governor.money.store.ledger import Ledger, booking
+from governor.money.store.prices import Prices
+from governor.policy.store import PolicyVersions
+from governor.remediation.store import Calls
+from governor.sweep.store import Sweeps
+from governor.table.claims import Claims
+from governor.table.table import Write
 
 _STORE_PARTS = (
     "episode_store",

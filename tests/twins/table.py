@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from governor.adapters.table.codec import read_all, written
-from governor.adapters.table.dynamodb import attributes, packed, unpacked
-from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import Episode, InstanceRecord
-from governor.errors import CloudError, ConflictError
-from governor.stores import keys
-from governor.stores.table import Condition, Document, Key, Table, Write
+from governor.approvals.model.approval import Approval
+from governor.aws.dynamodb import attributes, packed, unpacked
+from governor.aws.record_codec import read_all, written
+from governor.core.errors import CloudError, ConflictError
+from governor.episode.model.episode import Episode, InstanceRecord
+from governor.table import keys
+from governor.table.table import Condition, Document, Key, Table, Write
 from tests.twins.stores import EveryEventStore, EveryStore
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

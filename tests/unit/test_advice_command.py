@@ -18,15 +18,15 @@ from moto.cloudwatch.models import CloudWatchBackend
 
 from cli import advice, capacity
 from cli.governor import main
-from governor.adapters.ec2 import Ec2Instances
-from governor.domain.instance import Target
-from governor.domain.units import parse_iso
-from governor.errors import AccessDenied
+from governor.aws.ec2 import Ec2Instances
+from governor.core.errors import AccessDenied
+from governor.core.instance import Target
+from governor.core.units import parse_iso
 from simulation.capacity_advice import Group, of_group
 from simulation.fetch import last_days
 from simulation.patterns import Advice
 from tests.builders import make_reservation
-from tests.unit.adapters.fakes import FakeClients
+from tests.unit.aws.fakes import FakeClients
 
 REGION = "us-east-1"
 GPUS = 4

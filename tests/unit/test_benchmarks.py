@@ -18,9 +18,9 @@ from benchmarks.fleet import UTILIZATION, Style, instance_id
 from benchmarks.table import StubTable
 from benchmarks.timeline import Pool, SimulatedThreads
 from benchmarks.wire import LATENCY, Wire, as_json
-from governor.adapters.clients import Clients, at_once
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.stores.table import absent, check, delete, insert, present, put, update, where
+from governor.aws.clients import Clients, at_once
+from governor.aws.dynamodb import DynamoTable
+from governor.table.table import absent, check, delete, insert, present, put, update, where
 from tests.twins.table import MemoryTable
 
 
@@ -79,7 +79,7 @@ def test_the_simulated_clock_goes_as_threads_that_wait() -> None:
         calls()
         slept = time.perf_counter() - began
         wire.sleeps = False
-        with patch("governor.adapters.clients.ThreadPoolExecutor", SimulatedThreads):
+        with patch("governor.aws.clients.ThreadPoolExecutor", SimulatedThreads):
             calls()
     simulated = SimulatedThreads.timeline.wall_seconds()
 

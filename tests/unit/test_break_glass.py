@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from cli import break_glass, governor, restore
 from cli.errors import CommandError
 from cli.status import Stack
-from governor.errors import AccessDenied
+from governor.core.errors import AccessDenied
 
 ROLE = "arn:aws:iam::123456789012:role/break-glass"
 BY_THE_TABLE = (

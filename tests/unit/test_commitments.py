@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import pytest
 
 from cli.commitments import commitments
-from governor.domain.evidence import Window
-from governor.domain.policy.policy import Policy
+from governor.evidence.model import Window
+from governor.policy.model.policy import Policy
 from simulation.patterns import Advice
 from tests.builders import TARGET
-from tests.unit.adapters.fakes import FakeClients, client_error
+from tests.unit.aws.fakes import FakeClients, client_error
 from tests.unit.simulation.pasts import MONDAY, make_past
 
 HOURS = Window(MONDAY, MONDAY + timedelta(days=42), timedelta(hours=1))

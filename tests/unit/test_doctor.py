@@ -8,7 +8,7 @@ import pytest
 
 from cli import doctor
 from cli.telemetry import Health, health_of
-from governor.contracts.policy import parse_policy
+from governor.policy.document import parse_policy
 from local.engine.cloud import ROOT
 from local.engine.templates import load_template
 from tests.builders import NOW, TARGET, make_instance

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cli.telemetry import Health, findings, health_of
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource
-from governor.domain.policy.policy import Policy, Vetoes
+from governor.evidence.model import Evidence, GpuReadings, MetricSource
+from governor.policy.model.policy import Policy, Vetoes
 from tests.builders import POLICY, QUIET, make_evidence, make_instance
 
 EIGHT = make_evidence(*[QUIET] * 8, aggregate=QUIET)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli import aws, governor
-from tests.unit.adapters.fakes import client_error
+from tests.unit.aws.fakes import client_error
 
 
 class Stack:

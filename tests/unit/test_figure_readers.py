@@ -12,13 +12,13 @@ import pytest
 
 from cli import doctor
 from cli.policy_schema import policy_schema
-from governor.contracts.policy import parse_policy
-from governor.domain.episode.episode import Outcome
-from governor.domain.episode.plan import Step
-from governor.domain.evidence import Evidence, Series, Window
-from governor.domain.figures import FIGURES, Figure, Publisher, Scale, can_be_replayed
-from governor.domain.policy.policy import Policy, Vetoes
-from governor.ports import MetricQuery
+from governor.episode.model.episode import Outcome
+from governor.episode.model.plan import Step
+from governor.evidence.model import Evidence, Series, Window
+from governor.evidence.ports import MetricQuery
+from governor.evidence.rules.figures import FIGURES, Figure, Publisher, Scale, can_be_replayed
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Policy, Vetoes
 from scripts.policy_reference import pages
 from simulation.store import SeriesStore
 from tests.builders import NOW, TARGET, make_instance
@@ -26,8 +26,8 @@ from tests.twins import MemoryEc2, MemoryMetrics
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, anywhere, bins, by_window, run
 from tests.unit.simulation.test_fetch import HOURS, Past, aggregate, make_fetch
 from tests.unit.template.machines import ROOT
-from tests.unit.usecases.fleet_world import FleetWorld
-from tests.unit.usecases.world import World
+from tests.unit.worlds.fleet_world import FleetWorld
+from tests.unit.worlds.world import World
 
 
 class NewVeto(NamedTuple):

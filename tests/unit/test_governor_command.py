@@ -19,7 +19,7 @@ import pytest
 from cli import aws, governor
 from cli.api import described
 from cli.errors import CommandError
-from tests.unit.adapters.fakes import client_error
+from tests.unit.aws.fakes import client_error
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (

@@ -8,10 +8,10 @@ from argparse import Namespace
 import pytest
 
 from cli import health
-from governor.contracts.policy import parse_policy
-from governor.usecases.health.read_health import HealthReading
+from governor.health.read_health import HealthReading
+from governor.policy.document import parse_policy
 from tests.builders import TARGET
-from tests.unit.usecases.health_world import BINS, HealthWorld, flat
+from tests.unit.worlds.health_world import BINS, HealthWorld, flat
 
 
 def world() -> HealthWorld:

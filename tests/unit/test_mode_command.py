@@ -16,7 +16,7 @@ from cli.errors import CommandError
 from cli.governor import main
 from cli.mode import with_mode
 from cli.status import Line
-from tests.unit.adapters.fakes import client_error
+from tests.unit.aws.fakes import client_error
 
 PARAMETER = """mode: observe
 selector: {tag_key: Purpose, tag_value: "GPU-Workload"}

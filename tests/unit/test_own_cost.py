@@ -16,11 +16,11 @@ from cli import governor, report
 from cli import own_cost as measured
 from cli.own_cost import UNITS, own_cost, usd_of
 from cli.status import Stack
-from governor.domain.documents import plain
-from governor.domain.money.report import report as report_of
-from governor.usecases.money.report_savings import Reader
+from governor.core.documents import plain
+from governor.money.report_savings import Reader
+from governor.money.rules.report import report as report_of
 from tests.builders import TARGET
-from tests.unit.adapters.fakes import client_error
+from tests.unit.aws.fakes import client_error
 
 START, END = datetime(2028, 2, 1, tzinfo=UTC), datetime(2028, 3, 1, tzinfo=UTC)
 QUANTITIES = st.dictionaries(

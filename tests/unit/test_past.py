@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from governor.domain.episode.episode import Outcome
-from governor.domain.fleet.rows import UNGOVERNED, Share
-from governor.domain.money.cost import months
-from governor.domain.money.ledger import LedgerEntry
+from governor.episode.model.episode import Outcome
+from governor.fleet.model import UNGOVERNED, Share
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.cost import months
 from local.demo.fleet import NAMESPACE, Member, demo_fleet
 from local.demo.past import WEEKS, part_of, past_metrics, write_past
 from local.engine.simulation import Points

@@ -15,8 +15,8 @@ from cli.policy_advice import warnings
 from cli.policy_consent import next_steps
 from cli.policy_production import missing
 from cli.policy_schema import policy_schema
-from governor.contracts.policy import parse_policy
-from governor.domain.policy.consent import Acceptances
+from governor.policy.document import parse_policy
+from governor.policy.rules.consent import Acceptances
 
 PEOPLE = (
     "ownership: {contacts: {a: {emails: [alice@example.com, bob@example.com]}}, "

@@ -6,9 +6,9 @@ import pytest
 
 from cli import policy_meetings
 from cli.policy_meetings import joined, meetings
-from governor.contracts.policy import parse_policy
-from governor.domain.policy.policy import OverrideMatch
-from governor.errors import PolicyError
+from governor.core.errors import PolicyError
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import OverrideMatch
 from tests.builders import make_instance
 
 CONTRADICTION = """metrics: {period_seconds: 60}

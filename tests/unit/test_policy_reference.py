@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cli.policy_schema import meanings, policy_schema, sections
-from governor.domain.figures import FIGURES
-from governor.domain.policy.policy import Override, Policy
+from governor.evidence.rules.figures import FIGURES
+from governor.policy.model.policy import Override, Policy
 from scripts.policy_reference import ROOT, SCHEMA, pages
 
 PAGES = pages(policy_schema())

@@ -26,8 +26,8 @@ from cli.errors import CommandError
 from cli.preflight import rights
 from cli.preflight.deployed import MEMBER_ROLES
 from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World
-from governor.contracts.policy import parse_policy
-from governor.errors import SafetyError
+from governor.core.errors import SafetyError
+from governor.policy.document import parse_policy
 from local.engine.simulators.pricing import instance_product
 from tests.iam import Request, allows, hub_roles
 from tests.rights import TABLE

@@ -6,11 +6,11 @@ import html
 
 import pytest
 
-from governor.channels.slack import slack_blocks
-from governor.channels.teams import teams_envelope
+from governor.notify.slack import slack_blocks
+from governor.notify.teams import teams_envelope
 from local.demo.slack_preview import UnknownBlockError, slack_page
 from local.demo.teams_preview import UnknownElementError, teams_page
-from tests.unit.channels.builders import make_message, make_outcome
+from tests.unit.notify.builders import make_message, make_outcome
 
 
 def test_every_block_of_our_messages_is_shown() -> None:

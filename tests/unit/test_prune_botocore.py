@@ -18,7 +18,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
 import prune_botocore
-from governor.adapters.clients import _OWN, Clients
+from governor.aws.clients import _OWN, Clients
 from tests.unit.test_repository import pinned
 
 ROOT = Path(__file__).parents[2]

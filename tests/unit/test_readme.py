@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli import governor
-from governor.domain.catalogue import list_price
+from governor.core.catalog import list_price
 from tests.unit.test_docs import _anchors
 
 ROOT = Path(__file__).parents[2]

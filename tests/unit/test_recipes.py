@@ -15,16 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from governor.channels.registry import Registry
-from governor.contracts.events import WARNINGS
-from governor.domain.alerts.alert import NOBODY
-from governor.domain.approvals.messages import STEP_TEXT
-from governor.domain.episode.plan import MAIN_STEPS, Step
-from governor.domain.events.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
-from governor.domain.events.messages import warning_alert
-from governor.domain.sweep.verdict import Family, VerdictKind
+from governor.alerts.model import NOBODY
+from governor.approvals.messages import STEP_TEXT
+from governor.episode.model.plan import Step
+from governor.episode.rules.plan import MAIN_STEPS
+from governor.events.contract import WARNINGS
+from governor.events.messages import warning_alert
+from governor.events.model.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
+from governor.notify.registry import Registry
+from governor.verdict.model import Family, VerdictKind
 from tests.builders import NOW, TARGET, make_instance
-from tests.unit.channels.builders import FixedClock
+from tests.unit.notify.builders import FixedClock
 from tests.unit.template.machines import ROOT, rules
 
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from cli import aws, governor, reconcile, times
-from governor.domain.money.cost import month_end
-from governor.domain.money.ledger import Ending, LedgerEntry, sum_saved
-from governor.stores.ledger import booking
+from governor.money.model.ledger import Ending, LedgerEntry
+from governor.money.rules.cost import month_end
+from governor.money.rules.ledger import sum_saved
+from governor.money.store.ledger import booking
 from tests.builders import NOW, make_entry
 from tests.twins import MemoryStateTable
 

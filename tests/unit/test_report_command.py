@@ -16,10 +16,10 @@ import pytest
 from cli import aws, governor, report, times
 from governor.console.formats import as_json
 from governor.console.views.savings import savings
-from governor.domain.money.cost import month_end, month_start, months
-from governor.domain.policy.policy import Policy
-from governor.usecases.money.report_savings import Books, Night, Period, ReportSavings
-from governor.usecases.once import Once
+from governor.money.report_savings import Books, Night, Period, ReportSavings
+from governor.money.rules.cost import month_end, month_start, months
+from governor.policy.model.policy import Policy
+from governor.table.once import Once
 from local.demo.fleet import demo_fleet
 from local.demo.past import WEEKS, write_past
 from tests.builders import NOW, TARGET

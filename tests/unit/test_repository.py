@@ -160,7 +160,7 @@ def test_domain_imports_the_standard_library_and_the_errors() -> None:
     paths = sorted(domain.rglob("*.py"))
     assert paths
     for path in paths:
-        foreign = outside(imports(path.read_text()), "governor.domain", "governor.errors")
+        foreign = outside(imports(path.read_text()), "governor.domain", "governor.core.errors")
         if path == domain / "alerts" / "templates.py":
             assert {"governor.alerts.render"} == foreign
         else:
@@ -172,20 +172,24 @@ def test_use_cases_import_domain_ports_stores_and_errors() -> None:
     port."""
     allowed = (
         "governor.domain",
-        "governor.errors",
-        "governor.ports",
+        "governor.core.errors",
+        "governor.core.ports",
         "governor.stores",
         "governor.usecases",
     )
     governor = LAYER / "governor"
     stores = sorted((governor / "stores").glob("*.py"))
     assert stores
-    for path in [*sorted((governor / "usecases").rglob("*.py")), *stores, governor / "ports.py"]:
+    for path in [
+        *sorted((governor / "usecases").rglob("*.py")),
+        *stores,
+        governor / "core/ports.py",
+    ]:
         assert set() == outside(imports(path.read_text()), *allowed), path
     for path in stores:
-        assert set() == within(imports(path.read_text()), "governor.ports", "governor.usecases"), (
-            path
-        )
+        assert set() == within(
+            imports(path.read_text()), "governor.core.ports", "governor.usecases"
+        ), path
 
 
 def test_only_the_wiring_imports_adapters() -> None:
@@ -218,9 +222,9 @@ def test_the_rules_see_what_they_forbid() -> None:
         "import functions\n"
     )
     assert {"boto3", "governor.adapters", "...functions"} == imports(source)
-    assert {"boto3"} == outside({"boto3", "json", "governor.domain.units"}, "governor.domain")
-    assert {"governor.adapters.ec2"} == within(
-        {"governor.adapters.ec2", "governor.ports"}, "governor.adapters"
+    assert {"boto3"} == outside({"boto3", "json", "governor.core.units"}, "governor.domain")
+    assert {"governor.aws.ec2"} == within(
+        {"governor.aws.ec2", "governor.core.ports"}, "governor.adapters"
     )
     assert ["/" + "home/somebody"] == MACHINE_PATH.findall("see /" + "home/somebody/project")
 

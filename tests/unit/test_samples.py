@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, LifecycleEvent, notice_of, queued_event
-from governor.contracts.parsing import parse
-from governor.domain.events.notice import ScheduledChange
+from governor.core.parsing import parse
+from governor.events.contract import InterruptionEvent, LifecycleEvent, notice_of, queued_event
+from governor.events.model.notice import ScheduledChange
 from local.demo.fleet import Member
 from local.demo.samples import happening
 from local.demo.seeds import ANSWERS, STOP, TERMINATE, way_to

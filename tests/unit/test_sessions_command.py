@@ -12,10 +12,10 @@ import pytest
 from moto import mock_aws
 
 from cli import governor, sessions
-from governor.adapters.clients import Clients
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.terms import SignIn
-from governor.stores.sessions import SignIns
+from governor.approvals.model.terms import SignIn
+from governor.approvals.store.sessions import SignIns
+from governor.aws.clients import Clients
+from governor.aws.dynamodb import DynamoTable
 
 NOW = datetime.now(tz=UTC).replace(microsecond=0)
 

@@ -12,10 +12,10 @@ import pytest
 from moto import mock_aws
 
 from cli.governor import main
-from governor.adapters.pricing import AwsPrices
-from governor.domain.events.interruption import SpotPrice
-from governor.errors import AccessDenied
-from governor.ports import SpotPrices
+from governor.aws.pricing import AwsPrices
+from governor.core.errors import AccessDenied
+from governor.events.model.interruption import SpotPrice
+from governor.events.notify_warning import SpotPrices
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 from cli import aws, doctor, governor, status
 from cli.errors import CommandError
 from cli.unswept import Unswept
-from governor.contracts.policy import parse_policy
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import FleetPage
-from governor.domain.instance import Target
-from tests.unit.adapters.fakes import client_error
+from governor.core.instance import Target
+from governor.episode.model.episode import Failing
+from governor.fleet.model import FleetPage
+from governor.policy.document import parse_policy
+from tests.unit.aws.fakes import client_error
 from tests.unit.template.machines import template
 
 NOW = datetime.now(tz=UTC)

@@ -15,12 +15,12 @@ from botocore.exceptions import ClientError
 from cli import aws, uninstall
 from cli.governor import main
 from cli.leftovers import LEDGER_MONTHS, Leftover, Leftovers, left_behind
-from governor.domain.episode.episode import Outcome, Phase
-from governor.domain.episode.plan import StoragePrices
-from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, Target, Volume
-from governor.stores.ledger import booking
+from governor.core.instance import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, Target, Volume
+from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.plan import StoragePrices
+from governor.money.store.ledger import booking
 from tests.twins.table import MemoryStateTable
-from tests.unit.adapters import state_samples as samples
+from tests.unit.aws import state_samples as samples
 
 DENIED = ClientError(
     {"Error": {"Code": "AccessDenied", "Message": "may not list buckets"}}, "ListBuckets"

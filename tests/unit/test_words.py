@@ -48,7 +48,7 @@ PAGES = [
     *sorted((LAYER / "alerts/words").glob("*/*.txt")),
     *sorted((LAYER / "web/templates").glob("*.html")),
     *sorted((LAYER / "console/templates").glob("*.html")),
-    *sorted((LAYER / "channels/templates").glob("*.html")),
+    *sorted((LAYER / "notify/templates").glob("*.html")),
 ]
 STACKS = [
     ROOT / "template.yaml",

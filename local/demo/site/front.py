@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
-from governor.errors import GovernorError
+from governor.core.errors import GovernorError
 
 _BODY_BYTES = 1_048_576
 _NO_ANSWER = (OSError, HTTPException, RuntimeError, ValueError, LookupError, GovernorError)

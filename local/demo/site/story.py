@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.episode.episode import Episode
-from governor.domain.instance import Target
-from governor.domain.money.cost import months
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.units import usd
-from governor.stores.approvals import Approvals
-from governor.stores.episodes import Episodes
-from governor.stores.instances import Instances
-from governor.stores.ledger import Ledger
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.store.approvals import Approvals
+from governor.core.instance import Target
+from governor.core.units import usd
+from governor.episode.model.episode import Episode
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.cost import months
+from governor.money.store.ledger import Ledger
 
 _HOURS_A_DAY = 24
 LOOKED, SAVED = "/fleet", "/savings"

@@ -9,8 +9,8 @@ import pytest
 from jinja2 import DictLoader, UndefinedError, meta
 
 from governor.alerts import render
+from governor.alerts.model import LineForm, Section, Words
 from governor.alerts.render import rendered
-from governor.domain.alerts.alert import LineForm, Section, Words
 from tests.builders import NOW
 
 Fill = Callable[..., Words]

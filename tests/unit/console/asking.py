@@ -7,25 +7,25 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from governor.approvals.decide import Decide
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.terms import terms_of
 from governor.console.app import Console
 from governor.console.page import Reader
 from governor.console.questions import Answers, question, questions
 from governor.console.views.instance import instance
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.terms import terms_of
-from governor.domain.episode.episode import Episode, Phase
-from governor.domain.episode.plan import Price
-from governor.domain.fleet.rows import FleetPage
-from governor.domain.policy.policy import Action
-from governor.stores.table import Readable
-from governor.usecases.approvals.decide import Decide
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Price
+from governor.fleet.model import FleetPage
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Action
+from governor.table.table import Readable
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row
 from tests.twins.services import RecordingUndoer
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance, token
-from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.worlds.world import APPROVAL_ID, World
 
 POLICY = (
     parse_policy(

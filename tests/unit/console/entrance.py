@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from governor.approvals.model.terms import Role, SignedIn, SignIn
+from governor.approvals.open_console import OpenConsole
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.store.sessions import SignIns
 from governor.console.app import Console, Request
 from governor.console.session import Doors
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn, SignIn
-from governor.stores.sessions import SignIns
-from governor.stores.table import Table
-from governor.usecases.approvals.open_console import OpenConsole
+from governor.table.table import Table
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions
 from tests.twins.table import MemoryTable
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from governor.console.app import Console
 from governor.console.page import Asked, Page, Table
 from governor.console.views.figures import name_in, project_href
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
-from governor.contracts.policy import parse_policy
-from governor.domain.fleet.rows import FleetPage
-from governor.domain.instance import Target
-from governor.errors import InputError, NotFound
+from governor.core.errors import InputError, NotFound
+from governor.core.instance import Target
+from governor.core.parsing import parse
+from governor.fleet.model import FleetPage
+from governor.policy.document import parse_policy
+from governor.web.requests import HttpRequest
 from governor.wiring.console import VIEWS as REAL
 from tests.console_world import ConsoleWorld, make_row
 from tests.unit.console import entrance

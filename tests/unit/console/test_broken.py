@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.terms import Code
 from governor.console.app import Console
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.terms import Code
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import Meter
-from governor.domain.sweep.breaker import BreakerState
-from governor.stores.table import Readable, put
+from governor.episode.model.episode import Failing
+from governor.fleet.model import Share
+from governor.limits.model.breaker import BreakerState
+from governor.money.rules.cost import Meter
+from governor.policy.document import parse_policy
+from governor.table.table import Readable, put
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.console.app import Console
-from governor.domain.episode.episode import Outcome, Phase
+from governor.episode.model.episode import Outcome, Phase
 from governor.wiring.console import VIEWS
 from tests.builders import NOW
 from tests.console_world import ConsoleWorld, asked, lively, make_episode

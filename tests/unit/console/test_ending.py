@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
+from governor.approvals.decide import Decide, key_of
 from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.instance import end_hold, instance
-from governor.contracts.policy import parse_policy
-from governor.domain.fleet.rows import FleetRow
-from governor.domain.sweep.verdict import NO_HOLD, Hold
-from governor.errors import DecisionRefused
-from governor.usecases.approvals.decide import Decide, key_of
+from governor.core.errors import DecisionRefused
+from governor.fleet.model import FleetRow
+from governor.policy.document import parse_policy
+from governor.verdict.model import NO_HOLD, Hold
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
 from tests.twins.seals import MemorySeals

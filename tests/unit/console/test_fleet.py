@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.terms import Scope
 from governor.console.page import Caller, Page
 from governor.console.views.figures import Rate
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
 from governor.console.views.overview import overview
-from governor.domain.approvals.terms import Scope
-from governor.domain.fleet.rows import UNGOVERNED
-from governor.errors import InputError, NotFound
+from governor.core.errors import InputError, NotFound
+from governor.fleet.model import UNGOVERNED
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row, many_rows
 from tests.rights import only_what_the_role_allows

@@ -13,8 +13,8 @@ import pytest
 from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.freezes import PATH, end_freeze, freezes
-from governor.contracts.policy import parse_policy
-from governor.domain.sweep.breaker import BreakerState
+from governor.limits.model.breaker import BreakerState
+from governor.policy.document import parse_policy
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
 from tests.unit.console import entrance

@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
+from governor.approvals.model.terms import Scope
+from governor.approvals.rules.approval import first_approval
 from governor.console.page import Caller, Page
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, first_approval
-from governor.domain.approvals.terms import Scope
-from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, Phase
-from governor.domain.evidence import GpuReadings, Window
-from governor.domain.history import History
-from governor.domain.instance import Target
-from governor.domain.sweep.verdict import Hold
-from governor.errors import InputError, NotFound
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import InputError, NotFound
+from governor.core.instance import Target
+from governor.episode.model.episode import InstanceRecord, Outcome, Phase
+from governor.evidence.model import GpuReadings, Window
+from governor.evidence.rules.history import History
+from governor.verdict.model import Hold
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
 from tests.twins.stores import EveryEventStore

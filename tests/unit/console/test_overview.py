@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from governor.approvals.model.terms import Scope
 from governor.console.page import Page
 from governor.console.views.figures import Rate
 from governor.console.views.overview import overview
-from governor.domain.approvals.terms import Scope
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import FleetRow, Share
-from governor.domain.sweep.breaker import BreakerState
+from governor.episode.model.episode import Failing
+from governor.fleet.model import FleetRow, Share
+from governor.limits.model.breaker import BreakerState
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_row
 from tests.rights import only_what_the_role_allows

@@ -9,16 +9,16 @@ from datetime import timedelta
 
 import pytest
 
+from governor.alerts.model import AlertKind
+from governor.approvals.pause import PauseAll
 from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.freezes import PATH, FreezeForms, freezes
 from governor.console.views.overview import overview
-from governor.contracts.policy import parse_policy
-from governor.domain.alerts.alert import AlertKind
-from governor.domain.policy.contacts import Console as ConsoleSettings
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.pause import Pause
-from governor.usecases.pause import PauseAll
+from governor.limits.model.pause import Pause
+from governor.policy.document import parse_policy
+from governor.policy.model.contacts import Console as ConsoleSettings
+from governor.policy.model.policy import Policy
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
 from tests.twins import FakeClock, RecordingAnnouncer

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.terms import Scope
 from governor.console.page import Caller, Page
 from governor.console.views.project import project, projects
-from governor.domain.approvals.terms import Scope
-from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import DAY, Meter, month_end
-from governor.domain.policy.policy import Budget, Policy
-from governor.errors import NotFound
+from governor.core.errors import NotFound
+from governor.fleet.model import Share
+from governor.money.rules.cost import DAY, Meter, month_end
+from governor.policy.model.policy import Budget, Policy
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row
 

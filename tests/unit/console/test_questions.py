@@ -14,16 +14,16 @@ from unittest import mock
 
 import pytest
 
+from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.console.session import caller_of
-from governor.domain.approvals.approval import Answer, ApprovalStatus
-from governor.domain.episode.episode import Outcome, Terms
-from governor.domain.units import iso, usd
+from governor.core.units import iso, usd
+from governor.episode.model.episode import Outcome, Terms
 from tests.builders import NOW
 from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
 from tests.unit.console.entrance import token
-from tests.unit.usecases.builders import decision
-from tests.unit.usecases.world import APPROVAL_ID
+from tests.unit.worlds.builders import decision
+from tests.unit.worlds.world import APPROVAL_ID
 
 
 def test_nothing_is_ticked_and_terminations_stand_apart() -> None:

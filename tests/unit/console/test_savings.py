@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from governor.approvals.model.terms import Scope
 from governor.console.page import Caller, Page
 from governor.console.views.savings import savings
-from governor.domain.approvals.terms import Scope
-from governor.domain.episode.episode import Outcome
-from governor.domain.fleet.rows import Share
-from governor.domain.money.ledger import LedgerEntry
-from governor.errors import InputError
+from governor.core.errors import InputError
+from governor.episode.model.episode import Outcome
+from governor.fleet.model import Share
+from governor.money.model.ledger import LedgerEntry
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, caller, html, lively, make_row
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.terms import Code, Rank, Role, SignedIn, SignIn
+from governor.approvals.open_console import OpenConsole
 from governor.console.app import Console
 from governor.console.page import Asked, Caller, Page
 from governor.console.session import caller_of
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.terms import Code, Rank, Role, SignedIn, SignIn
-from governor.errors import NotAllowed, PolicyError
-from governor.usecases.approvals.open_console import OpenConsole
+from governor.core.errors import NotAllowed, PolicyError
+from governor.policy.document import parse_policy
 from governor.web.sessions import SESSION_COOKIE, Session
 from tests.unit.console import entrance
 from tests.unit.console.entrance import NOW, Entrance

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from governor.approvals.decide import Decide, key_of
+from governor.approvals.pause import PauseAll
 from governor.console.app import Console, Post
 from governor.console.session import Doors, caller_of
 from governor.console.views.freezes import PATH
-from governor.contracts.policy import parse_policy
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import UNGOVERNED, FleetRow, Share
-from governor.domain.instance import Target
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.verdict import Hold
-from governor.usecases.approvals.decide import Decide, key_of
-from governor.usecases.pause import PauseAll
+from governor.core.instance import Target
+from governor.episode.model.episode import Failing
+from governor.fleet.model import UNGOVERNED, FleetRow, Share
+from governor.limits.model.breaker import BreakerState
+from governor.policy.document import parse_policy
+from governor.verdict.model import Hold
 from governor.wiring.console import VIEWS, forms
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row

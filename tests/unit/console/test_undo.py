@@ -6,19 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from governor.approvals.model.approval import Answer
 from governor.console.session import caller_of
-from governor.domain.approvals.approval import Answer
-from governor.domain.episode.episode import EpisodeRef, Outcome
-from governor.domain.fleet.rows import FleetPage
-from governor.errors import Unavailable
-from governor.ports import UndoAnswer
-from governor.stores import keys
-from governor.stores.table import update
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import Unavailable
+from governor.episode.model.episode import Outcome
+from governor.episode.ports import UndoAnswer
+from governor.fleet.model import FleetPage
+from governor.table import keys
+from governor.table.table import update
 from tests.builders import NOW, TARGET
-from tests.unit.adapters.state_samples import entry
+from tests.unit.aws.state_samples import entry
 from tests.unit.console.asking import POLICY, Site
-from tests.unit.usecases.builders import decision
-from tests.unit.usecases.world import APPROVAL_ID
+from tests.unit.worlds.builders import decision
+from tests.unit.worlds.world import APPROVAL_ID
 
 OWN = f"/questions/{APPROVAL_ID}"
 BUTTON = "Start it again"

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.model.terms import Scope
 from governor.console.app import Console
 from governor.console.formats import as_json
 from governor.console.page import Caller
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.terms import Scope
-from governor.domain.episode.episode import EpisodeRef
-from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import Meter
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.breaker import BreakerState
-from governor.errors import NotFound
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import NotFound
+from governor.fleet.model import Share
+from governor.limits.model.breaker import BreakerState
+from governor.money.rules.cost import Meter
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Policy
 from governor.wiring.console import VIEWS as ROUTES
 from tests.builders import NOW, make_entry
 from tests.console_world import (

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
-from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
-from governor.domain.sweep.judging import Subject
-from governor.domain.sweep.verdict import VerdictKind, is_candidate
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
+from governor.verdict.model import VerdictKind
+from governor.verdict.rules.judge import is_candidate
+from governor.verdict.rules.judging import Subject
 from simulation.recording import RecordedMetrics
 from simulation.traces import as_recording
 from tests.unit.evaluation.builders import BUSY, HOLE, HOUR, IDLE, bins_of, of_text, trace_of

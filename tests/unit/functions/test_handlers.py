@@ -16,44 +16,44 @@ from urllib.parse import quote
 
 import pytest
 
-from governor.domain.alerts.alert import AlertKind
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.episode.episode import Outcome, Phase
-from governor.domain.episode.plan import Step
-from governor.domain.instance import Lifecycle, Target
-from governor.domain.policy.policy import Action
-from governor.domain.sweep.pause import Pause
-from governor.errors import (
+from governor.alerts.model import AlertKind
+from governor.approvals.ask_owner import AskOwner
+from governor.approvals.deliver_decision import ConcludeApproval
+from governor.approvals.rotate_keys import RotateKeys
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.store.sessions import SignIns
+from governor.core.errors import (
     ConfigurationError,
     InputError,
     PolicyError,
     TargetsNotSwept,
     Unavailable,
 )
-from governor.observability import logger
-from governor.ports import UndoAnswer
-from governor.stores.sessions import SignIns
-from governor.usecases.approvals.ask_owner import AskOwner
-from governor.usecases.approvals.deliver_decision import ConcludeApproval
-from governor.usecases.approvals.rotate_keys import RotateKeys
-from governor.usecases.episode.check_progress import CheckProgress
-from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
-from governor.usecases.episode.expire_snapshots import ExpireSnapshots
-from governor.usecases.episode.open_episode import OpenEpisode
-from governor.usecases.episode.recheck_episode import RecheckEpisode
-from governor.usecases.episode.take_snapshot import TakeSnapshot
-from governor.usecases.episode.undo_episode import UndoEpisode
-from governor.usecases.events.notify_dates import NotifyDates
-from governor.usecases.events.react import ReactToStateChange
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
-from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.money.costs import SumUpMonth
-from governor.usecases.money.refresh_prices import RefreshPrices
-from governor.usecases.money.report_savings import ReportSavings
-from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.core.instance import Lifecycle, Target
+from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.plan import Step
+from governor.episode.ports import UndoAnswer
+from governor.events.notify_dates import NotifyDates
+from governor.events.react import ReactToStateChange
+from governor.events.respond_to_warnings import RespondToWarnings
+from governor.health.check_health import CheckHealth
+from governor.limits.model.pause import Pause
+from governor.money.costs import SumUpMonth
+from governor.money.refresh_prices import RefreshPrices
+from governor.money.report_savings import ReportSavings
+from governor.policy.model.policy import Action
+from governor.remediation.check_progress import CheckProgress
+from governor.remediation.end_episode import CloseDead, RecordOutcome
+from governor.remediation.expire_snapshots import ExpireSnapshots
+from governor.remediation.open_episode import OpenEpisode
+from governor.remediation.recheck_episode import RecheckEpisode
+from governor.remediation.take_snapshot import TakeSnapshot
+from governor.remediation.undo_episode import UndoEpisode
+from governor.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, console, delivery, events, page, sign_in
 from governor.wiring.acting import acting
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.observability import logger
 from governor.wiring.parts import Parts
 from governor.wiring.policies import by_target, or_defaults, or_last, use_case
 from governor.wiring.sweep import sweep_plan
@@ -70,12 +70,12 @@ from tests.twins import (
 )
 from tests.twins.stores import event_parts, store_parts
 from tests.twins.table import MemoryTable
-from tests.unit.adapters.fakes import FakeClients, ScriptedClient
+from tests.unit.aws.fakes import FakeClients, ScriptedClient
 from tests.unit.functions.handlers import EVENTS, call, sample
-from tests.unit.usecases.builders import recorder
-from tests.unit.usecases.fleet_world import FleetWorld
-from tests.unit.usecases.world import APPROVAL_ID, PRICE, World
 from tests.unit.wiring.samples import SIGN_IN, settings
+from tests.unit.worlds.builders import recorder
+from tests.unit.worlds.fleet_world import FleetWorld
+from tests.unit.worlds.world import APPROVAL_ID, PRICE, World
 
 AnyParts = TypeVar("AnyParts", bound=Parts)
 PEOPLE = "ownership: {contacts: {people: {emails: [alice@example.com, bob@example.com]}}}\n"

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from governor.domain.events.interruption import Warned
-from governor.errors import InputError, Throttled
-from governor.usecases.events.notify_warning import Reaction
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.core.errors import InputError, Throttled
+from governor.events.model.interruption import Warned
+from governor.events.notify_warning import Reaction
+from governor.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.events import ToInterruptions
 from local.demo.samples import of_this_account
 from tests.unit.functions.handlers import call

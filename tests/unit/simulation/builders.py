@@ -11,10 +11,10 @@ from math import nan
 from typing import Any
 
 from evaluation.bins import holes
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import MetricSource, Window
-from governor.domain.instance import Instance, Shape, Target
-from governor.domain.policy.policy import ApprovalRule, IdleRule, Policy
+from governor.core.instance import Instance, Shape, Target
+from governor.episode.model.plan import Price
+from governor.evidence.model import MetricSource, Window
+from governor.policy.model.policy import ApprovalRule, IdleRule, Policy
 from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay

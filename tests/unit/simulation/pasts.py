@@ -10,11 +10,11 @@ from functools import partial
 from math import nan
 from typing import Any
 
-from governor.domain.alerts.alert import Owner
-from governor.domain.catalogue import list_price, shape_of
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Window
-from governor.domain.policy.policy import Policy
+from governor.alerts.model import Owner
+from governor.core.catalog import list_price, shape_of
+from governor.episode.model.plan import Price
+from governor.evidence.model import Window
+from governor.policy.model.policy import Policy
 from simulation.past import Past
 from tests.builders import make_instance
 

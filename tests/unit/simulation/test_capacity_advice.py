@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Window
-from governor.domain.policy.policy import Advice as Rule
-from governor.domain.sweep.managed import BatchEnvironment, Home, Kind
+from governor.episode.model.plan import Price
+from governor.evidence.model import Window
+from governor.policy.model.policy import Advice as Rule
+from governor.sweep.model import BatchEnvironment, Home, Kind
 from simulation.capacity_advice import Group, Reserved, of_group, reservation, savings_plan
 from simulation.past import Past
 from simulation.patterns import Advice

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.domain.episode.plan import Price
-from governor.domain.evidence import Dimensions, MetricSource, Series, Window
-from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Vetoes
-from governor.errors import CloudError
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.core.errors import CloudError
+from governor.core.instance import Instance, Target
+from governor.episode.model.plan import Price
+from governor.evidence.model import MetricSource, Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.evidence.rules.series import Dimensions
+from governor.policy.model.policy import IdleRule, Policy, TagMatch, Vetoes
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult

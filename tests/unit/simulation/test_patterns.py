@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.domain.alerts.alert import NOBODY
-from governor.domain.catalogue import accelerated_types, list_price, shape_of
-from governor.domain.episode.plan import Price
-from governor.domain.instance import CHECKPOINT_TAG, Lifecycle, tag_command
-from governor.domain.policy.policy import Advice as Rule
-from governor.domain.policy.policy import Policy
+from governor.alerts.model import NOBODY
+from governor.core.catalog import accelerated_types, list_price, shape_of
+from governor.core.instance import CHECKPOINT_TAG, Lifecycle, tag_command
+from governor.episode.model.plan import Price
+from governor.policy.model.policy import Advice as Rule
+from governor.policy.model.policy import Policy
 from simulation.past import Past
 from simulation.patterns import (
     Advice,

@@ -18,11 +18,11 @@ import yaml
 
 from cli.governor import main
 from evaluation.shares import upper_bound
-from governor.contracts.policy import parse_policy
-from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import ApprovalRule, Breaker, IdleRule, Mode, Policy
-from governor.errors import PolicyError
-from governor.ports import Policies
+from governor.core.errors import PolicyError
+from governor.policy.document import parse_policy
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import ApprovalRule, Breaker, IdleRule, Mode, Policy
+from governor.policy.ports import Policies
 from simulation import advice
 from simulation.outcome import InstanceResult, Replay
 from simulation.recommend import (

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.evidence import Evidence, MetricSource
-from governor.domain.instance import Protection, Shape
-from governor.domain.policy.contacts import Contact, Ownership, Weekday
-from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
-from governor.domain.sweep.judging import Subject, wanted_figures
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, is_candidate, judge
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.core.instance import Protection, Shape
+from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.model import Evidence, MetricSource
+from governor.policy.model.contacts import Contact, Ownership, Weekday
+from governor.policy.model.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
+from governor.verdict.model import NO_HOLD, VerdictKind
+from governor.verdict.rules.judge import activity, is_candidate, judge
+from governor.verdict.rules.judging import Subject, wanted_figures
 from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.ports import MetricQuery
+from governor.core.instance import Target
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricQuery
 from simulation.recording import PERIOD
 from simulation.store import SeriesStore, StoreError
 from tests.builders import TARGET

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
-from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Prices
+from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Policy, Prices
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.traces import UtilizationOnly, as_recording, read_traces

@@ -10,7 +10,7 @@ from pathlib import Path
 import moto
 import pytest
 
-from governor.domain.catalogue import shape_of
+from governor.core.catalog import shape_of
 from scripts.embed import node_shapes, wanted, with_scripts
 from tests.unit.stacks.hosts import Host, commands
 

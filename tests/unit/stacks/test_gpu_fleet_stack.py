@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from governor.domain.catalogue import list_price, shape_of
+from governor.core.catalog import list_price, shape_of
 from scripts.embed import node_shapes
 from tests.unit.stacks.hosts import FLEET
 from tests.unit.template.machines import ROOT

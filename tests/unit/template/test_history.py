@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from governor.domain.episode.plan import Until
-from governor.usecases.brakes import spaced
-from governor.usecases.episode.check_progress import NOTICE_PAUSE_SECONDS, pause_seconds
+from governor.episode.model.plan import Until
+from governor.limits.freezes import spaced
+from governor.remediation.check_progress import NOTICE_PAUSE_SECONDS, pause_seconds
 from tests.unit.template.machines import ROOT
 
 MOST = 20_000

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.clients import READING, allowing
-from governor.domain.approvals.approval import Approval
-from governor.domain.approvals.terms import SignIn
-from governor.domain.instance import _SERVICE_BY_TAG
-from governor.domain.policy.policy import TagMatch
+from governor.approvals.model.approval import Approval
+from governor.approvals.model.terms import SignIn
+from governor.aws.clients import READING, allowing
+from governor.core.instance import _SERVICE_BY_TAG
+from governor.policy.model.policy import TagMatch
 from local.engine.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from governor import errors
-from governor.usecases.episode.take_snapshot import RESERVED
+from governor.core import errors
+from governor.remediation.take_snapshot import RESERVED
 from scripts.state_machines import FOLDER, rendered
-from tests.unit.template.machines import (
-    MACHINES,
-    definition,
-    reachable,
-    scopes,
-    targets,
-    template,
-)
+from tests.unit.template.machines import MACHINES, definition, reachable, scopes, targets, template
 
 REMEDIATION = definition("remediation")
 STATES: dict[str, dict[str, Any]] = REMEDIATION["States"]

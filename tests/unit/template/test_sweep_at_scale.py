@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.parsing import parse
-from governor.contracts.payloads import SweptPayload
-from governor.domain.sweep.verdict import VerdictKind
+from governor.core.parsing import parse
+from governor.verdict.model import VerdictKind
+from governor.wiring.payloads import SweptPayload
 from tests.soak.asl import StepFailed, _filled, _holds, _matches, _placed
 from tests.unit.template.machines import definition, template
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.sweep import MEMORY
-from governor.channels.dispatch import TRIED_FOR
-from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
-from governor.contracts.payloads import PlanPayload
-from governor.domain.alerts.alert import FOR_MACHINES
+from governor.alerts.model import FOR_MACHINES
+from governor.notify.dispatch import TRIED_FOR
+from governor.notify.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
+from governor.wiring.payloads import PlanPayload
 from tests.iam import ACCOUNT, Request, allows, own_statements, policies_of, written_out
 from tests.unit.template.machines import ROOT, rules, statements, template
 

@@ -9,28 +9,28 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.s3 import PolicyBucket
-from governor.contracts.policy import parse_policy
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.episode.episode import Terms
-from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action, Breaker, Mode, Policy
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.units import iso
-from governor.stores.sessions import SignIns
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.open_console import OpenConsole
-from governor.usecases.approvals.show_approval import ShowApproval
-from governor.usecases.brakes import ShowBrakes
-from governor.usecases.pause import PauseAll
-from governor.usecases.policy_versions import AcceptPolicy
+from governor.approvals.decide import Decide
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.open_console import OpenConsole
+from governor.approvals.pause import PauseAll
+from governor.approvals.show_approval import ShowApproval
+from governor.approvals.store.sessions import SignIns
+from governor.aws.s3 import PolicyBucket
+from governor.core.units import iso
+from governor.episode.model.episode import Terms
+from governor.limits.freezes import ShowBrakes
+from governor.limits.model.breaker import BreakerState
+from governor.policy.document import parse_policy
+from governor.policy.model.contacts import Contact, Ownership
+from governor.policy.model.policy import Action, Breaker, Mode, Policy
+from governor.policy.versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.wiring.policies import accepted
 from tests.builders import NOW, TARGET
-from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
-from tests.unit.usecases.builders import asked
-from tests.unit.usecases.fleet_world import FleetWorld
-from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.worlds.builders import asked
+from tests.unit.worlds.fleet_world import FleetWorld
+from tests.unit.worlds.world import APPROVAL_ID, World
 
 ALICE = "arn:aws:iam::123456789012:user/alice"
 STOP = {"answer": "approve", "losses_accepted": True}

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.decide import Decide
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.pause import PauseAll
+from governor.approvals.rules.terms import BROADCAST
 from governor.console.app import Console
 from governor.console.page import Reader
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.terms import BROADCAST
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.pause import PauseAll
 from governor.web.responses import Response
 from governor.web.sessions import SESSION_COOKIE
 from governor.web.site import Request
@@ -28,9 +28,9 @@ from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.twins.seals import MemorySeals
 from tests.twins.services import RecordingUndoer
-from tests.unit.channels.test_slack_actions import Slack
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
+from tests.unit.notify.test_slack_actions import Slack
 from tests.unit.web.test_gate import BOB, UNTIL, Gated
 from tests.unit.web.test_site import ID, SIGNER, DigestWorld
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from governor.domain.approvals.approval import ApprovalStatus, Decision
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import BROADCAST, Role, SignedIn, SignIn
-from governor.domain.episode.episode import Outcome
-from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action
-from governor.domain.units import iso
-from governor.stores.sessions import SignIns
+from governor.approvals.model.approval import ApprovalStatus, Decision
+from governor.approvals.model.terms import Role, SignedIn, SignIn
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.rules.terms import BROADCAST
+from governor.approvals.store.sessions import SignIns
+from governor.core.units import iso
+from governor.episode.model.episode import Outcome
+from governor.policy.model.contacts import Contact, Ownership
+from governor.policy.model.policy import Action
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.site import Gate, Request

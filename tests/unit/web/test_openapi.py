@@ -11,14 +11,14 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from governor.domain.approvals.approval import Answer, ApprovalStatus
-from governor.domain.episode.episode import Outcome
-from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import Action
+from governor.approvals.model.approval import Answer, ApprovalStatus
+from governor.episode.model.episode import Outcome
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
 from local.engine.templates import expand_template
-from tests.unit.usecases.world import APPROVAL_ID, World
 from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post
+from tests.unit.worlds.world import APPROVAL_ID, World
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT: dict[str, Any] = yaml.safe_load(

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.policy import parse_policy
-from governor.domain.alerts.alert import AlertKind
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.pause import Pause
-from governor.errors import Unavailable
+from governor.alerts.model import AlertKind
+from governor.core.errors import Unavailable
+from governor.limits.model.pause import Pause
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Policy
 from governor.web.api import ApiRequest, ApiResponse
-from tests.unit.usecases.world import World
 from tests.unit.web.test_api import api
 from tests.unit.web.test_openapi import problems
+from tests.unit.worlds.world import World
 
 ROLE = "arn:aws:sts::123456789012:assumed-role"
 ADMIN, LOCAL_ADMIN, APPROVER = f"{ROLE}/Ops/ada", f"{ROLE}/Local/bob", f"{ROLE}/Dev/eve"

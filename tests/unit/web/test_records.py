@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from governor.domain.approvals.terms import BROADCAST
-from governor.domain.audit import Change
-from governor.domain.episode.episode import Outcome
-from governor.domain.policy.contacts import Ownership
-from governor.domain.sweep.verdict import Hold
-from governor.domain.units import iso
-from governor.stores import keys
+from governor.approvals.rules.terms import BROADCAST
+from governor.core.units import iso
+from governor.episode.model.episode import Outcome
+from governor.episode.rules.audit import Change
+from governor.policy.model.contacts import Ownership
+from governor.table import keys
+from governor.verdict.model import Hold
 from tests.builders import NOW
 from tests.unit.web.test_site import ALICE, ID, World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.http import HttpRequest
-from governor.contracts.parsing import parse
+from governor.core.parsing import parse
+from governor.web.requests import HttpRequest
 from governor.web.responses import redirect, to_lambda
 from tests.unit.template.machines import ROOT
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.links import EVERYBODY
-from governor.domain.episode.episode import Outcome
-from governor.domain.units import iso
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.links import EVERYBODY
+from governor.core.units import iso
+from governor.episode.model.episode import Outcome
 from governor.web.responses import Response
 from governor.web.site import Request
 from tests.builders import NOW, form_token

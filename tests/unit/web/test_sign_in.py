@@ -10,16 +10,17 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn, signed_in
-from governor.errors import (
+from governor.approvals.model.terms import Role, SignedIn
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.rules.terms import signed_in
+from governor.approvals.store.sessions import SignIns
+from governor.core.errors import (
     AccessDenied,
     ConfigurationError,
     GovernorError,
     IssuerUnavailable,
     SignInRefused,
 )
-from governor.stores.sessions import SignIns
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, SignInSite

@@ -13,18 +13,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.domain.alerts.alert import NOWHERE, Delivery
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, Terms
-from governor.domain.episode.plan import draw_plan
-from governor.domain.evidence import GpuReadings, Window, evidence_hash
-from governor.domain.history import History
-from governor.domain.instance import LaunchFacts, UserData
-from governor.domain.policy.changes import asked_under
-from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import (
+from governor.alerts.model import NOWHERE, Delivery
+from governor.approvals.decide import Decide
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.links import LinkSigner
+from governor.approvals.rules.terms import BROADCAST
+from governor.approvals.show_approval import ShowApproval
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import Unavailable
+from governor.core.instance import LaunchFacts, UserData
+from governor.core.units import iso
+from governor.episode.model.episode import Episode, Outcome, Phase, Terms
+from governor.episode.ports import UndoAnswer
+from governor.episode.rules.plan import draw_plan
+from governor.evidence.model import GpuReadings, Window
+from governor.evidence.rules.history import History
+from governor.evidence.rules.series import evidence_hash
+from governor.policy.model.contacts import Contact, Ownership
+from governor.policy.model.policy import (
     Action,
     ApprovalRule,
     Metrics,
@@ -33,12 +39,8 @@ from governor.domain.policy.policy import (
     Policy,
     Power,
 )
-from governor.domain.sweep.verdict import Hold
-from governor.domain.units import iso
-from governor.errors import Unavailable
-from governor.ports import UndoAnswer
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ShowApproval
+from governor.policy.rules.changes import asked_under
+from governor.verdict.model import Hold
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import (
@@ -59,7 +61,7 @@ from tests.twins import (
     StaticPolicies,
 )
 from tests.twins.services import RecordingUndoer
-from tests.unit.adapters.state_samples import entry
+from tests.unit.aws.state_samples import entry
 
 ALICE = "alice@example.com"
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"

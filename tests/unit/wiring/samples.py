@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.contracts.settings import Settings, parse_settings
+from governor.core.environment import Settings, parse_settings
 
 VARIABLES = {
     "AWS_REGION": "us-east-1",

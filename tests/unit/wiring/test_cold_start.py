@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from governor.contracts.settings import Settings, parse_settings
-from governor.errors import ConfigurationError
+from governor.core.environment import Settings, parse_settings
+from governor.core.errors import ConfigurationError
 from governor.wiring.acting import acting
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from tests.unit.template.machines import ROOT
 from tests.unit.wiring.samples import SIGN_IN, VARIABLES, settings
 
-ISSUER_PROTOCOL = {"jwt", "cryptography", "governor.adapters.oidc", "governor.web.sign_in"}
+ISSUER_PROTOCOL = {"jwt", "cryptography", "governor.aws.oidc", "governor.web.sign_in"}
 
 
 def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -47,14 +47,14 @@ def loaded(function: str, **more: str) -> set[str]:
 
 def test_the_page_loads_nothing_of_a_sign_in_that_is_not_configured() -> None:
     """Cold starts stay what they were."""
-    assert set() == loaded("serve_approval") & (ISSUER_PROTOCOL | {"governor.contracts.policy"})
+    assert set() == loaded("serve_approval") & (ISSUER_PROTOCOL | {"governor.policy.document"})
 
 
 def test_the_page_never_loads_the_issuer_s_protocol() -> None:
     """It reads sessions; only the function that signs in speaks to the issuer."""
     modules = loaded("serve_approval", **SIGN_IN)
 
-    assert "governor.contracts.policy" in modules
+    assert "governor.policy.document" in modules
     assert set() == modules & ISSUER_PROTOCOL
     assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
 
@@ -93,7 +93,7 @@ def test_no_cold_start_loads_the_words_of_alerts(function: str) -> None:
     """Most invocations send nothing: Jinja2 and the templates come with the first message."""
     modules = loaded(function, **(SIGN_IN if function == "sign_in" else {}))
 
-    assert "governor.errors" in modules
+    assert "governor.core.errors" in modules
     assert "governor.alerts.render" not in modules
     assert (function in RENDER_PAGES) == ("jinja2" in modules)
 
@@ -104,7 +104,10 @@ def test_nothing_but_the_console_loads_the_console(function: str) -> None:
     modules = loaded(function)
 
     assert set() == {one for one in modules if one.startswith("governor.console")}
-    assert set() == modules & {"governor.stores.sessions", "aws_lambda_powertools.event_handler"}
+    assert set() == modules & {
+        "governor.approvals.store.sessions",
+        "aws_lambda_powertools.event_handler",
+    }
     assert "governor.console.app" in loaded("serve_console")
 
 

@@ -12,14 +12,9 @@ from unittest import mock
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from governor import observability
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.s3 import PolicyBucket, PolicyText
-from governor.contracts.policy import parse_policy
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Mode
-from governor.errors import (
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.s3 import PolicyBucket, PolicyText
+from governor.core.errors import (
     AccessDenied,
     CloudError,
     NotFound,
@@ -28,9 +23,14 @@ from governor.errors import (
     Throttled,
     Unavailable,
 )
-from governor.ports import MetricAnswer, StoredPolicy
-from governor.usecases.accounts import swept
-from governor.wiring import policies
+from governor.core.instance import Target
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricAnswer
+from governor.policy.accounts import swept
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Mode
+from governor.policy.versions import StoredPolicy
+from governor.wiring import observability, policies
 from governor.wiring.answers import approval_api
 from governor.wiring.console import console
 from governor.wiring.ec2 import _CountedMetrics
@@ -39,7 +39,7 @@ from governor.wiring.sweep import sweep_plan
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
 from tests.twins.stores import event_parts, store_parts
-from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
 
 

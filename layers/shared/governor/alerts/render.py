@@ -2,7 +2,7 @@
 
 This is the only module of the alerts that loads Jinja2, which takes a quarter of the time of a
 whole cold start. So it is imported when the first message is worded:
-`governor.domain.alerts.templates` does that, and nothing else may import it.
+`governor.alerts.templates` does that, and nothing else may import it.
 
 `words/README.md` says how a template is written.
 """
@@ -20,8 +20,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 
-from governor.domain import units
-from governor.domain.alerts.alert import AlertKind, LineForm, Severity, Words
+from governor.alerts.model import AlertKind, LineForm, Severity, Words
+from governor.core import units
 
 FOLDER = Path(__file__).parent / "words"
 _BORDER = "\ufdd0"

@@ -21,8 +21,8 @@ from governor.console import formats
 from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.session import Doors, caller_of
 from governor.console.views import figures
-from governor.domain.units import people, sentence
-from governor.errors import DecisionRefused, InputError, NotFound, SignInTooOld
+from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
+from governor.core.units import people, sentence
 from governor.web.answers import status_of
 from governor.web.responses import HEADERS, Response, redirect
 

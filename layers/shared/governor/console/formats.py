@@ -9,8 +9,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from governor.console.page import Page
-from governor.domain.documents import plain
-from governor.errors import NotFound
+from governor.core.documents import plain
+from governor.core.errors import NotFound
 from governor.web.responses import (
     HEADERS,
     QUESTIONS,

@@ -12,27 +12,28 @@ from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
-from governor.domain.approvals.terms import Grant, Rank, Scope, rank_for
-from governor.domain.documents import csv_text
-from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow
-from governor.domain.instance import Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime
-from governor.errors import SignInTooOld
-from governor.ports import Clock
-from governor.stores import keys
-from governor.stores.approvals import Approvals
-from governor.stores.brakes import HUB, Brakes
-from governor.stores.caps import ActionCaps
-from governor.stores.deliveries import Deliveries
-from governor.stores.episodes import Episodes
-from governor.stores.findings import Findings
-from governor.stores.fleet import Fleet
-from governor.stores.instances import Failures, Instances
-from governor.stores.ledger import Ledger
-from governor.stores.pauses import PAUSE, Pauses
-from governor.stores.table import Readable
-from governor.usecases.approvals.show_approval import ShowApproval
+from governor.alerts.store import Deliveries
+from governor.approvals.model.terms import Grant, Rank, Scope
+from governor.approvals.rules.terms import rank_for
+from governor.approvals.show_approval import ShowApproval
+from governor.approvals.store.approvals import Approvals
+from governor.core.documents import csv_text
+from governor.core.errors import SignInTooOld
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Failures, Instances
+from governor.fleet.model import UNGOVERNED, FleetPage, FleetRow
+from governor.fleet.store import Fleet
+from governor.health.store import Findings
+from governor.limits.store.breaker import HUB, Brakes
+from governor.limits.store.caps import ActionCaps
+from governor.limits.store.pauses import PAUSE, Pauses
+from governor.money.store.ledger import Ledger
+from governor.policy.model.policy import Policy
+from governor.table import keys
+from governor.table.table import Readable
 
 Row = tuple[FleetRow, FleetPage]
 """An instance, and the page of its target."""

@@ -10,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.approvals.decide import Decide
+from governor.approvals.messages import refused_text
+from governor.approvals.model.approval import Answer, Decision
+from governor.approvals.model.terms import Rank, Role
+from governor.approvals.rules.terms import may
+from governor.approvals.show_approval import ApprovalView
 from governor.console.page import Asked, Caller, Page, Row, Table
 from governor.console.views import figures
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.messages import refused_text
-from governor.domain.approvals.terms import Rank, Role, may
-from governor.domain.units import UtcDatetime, in_parts, iso
-from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
-from governor.ports import Undoer
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ApprovalView
+from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.core.units import UtcDatetime, in_parts, iso
+from governor.episode.ports import Undoer
 from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again
-from governor.web.pages import (
-    Form,
-    ListedQuestions,
-    Visitor,
-    approval_page,
-    listed_questions,
-)
+from governor.web.pages import Form, ListedQuestions, Visitor, approval_page, listed_questions
 
 ROWS = 50
 """Questions on one page: it stays under 5,000 px on a phone."""

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.approvals.model.terms import Role, SignedIn
+from governor.approvals.open_console import SESSION, OpenConsole
+from governor.approvals.rules.terms import contacts_of, grants_of, person_of
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.terms import Role, SignedIn, contacts_of, grants_of, person_of
-from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime
-from governor.errors import LinkForged, NotAllowed
-from governor.usecases.approvals.open_console import SESSION, OpenConsole
+from governor.core.errors import LinkForged, NotAllowed
+from governor.core.units import UtcDatetime
+from governor.policy.model.policy import Policy
 from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
 

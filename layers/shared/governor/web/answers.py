@@ -12,15 +12,15 @@ from datetime import UTC, datetime, time
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
-from governor.domain.approvals.terms import may_undo, why_not
-from governor.domain.documents import plain
-from governor.domain.episode.episode import Episode
-from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.errors import CloudError, DecisionRefused, InputError, NotAllowed, Uncertain
-from governor.ports import Undoer
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ApprovalView
+from governor.approvals.decide import Decide
+from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
+from governor.approvals.rules.terms import may_undo, why_not
+from governor.approvals.show_approval import ApprovalView
+from governor.core.documents import plain
+from governor.core.errors import CloudError, DecisionRefused, InputError, NotAllowed, Uncertain
+from governor.core.units import UtcDatetime, iso, parse_iso
+from governor.episode.model.episode import Episode
+from governor.episode.ports import Undoer
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300

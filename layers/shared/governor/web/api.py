@@ -9,24 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from governor.domain.approvals.approval import Answer, Approval, Decision, has_controls
-from governor.domain.approvals.messages import cost_lines, plan_lines
-from governor.domain.approvals.terms import Role, SignIn, grants_of
-from governor.domain.episode.episode import Episode
-from governor.domain.instance import Target
-from governor.domain.policy.changes import PEOPLE_NEEDED
-from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import Policy
-from governor.domain.sweep.pause import Pause
-from governor.domain.units import UtcDatetime, iso, parse_iso, people, printable
-from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.open_console import OpenConsole
-from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
-from governor.usecases.brakes import ShowBrakes
-from governor.usecases.pause import PauseAll, Presser
-from governor.usecases.policy_consent import PolicyInForce
-from governor.usecases.policy_versions import AcceptPolicy
+from governor.approvals.decide import Decide
+from governor.approvals.messages import cost_lines, plan_lines
+from governor.approvals.model.approval import Answer, Approval, Decision
+from governor.approvals.model.terms import Role, SignIn
+from governor.approvals.open_console import OpenConsole
+from governor.approvals.pause import PauseAll, Presser
+from governor.approvals.rules.approval import has_controls
+from governor.approvals.rules.terms import grants_of
+from governor.approvals.show_approval import ApprovalView, ShowApproval
+from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, iso, parse_iso, people, printable
+from governor.episode.model.episode import Episode
+from governor.limits.freezes import ShowBrakes
+from governor.limits.model.pause import Pause
+from governor.policy.ask_consent import PolicyInForce
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import Policy
+from governor.policy.rules.changes import PEOPLE_NEEDED
+from governor.policy.versions import AcceptPolicy
 from governor.web.answers import END_KEEP, LONGEST_REASON, brief, status_of
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})

@@ -15,24 +15,19 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from governor.domain.alerts.alert import Alert, Delivery, words_of
-from governor.domain.approvals import messages
-from governor.domain.approvals.approval import (
-    Answer,
-    ApprovalStatus,
-    keep_end,
-    keep_text,
-    late_hold_text,
-    notice_until,
-)
-from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, permits
-from governor.domain.episode.episode import Episode, Outcome
-from governor.domain.evidence import gpu_rows
-from governor.domain.instance import console_url
-from governor.domain.policy.policy import Metrics, Mode
-from governor.domain.sweep.freshness import unseen_minutes
-from governor.domain.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
-from governor.usecases.approvals.show_approval import ApprovalView, by_price
+from governor.alerts.model import Alert, Delivery, words_of
+from governor.approvals import messages
+from governor.approvals.model.approval import Answer, ApprovalStatus
+from governor.approvals.model.terms import Role
+from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
+from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
+from governor.approvals.show_approval import ApprovalView, by_price
+from governor.core.instance import console_url
+from governor.core.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
+from governor.episode.model.episode import Episode, Outcome
+from governor.evidence.rules.freshness import unseen_minutes
+from governor.evidence.rules.series import gpu_rows
+from governor.policy.model.policy import Metrics, Mode
 from governor.web import picture
 from governor.web.responses import SEVERAL, TEMPLATES
 

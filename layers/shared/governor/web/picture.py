@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from governor.domain.episode.episode import Episode
-from governor.domain.evidence import Series, Window, busiest, busiest_of, is_reading, padded
-from governor.domain.units import UtcDatetime, in_parts, span
+from governor.core.units import UtcDatetime, in_parts, span
+from governor.episode.model.episode import Episode
+from governor.evidence.model import Series, Window
+from governor.evidence.rules.series import busiest, busiest_of, is_reading, padded
 
 _WIDTH = 358.0
 _CHART_LEFT = 28.0

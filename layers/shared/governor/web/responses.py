@@ -16,9 +16,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from governor.domain.approvals.messages import STEP_TEXT
-from governor.domain.units import left, people, span, usd
-from governor.errors import LinkError, LinkExpired
+from governor.approvals.messages import STEP_TEXT
+from governor.core.errors import LinkError, LinkExpired
+from governor.core.units import left, people, span, usd
 
 FOLDER = Path(__file__).parent / "templates"
 _FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn, SignIn
-from governor.domain.units import UtcDatetime
+from governor.approvals.model.terms import Role, SignedIn, SignIn
+from governor.approvals.rules.links import LinkSigner
+from governor.core.units import UtcDatetime
 
 SESSION_COOKIE = "__Host-governor-session"
 LIFE = timedelta(hours=8)

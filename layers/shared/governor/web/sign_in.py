@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor import errors
-from governor.domain.approvals.terms import SignedIn, SignIn, groups_of, signed_in
-from governor.domain.units import UtcDatetime
-from governor.ports import Clock, IdentityProvider
-from governor.stores.sessions import SignIns
+from governor.approvals.model.terms import SignedIn, SignIn
+from governor.approvals.rules.terms import groups_of, signed_in
+from governor.approvals.store.sessions import SignIns
+from governor.core import errors
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.web.ports import IdentityProvider
 from governor.web.responses import Response, bad_link, redirect, refusal
 from governor.web.sessions import LIFE as SESSION_LIFE
 from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie

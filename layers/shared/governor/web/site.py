@@ -12,18 +12,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from governor import errors
-from governor.domain.alerts.alert import DIGEST_PREFIX
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.links import EVERYBODY, LinkSigner
-from governor.domain.approvals.messages import refused_text
-from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of
-from governor.domain.episode.episode import Episode
-from governor.domain.policy.contacts import Ownership
-from governor.domain.units import UtcDatetime
-from governor.ports import Undoer
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
+from governor.alerts.model import DIGEST_PREFIX
+from governor.approvals.decide import Decide
+from governor.approvals.messages import refused_text
+from governor.approvals.model.approval import Answer, Decision
+from governor.approvals.model.terms import Role
+from governor.approvals.rules.links import EVERYBODY, LinkSigner
+from governor.approvals.rules.terms import BROADCAST, check_role, person_of
+from governor.approvals.show_approval import ApprovalView, ShowApproval
+from governor.core import errors
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode
+from governor.episode.ports import Undoer
+from governor.policy.model.contacts import Ownership
 from governor.web import pages
 from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again, status_of
 from governor.web.pages import Visitor
@@ -31,7 +32,7 @@ from governor.web.responses import HEADERS, Response, bad_link, redirect, refusa
 from governor.web.sessions import SESSION_COOKIE, Known, Sessions, clear_cookie
 
 if TYPE_CHECKING:
-    from governor.stores.sessions import SignIns
+    from governor.approvals.store.sessions import SignIns
 
 _GONE = (
     "This question does not exist any more. Ask the owner of the instance, or the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.usecases.episode.put_away import PutAway
+from governor.remediation.put_away import PutAway
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import asking, use_case

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from governor.channels.slack import API_URL, SlackApi
-from governor.channels.slack_actions import SlackActions
-from governor.channels.transport import https_of
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.https import Https
-from governor.usecases.accounts import swept
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.open_console import OpenConsole
-from governor.usecases.pause import PauseAll
-from governor.usecases.policy_versions import AcceptPolicy
+from governor.approvals.decide import Decide
+from governor.approvals.open_console import OpenConsole
+from governor.approvals.pause import PauseAll
+from governor.core.https import Https
+from governor.notify.slack import API_URL, SlackApi
+from governor.notify.slack_actions import SlackActions
+from governor.notify.transport import https_of
+from governor.policy.accounts import swept
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.versions import AcceptPolicy
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
-from governor.adapters.clients import Clients
-from governor.adapters.secrets import SecretDocument
-from governor.contracts.settings import Settings, parse_settings
-from governor.domain.approvals.links import LinkSigner
-from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime
-from governor.ports import Clock
+from governor.approvals.rules.links import LinkSigner
+from governor.aws.clients import Clients
+from governor.aws.secrets import SecretDocument
+from governor.core.environment import Settings, parse_settings
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
 
 Part = TypeVar("Part")
 UseCase = TypeVar("UseCase")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from governor.approvals.decide import Decide
+from governor.approvals.open_console import OpenConsole
+from governor.approvals.pause import PauseAll
 from governor.console import questions
 from governor.console.app import Console, Post, View
 from governor.console.page import Reader
@@ -15,14 +18,11 @@ from governor.console.views.instance import end_hold, instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
-from governor.contracts.policy import parse_policy
-from governor.ports import Undoer
-from governor.stores.brakes import Brakes
-from governor.stores.table import Readable
-from governor.usecases.accounts import swept
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.open_console import OpenConsole
-from governor.usecases.pause import PauseAll
+from governor.episode.ports import Undoer
+from governor.limits.store.breaker import Brakes
+from governor.policy.accounts import swept
+from governor.policy.document import parse_policy
+from governor.table.table import Readable
 from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_defaults

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from governor.adapters.cloudwatch import CloudWatchAlarms
-from governor.adapters.messaging import SesMailService
-from governor.channels.dispatch import Dispatch, Dispatched
-from governor.channels.registry import Registry
-from governor.channels.vouch import Vouch
-from governor.channels.worker import Worker
-from governor.contracts.alerts import parse_queued
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.errors import ConfigurationError
+from governor.aws.cloudwatch import CloudWatchAlarms
+from governor.aws.messaging import SesMailService
+from governor.core.errors import ConfigurationError
+from governor.notify.contract import parse_queued
+from governor.notify.dispatch import Dispatch, Dispatched
+from governor.notify.registry import Registry
+from governor.notify.vouch import Vouch
+from governor.notify.worker import Worker
+from governor.policy.document import PolicyBook, parse_policy
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_last
 

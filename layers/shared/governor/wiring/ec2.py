@@ -8,36 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, partial
 
-from governor.adapters.clients import SMALL_CALLS_AT_A_TIME, at_once
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
-from governor.adapters.managing import AutoScalingHooks, AwsBatch
-from governor.adapters.pricing import AwsPriceLists, AwsPrices
-from governor.adapters.s3 import UserDataBucket
-from governor.adapters.ssm import RunCommandHook, SessionManager
-from governor.domain.evidence import Window
-from governor.domain.instance import Target
-from governor.observability import tally
-from governor.ports import (
-    BatchReader,
-    CheckpointHook,
+from governor.aws.clients import SMALL_CALLS_AT_A_TIME, at_once
+from governor.aws.cloudwatch import CloudWatchMetrics
+from governor.aws.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
+from governor.aws.managing import AutoScalingHooks, AwsBatch
+from governor.aws.pricing import AwsPriceLists, AwsPrices
+from governor.aws.s3 import UserDataBucket
+from governor.aws.ssm import RunCommandHook, SessionManager
+from governor.core.instance import Target
+from governor.episode.ports import (
     InstanceController,
-    InstanceReader,
     InstanceStarter,
+    SnapshotRemover,
+    Snapshotter,
+    Vault,
+)
+from governor.events.notify_warning import SpotMarket
+from governor.events.respond_to_warnings import LifecycleHooks
+from governor.events.send_checkpoint import CheckpointHook
+from governor.evidence.model import Window
+from governor.evidence.ports import (
+    InstanceReader,
     InstanceTagger,
-    LifecycleHooks,
     MetricAnswer,
     MetricQuery,
     MetricReader,
-    PriceBook,
-    PriceReader,
     SessionReader,
-    SnapshotRemover,
-    Snapshotter,
-    SpotMarket,
-    Vault,
 )
+from governor.money.ports import PriceBook
+from governor.money.refresh_prices import PriceReader
+from governor.sweep.sweep_alerts import BatchReader
 from governor.wiring.basics import over
+from governor.wiring.observability import tally
 from governor.wiring.parts import Parts
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from governor.usecases.episode.end_episode import VoidEpisode
-from governor.usecases.events.notify_warning import AdviseElsewhere
-from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.events.notify_warning import AdviseElsewhere
+from governor.events.respond_to_warnings import RespondToWarnings
+from governor.remediation.end_episode import VoidEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_last, ready

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from governor.ports import Policies
-from governor.usecases.approvals.decide import Decide
+from governor.approvals.decide import Decide
+from governor.policy.ports import Policies
 from governor.web.sessions import Sessions
 from governor.web.site import ApprovalSite, Gate
 from governor.wiring.parts import Parts

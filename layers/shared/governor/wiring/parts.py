@@ -6,41 +6,44 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
-from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
-from governor.adapters.sealing import KmsSealCheck, KmsSealMaker
-from governor.adapters.secrets import AlertSeal
-from governor.adapters.ssm import PolicyParameter
-from governor.adapters.table.dynamodb import DynamoTable
-from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
-from governor.domain.alerts.alert import Seal
-from governor.domain.approvals.sealing import SealMaker
-from governor.ports import Announcer, ReportStore, SealCheck, Undoer, Workflow
-from governor.stores.approvals import Approvals
-from governor.stores.brakes import Brakes
-from governor.stores.bursts import Bursts
-from governor.stores.calls import Calls
-from governor.stores.caps import ActionCaps
-from governor.stores.claims import Claims
-from governor.stores.deliveries import Deliveries
-from governor.stores.episodes import Episodes
-from governor.stores.expiries import Expiries
-from governor.stores.findings import Findings
-from governor.stores.fleet import Fleet
-from governor.stores.holds import Holds
-from governor.stores.instances import Failures, Instances
-from governor.stores.ledger import Ledger
-from governor.stores.notices import Notices
-from governor.stores.pauses import Pauses
-from governor.stores.policy import PolicyVersions
-from governor.stores.prices import Prices
-from governor.stores.sweeps import Sweeps
-from governor.stores.table import Store, Table
-from governor.usecases.accounts import Accounts
+from governor.alerts.model import Seal
+from governor.alerts.ports import Announcer
+from governor.alerts.store import Deliveries
+from governor.approvals.rules.sealing import SealMaker
+from governor.approvals.store.approvals import Approvals
+from governor.aws.dynamodb import DynamoTable
+from governor.aws.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
+from governor.aws.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
+from governor.aws.sealing import KmsSealCheck, KmsSealMaker
+from governor.aws.secrets import AlertSeal
+from governor.aws.ssm import PolicyParameter
+from governor.aws.workflow import LambdaUndoer, StepFunctionsWorkflow
+from governor.episode.ports import Undoer, Workflow
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.expiries import Expiries
+from governor.episode.store.holds import Holds
+from governor.episode.store.instances import Failures, Instances
+from governor.events.store.bursts import Bursts
+from governor.events.store.notices import Notices
+from governor.fleet.store import Fleet
+from governor.health.store import Findings
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.caps import ActionCaps
+from governor.limits.store.pauses import Pauses
+from governor.money.report_savings import ReportStore
+from governor.money.store.ledger import Ledger
+from governor.money.store.prices import Prices
+from governor.policy.accounts import Accounts
+from governor.policy.store import PolicyVersions
+from governor.remediation.seals import SealCheck
+from governor.remediation.store import Calls
+from governor.sweep.store import Sweeps
+from governor.table.claims import Claims
+from governor.table.table import Store, Table
 from governor.wiring.basics import Basics, over
 
 if TYPE_CHECKING:
-    from governor.stores.sessions import SignIns
+    from governor.approvals.store.sessions import SignIns
 
 StoreOfAggregate = TypeVar("StoreOfAggregate", bound=Store)
 
@@ -101,7 +104,7 @@ class Parts(Basics):
     @cached_property
     def sign_in_store(self) -> SignIns:
         # Imported here: only the console needs it, and every cold start would load it.
-        from governor.stores.sessions import SignIns
+        from governor.approvals.store.sessions import SignIns
 
         return SignIns(self.table)
 

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from governor.contracts.policy import PolicyBook, parse_policy, people_of
-from governor.domain.instance import Target
-from governor.domain.money.cost import month_of
-from governor.domain.policy.policy import Policy
-from governor.errors import NotFound, PolicyError, Throttled, Unavailable
+from governor.core.errors import NotFound, PolicyError, Throttled, Unavailable
+from governor.core.instance import Target
+from governor.money.rules.cost import month_of
+from governor.policy.document import PolicyBook, parse_policy, people_of
+from governor.policy.model.policy import Policy
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 

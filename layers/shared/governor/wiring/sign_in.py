@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from governor.adapters.oidc import Client, OidcProvider
-from governor.ports import IdentityProvider
+from governor.aws.oidc import Client, OidcProvider
+from governor.web.ports import IdentityProvider
 from governor.web.sessions import Sessions
 from governor.web.sign_in import SignInSite
 from governor.wiring.parts import Parts

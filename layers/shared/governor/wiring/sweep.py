@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from governor.adapters.managing import OrganizationUnits
-from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.instance import Target
-from governor.errors import CloudError
-from governor.usecases.accounts import swept
-from governor.usecases.money.costs import NoteOverBudget
-from governor.usecases.pause import SendPauseMessages
-from governor.usecases.policy_versions import ReviewPolicy
+from governor.approvals.pause import SendPauseMessages
+from governor.aws.managing import OrganizationUnits
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.money.costs import NoteOverBudget
+from governor.policy.accounts import swept
+from governor.policy.document import PolicyBook, parse_policy
+from governor.policy.versions import ReviewPolicy
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import accepted, ready

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from governor.domain.units import Percent, Usd, UtcDatetime, day_and_time, usd
+from governor.core.units import Percent, Usd, UtcDatetime, day_and_time, usd
 
 _WIDTH = 1000
 _HEIGHT = 200

@@ -15,21 +15,21 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
+from governor.approvals.messages import readable, step_text
+from governor.approvals.model.terms import Scope
 from governor.console.formats import TEMPLATES
 from governor.console.page import Asked, Row, Table
 from governor.console.views import charts
-from governor.domain import units
-from governor.domain.approvals.messages import readable, step_text
-from governor.domain.approvals.terms import Scope
-from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
-from governor.domain.instance import Target, tag_command
-from governor.domain.money.cost import DAY, month_start, months, parse_month
-from governor.domain.money.ledger import LedgerEntry
-from governor.domain.sweep.breaker import why_frozen
-from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
-from governor.domain.units import Item, Usd, UtcDatetime, full_stop, left, listed, plural, sentence
-from governor.errors import InputError
+from governor.core import units
+from governor.core.errors import InputError
+from governor.core.instance import Target, tag_command
+from governor.core.units import Item, Usd, UtcDatetime, full_stop, left, listed, plural, sentence
+from governor.episode.model.episode import Failing
+from governor.fleet.model import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.limits.rules.breaker import why_frozen
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.cost import DAY, month_start, months, parse_month
+from governor.verdict.model import HELD_BACK, NOTES, Family, known_kind
 
 _NOT_IN_CSV = ("hours", "advice")
 COLUMNS = tuple(field.name for field in fields(FleetRow) if field.name not in _NOT_IN_CSV)

@@ -13,9 +13,9 @@ from typing import Any
 
 from governor.console.page import Asked, Page, Row
 from governor.console.views import figures
-from governor.domain.fleet.rows import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
-from governor.domain.sweep.verdict import IDLE, VerdictKind
-from governor.domain.units import HOURS_PER_MONTH
+from governor.core.units import HOURS_PER_MONTH
+from governor.fleet.model import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
+from governor.verdict.model import IDLE, VerdictKind
 
 SIZES = (100, 250, 500)
 """Rows on a page."""

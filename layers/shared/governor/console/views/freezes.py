@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from governor.approvals.model.terms import Rank
+from governor.approvals.pause import LONGEST_REASON, PauseAll, Presser
+from governor.approvals.rules.pausing import may_end_pause, may_pause
 from governor.console.page import Asked, Caller, Cell, Page, Table
 from governor.console.views import figures
-from governor.domain.approvals.pausing import may_end_pause, may_pause
-from governor.domain.approvals.terms import Rank
-from governor.domain.instance import Target
-from governor.domain.sweep.breaker import BreakerState, is_lifted
-from governor.domain.units import parse_iso, people
-from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
-from governor.stores.brakes import Brakes
-from governor.usecases.brakes import used_caps
-from governor.usecases.pause import LONGEST_REASON, PauseAll, Presser
+from governor.core.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
+from governor.core.instance import Target
+from governor.core.units import parse_iso, people
+from governor.limits.freezes import used_caps
+from governor.limits.model.breaker import BreakerState
+from governor.limits.rules.breaker import is_lifted
+from governor.limits.store.breaker import Brakes
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
 _EVERYTHING = "everything"

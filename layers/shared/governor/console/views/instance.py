@@ -12,27 +12,25 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+from governor.alerts.templates import said
+from governor.approvals.decide import Decide, key_of
+from governor.approvals.model.approval import Approval
+from governor.approvals.model.terms import Rank
+from governor.approvals.rules.terms import may_undo
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
-from governor.domain.alerts.templates import said
-from governor.domain.approvals.approval import Approval
-from governor.domain.approvals.terms import Rank, may_undo
-from governor.domain.episode.episode import (
-    Episode,
-    EpisodeRef,
-    InstanceRecord,
-    episode_from_execution_name,
-)
-from governor.domain.evidence import busiest, gpu_rows
-from governor.domain.fleet.rows import FleetPage, FleetRow
-from governor.domain.health.health import sent_findings
-from governor.domain.instance import Target
-from governor.domain.money.ledger import ENDED_WITHOUT_ACTION, LedgerEntry, saved_in
-from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
-from governor.domain.units import Percent, Usd, UtcDatetime, people
-from governor.errors import InputError, NotFound
-from governor.stores import keys
-from governor.usecases.approvals.decide import Decide, key_of
+from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
+from governor.core.errors import InputError, NotFound
+from governor.core.instance import Target
+from governor.core.units import Percent, Usd, UtcDatetime, people
+from governor.episode.model.episode import Episode, InstanceRecord
+from governor.evidence.rules.series import busiest, gpu_rows
+from governor.fleet.model import FleetPage, FleetRow
+from governor.health.rules import sent_findings
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.ledger import ENDED_WITHOUT_ACTION, saved_in
+from governor.table import keys
+from governor.verdict.model import EXEMPT_BY_DECISION, IDLE, Hold
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")

@@ -12,11 +12,12 @@ from datetime import date
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
-from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import DAY, month_start
-from governor.domain.money.ledger import LedgerEntry, net_by_day, sum_saved
-from governor.domain.sweep.verdict import Family
-from governor.domain.units import Usd, UtcDatetime
+from governor.core.units import Usd, UtcDatetime
+from governor.fleet.model import Share
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.cost import DAY, month_start
+from governor.money.rules.ledger import net_by_day, sum_saved
+from governor.verdict.model import Family
 
 _DAYS = 30
 _LISTED = 10

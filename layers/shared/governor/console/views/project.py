@@ -15,12 +15,12 @@ from itertools import accumulate
 
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
-from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import DAY, cost_between, month_end, month_of, month_start
-from governor.domain.money.forecast import PAST, forecast
-from governor.domain.sweep.verdict import Family
-from governor.domain.units import Usd, UtcDatetime
-from governor.errors import NotFound
+from governor.core.errors import NotFound
+from governor.core.units import Usd, UtcDatetime
+from governor.fleet.model import Share
+from governor.money.rules.cost import DAY, cost_between, month_end, month_of, month_start
+from governor.money.rules.forecast import PAST, forecast
+from governor.verdict.model import Family
 
 _LISTED = 25
 _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "budget_usd")

@@ -11,9 +11,9 @@ from itertools import accumulate
 
 from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
-from governor.domain.money.cost import DAY, month_end, month_of, month_start
-from governor.domain.money.ledger import PROVISIONAL, net_by_day
-from governor.domain.money.report import COLUMNS, GROUPS, Report, report
+from governor.money.rules.cost import DAY, month_end, month_of, month_start
+from governor.money.rules.ledger import PROVISIONAL, net_by_day
+from governor.money.rules.report import COLUMNS, GROUPS, Report, report
 
 _ROWS = 100
 _NAMED = 10

@@ -1,1 +1,0 @@
-"""The ports over AWS. A method without a docstring does what the port says that its class names."""

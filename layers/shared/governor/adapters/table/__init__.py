@@ -1,1 +1,0 @@
-"""The state table in DynamoDB, and the stored form of records."""

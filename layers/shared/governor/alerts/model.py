@@ -1,0 +1,477 @@
+"""A message to people and to subscribers, its owner, and its delivery on each channel.
+
+This module words and sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import StrEnum
+from typing import NamedTuple
+
+from governor.core.hashing import short_hash
+from governor.core.instance import Instance, Target
+from governor.core.units import Usd, UtcDatetime, iso, parse_iso, usd
+
+UNASSIGNED = "unassigned"
+"""The project of an instance without a project tag."""
+
+
+class Owner(NamedTuple):
+    """The owner and project of an instance or a message."""
+
+    name: str
+    project: str = UNASSIGNED
+    time_zone: str = "UTC"
+    """The zone of the first contact who is notified about it."""
+
+    @property
+    def key(self) -> str:
+        """Return the owner's part in the id of a message: each owner gets a message of their
+        own."""
+        return short_hash(self.name, self.project)
+
+
+NOBODY = Owner(UNASSIGNED)
+
+
+class AlertKind(StrEnum):
+    """The subject of a message; subscribers filter by it."""
+
+    APPROVAL_REQUESTED = "approval-requested"
+    APPROVAL_REMINDER = "approval-reminder"
+    APPROVAL_ESCALATION = "approval-escalation"
+    APPROVAL_FIRST_YES = "approval-first-yes"
+    APPROVED_WAITS = "approved-waits"
+    """A freeze or a cap delays an approved action, or one of mode auto."""
+    INSTANCE_IDLE = "instance-idle"
+    """An instance has become idle: for machines alone, once per idle stretch."""
+    IDLE_FOUND = "idle-found"
+    """Sent without a question: observe or auto mode, or a plan that only notifies."""
+    OUTCOME = "outcome"
+    FAILURE = "failure"
+    FAILURE_OVER = "failure-over"
+    UNDONE = "undone"
+    """A stopped instance was started again by somebody through the record's page."""
+    MANAGED_IDLE = "managed-idle"
+    """Idle instances of an environment that another service runs; sent to its owner, with
+    advice."""
+    TELEMETRY_SILENT = "telemetry-silent"
+    EXEMPTION_UNUSUAL = "exemption-unusual"
+    """Instances that an oddly spelled exemption tag keeps."""
+    BREAKER_TRIPPED = "breaker-tripped"
+    BREAKER_RELEASED = "breaker-released"
+    PAUSED = "paused"
+    """A person has paused everything that destroys."""
+    PAUSE_ENDED = "pause-ended"
+    SPOT_INTERRUPTION = "spot-interruption"
+    """An instance is about to be taken back: Spot, or an interruptible Capacity Reservation."""
+    MASS_INTERRUPTION = "mass-interruption"
+    REBALANCE_RECOMMENDED = "rebalance-recommended"
+    AUTO_SCALING_TERMINATION = "auto-scaling-termination"
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    INTERRUPTION_ADVICE = "interruption-advice"
+    SCHEDULED_CHANGE = "scheduled-change"
+    """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block
+    ends."""
+    HEALTH_FINDING = "health-finding"
+    CAPACITY_EMPTY = "capacity-empty"
+    """A Capacity Reservation or a Capacity Block has stood empty, in whole or in part, for a
+    while."""
+    SNAPSHOTS_EXPIRE = "snapshots-expire"
+    """Snapshots of a closed episode will be deleted on a date."""
+    BUDGET_REACHED = "budget-reached"
+    SAVINGS_REPORT = "savings-report"
+    POLICY_CHANGED = "policy-changed"
+    """A version of the policy is in force, waits for people, or was refused."""
+    CONSENT_MISSING = "consent-missing"
+    """An override names somebody who has not accepted it: it counts as `ask` until then."""
+    ALARM = "alarm"
+    ALARM_OVER = "alarm-over"
+    """An alarm is back to OK. It is sent to machines only, which close the incident that the alarm
+    opened."""
+    INCIDENT_OVER = "incident-over"
+    """The cause of a critical message is gone, or its time has passed: for machines alone, too."""
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with its lines."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+class LineForm(StrEnum):
+    """The part that a line plays in the body of a message."""
+
+    TEXT = "t"
+    HEADING = "h"
+    """It ends with a colon, and begins a section."""
+    ITEM = "i"
+    """It begins with a dash."""
+    EMPTY = "e"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one message: its title, and the lines of its body, each with its form."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    forms: tuple[LineForm, ...] = ()
+    kind: AlertKind | None = None
+    """The kind and the usual severity, if its template is that of a whole message."""
+    severity: Severity | None = None
+
+    @property
+    def all_lines(self) -> list[str]:
+        """Return the title and the lines of the body; empty if there are no words at all."""
+        return [self.title, *self.lines] if self.title else list(self.lines)
+
+    @property
+    def lead(self) -> tuple[str, ...]:
+        """Return the lines before the first section."""
+        lead: list[str] = []
+        for line, form in zip(self.lines, self.forms, strict=True):
+            if form is LineForm.HEADING:
+                break
+            if form is not LineForm.EMPTY:
+                lead.append(line)
+        return tuple(lead)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """Return the sections, without the colons and dashes of plain text."""
+        sections: list[Section] = []
+        for line, form in zip(self.lines, self.forms, strict=True):
+            if form is LineForm.HEADING:
+                sections.append(Section(line.removesuffix(":"), ()))
+            elif sections and form is not LineForm.EMPTY:
+                item = line.removeprefix("- ") if form is LineForm.ITEM else line
+                section = sections.pop()
+                sections.append(Section(section.heading, (*section.lines, item)))
+        return tuple(sections)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The subject of a message in facts: an instance, or the Region of an account."""
+
+    account: str
+    region: str
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
+    instance_id: str | None = None
+    instance_name: str | None = None
+    instance_type: str | None = None
+    usd_per_day: Usd | None = None
+    """At the list or Spot price, while it runs; `None` if it is not known."""
+
+    def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
+        """Return labels and values in reading order.
+
+        Unknown values are left out, except the cost and owner of an instance; `unpriced` stands for
+        a cost that is not known.
+        """
+        is_about_instance = bool(self.instance_id)
+        instance = self.instance_id
+        if self.instance_id and self.instance_name:
+            instance = f"{self.instance_name} ({self.instance_id})"
+        shows_owner = is_about_instance or self.owner != UNASSIGNED
+        shows_project = is_about_instance or self.project != UNASSIGNED
+        value_by_label = {
+            "Instance": instance,
+            "Type": self.instance_type,
+            "Owner": self.owner if shows_owner else None,
+            "Project": self.project if shows_project else None,
+            "Cost": self._cost(unpriced) if is_about_instance else None,
+            "Account": self.account,
+            "Region": self.region,
+        }
+        return tuple((label, value) for label, value in value_by_label.items() if value)
+
+    def _cost(self, unpriced: str) -> str:
+        if self.usd_per_day is None:
+            return unpriced
+        if self.usd_per_day == 0:
+            # It is stopped, or its hours are paid for.
+            return "no more than its storage"
+        return f"{usd(self.usd_per_day)} a day while it runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One message."""
+
+    kind: AlertKind
+    severity: Severity
+    account: str
+    region: str
+    subject: str
+    lines: tuple[str, ...]
+    """The readable body, without the link."""
+    dedup_id: str
+    """The same for the same message, so that a repeated send is recognized."""
+    at: UtcDatetime
+    instance_id: str | None = None
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
+    link: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Plain JSON data for machines."""
+
+    @property
+    def about(self) -> Facts:
+        """Return its subject for people.
+
+        It comes from the facts, so that every reader of the queue can show it.
+        """
+        price = self._text_of("usd_per_hour")
+        return Facts(
+            account=self.account,
+            region=self.region,
+            owner=self.owner,
+            project=self.project,
+            instance_id=self.instance_id,
+            instance_name=self._text_of("instance_name"),
+            instance_type=self._text_of("instance_type"),
+            usd_per_day=None if price is None else Decimal(price) * 24,
+        )
+
+    def _text_of(self, fact: str) -> str | None:
+        value = self.facts.get(fact)
+        return str(value) if value else None
+
+
+INCIDENT_UNTIL = "incident_until"
+"""The fact of a critical message whose cause ends by itself, but not before this time."""
+
+
+INCIDENT_WHILE = "incident_while"
+"""The fact of a critical message whose cause lasts while a finding with one of these keys is known
+(`Findings.told`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """An incident that a machine opened for a critical message, by `key`, and may close at
+    `ends_at`."""
+
+    key: str
+    subject: str
+    target: Target
+    opened_at: UtcDatetime
+    ends_at: UtcDatetime
+    lasts_with: tuple[str, ...] = ()
+    """Keys of findings. The incident lasts while one of them is known."""
+
+
+def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
+    """Return the incident that must be closed in time.
+
+    Return `None` if the message opens none, or another message closes it.
+    """
+    until = alert.facts.get(INCIDENT_UNTIL)
+    if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
+        return None
+    finding_keys = alert.facts.get(INCIDENT_WHILE)
+    lasts_with: tuple[str, ...] = ()
+    if isinstance(finding_keys, list):
+        lasts_with = tuple(str(key) for key in finding_keys)
+    return Incident(
+        key=str(alert.facts.get("incident") or alert.dedup_id),
+        subject=alert.subject,
+        target=Target(alert.account, alert.region),
+        opened_at=now,
+        ends_at=parse_iso(until),
+        lasts_with=lasts_with,
+    )
+
+
+LINE_FORMS = "line_forms"
+"""The fact that holds the `LineForm` of each line of the body, a letter each, so that no channel
+has to find the parts of a message in its text. Alerts of earlier releases do not have it."""
+
+
+def words_of(alert: Alert) -> Words:
+    """Return the words of an alert.
+
+    All lines are text if the facts do not hold a form for each: then they are shown as they were
+    sent.
+    """
+    letters = alert.facts.get(LINE_FORMS)
+    if _has_form_for_each(letters, alert.lines):
+        forms = [LineForm(letter) for letter in str(letters)]
+    else:
+        forms = [LineForm.TEXT if line else LineForm.EMPTY for line in alert.lines]
+    return Words(alert.subject, alert.lines, tuple(forms))
+
+
+def _has_form_for_each(letters: object, lines: Sequence[str]) -> bool:
+    if not isinstance(letters, str) or len(letters) != len(lines):
+        return False
+    return set(letters) <= set(LineForm)
+
+
+Seal = Callable[[bytes], str]
+"""Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
+
+
+REPEATS = "repeats"
+"""The fact of messages that plain subscribers filter out: a failure announced within the hour, or
+an incident's end."""
+
+
+SEAL = "seal"
+"""The fact that holds the seal. It is a fact because the previous release reads any fact, but no
+new field."""
+
+
+def alert_document(alert: Alert) -> dict[str, object]:
+    """Return the alert as JSON data."""
+    document: dict[str, object] = {"version": 1}
+    for alert_field in fields(alert):
+        document[alert_field.name] = getattr(alert, alert_field.name)
+    document["lines"] = list(alert.lines)
+    document["at"] = iso(alert.at)
+    document["facts"] = dict(alert.facts)
+    return document
+
+
+def sealed_text(alert: Alert) -> bytes:
+    """Return the text under the seal of an alert: its document in canonical form, without the
+    seal."""
+    facts = {name: value for name, value in alert.facts.items() if name != SEAL}
+    document = {**alert_document(alert), "facts": facts}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+ENDS_FOR_MACHINES = frozenset({AlertKind.ALARM_OVER, AlertKind.INCIDENT_OVER})
+"""Ends that are not sent to people: PagerDuty and webhooks close what they have opened."""
+
+
+FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
+"""Kinds that are never sent by mail or chat; the template's subscriptions leave them out, too."""
+
+
+QUESTIONS = frozenset(
+    {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
+)
+
+
+ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
+
+
+ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
+
+
+def named(one: Instance) -> str:
+    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    return f"{one.name} ({one.instance_id}, {one.instance_type})"
+
+
+def only(instances: Sequence[Instance]) -> Instance | None:
+    """Return the instance if there is just one; `None` otherwise."""
+    return instances[0] if len(instances) == 1 else None
+
+
+def counted(instances: Sequence[Instance]) -> str:
+    """Return the name of the only instance, or how many there are."""
+    instance = only(instances)
+    return instance.name if instance else f"{len(instances)} GPU instances"
+
+
+def ids(instances: Iterable[Instance]) -> list[str]:
+    """Return the ids of the instances."""
+    return [instance.instance_id for instance in instances]
+
+
+NOWHERE = "none"
+"""The channel in the record of a message that has no channel."""
+
+
+DIGEST_PREFIX = "digest-"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message on one channel to one target."""
+
+    subject: str
+    """The execution name of the episode, or the message's own id."""
+    message: str
+    """The alert's `dedup_id`."""
+    channel: str
+    target: str
+    at: UtcDatetime
+    delivery_id: str | None = None
+    """The channel's id of a delivered message."""
+    thread: str | None = None
+    """The id by which later messages are kept together with this one."""
+    refused: str | None = None
+    """Why the channel refused it, and what to do."""
+    shared: bool | None = None
+    """True if it was delivered to everybody's channel although the policy names one of its readers'
+    own."""
+    given_up: bool = False
+    """True if it is refused only because no channel accepted it for too long. Somebody may have it
+    tried again."""
+    not_before: UtcDatetime | None = None
+    """Time of the next try: the channel asked for it, or a function that may have died is sending
+    it now."""
+    seal: str | None = None
+    """Made by `deliver_alert`, if silence may count from this delivery."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return its channel and target, as `Route.key` does."""
+        return self.channel, self.target
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it was delivered or refused for good."""
+        return self.not_before is None
+
+    @property
+    def was_taken(self) -> bool:
+        """Return whether it was delivered."""
+        return self.is_settled and self.refused is None
+
+    @property
+    def reached_people(self) -> bool:
+        """Return whether its own readers have it. A webhook reaches machines only."""
+        if not self.was_taken or self.channel == "webhook":
+            return False
+        return not self.shared
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """One message of the queue; `receives` counts how often it was received, including this
+    time."""
+
+    message_id: str
+    receipt: str
+    body: str
+    receives: int
+    sent_at: UtcDatetime | None = None
+
+
+class Again(NamedTuple):
+    """Asks to try an alert again that was given up: somebody has put it back into the queue."""
+
+    alert: Alert
+
+
+class Flush(NamedTuple):
+    group: str

@@ -1,0 +1,27 @@
+"""What the rooms above need to send alerts.
+
+Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
+`governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that
+role in that account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.alerts.model import Alert
+
+
+class Announcer(Protocol):
+    """Sends alerts. It returns once a channel has accepted the message. Raises: CloudError if none
+    has."""
+
+    def announce(self, alert: Alert) -> None: ...
+
+    def reaches(self, addresses: Collection[str]) -> bool:
+        """Return whether one of these addresses (lower case) gets every question directly from
+        here. Otherwise the deliveries say who has it. Raises: NobodyListens if a message would
+        reach nobody at all."""

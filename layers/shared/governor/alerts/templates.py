@@ -1,0 +1,152 @@
+"""Alerts from templates.
+
+A message is worded where it is made: subscribers of the topic get its text, and the seal covers it.
+The words are templates of Jinja2 in `governor/alerts/words`. `governor.alerts.render` renders them.
+It is imported here, when the first message is worded, and nowhere else: most invocations send
+nothing, and their cold starts must not load Jinja2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from governor.alerts.model import LINE_FORMS, NOBODY, Alert, AlertKind, Owner, Severity, Words
+from governor.core.documents import plain
+from governor.core.instance import Instance, Target
+from governor.core.units import UtcDatetime
+
+_TITLE_CHARACTERS = 98
+"""Characters that SNS takes as a subject."""
+_SHORTEST_NAME = 12
+Values = Mapping[str, Any]
+
+
+def written(
+    message: str,
+    about: Instance | Target,
+    dedup_id: str,
+    now: UtcDatetime,
+    facts: Mapping[str, object],
+    words: Values | None = None,
+    *,
+    owner: Owner = NOBODY,
+    severity: Severity | None = None,
+    link: str | None = None,
+) -> Alert:
+    """Return a message in the words of its template.
+
+    The template may name the facts, `words`, and `about`, `target`, `owner` and `now`. It sets the
+    kind, and the severity unless that is given. Raises: LookupError if it sets none.
+    """
+    values = {
+        **facts,
+        **(words or {}),
+        "about": about,
+        "target": about if isinstance(about, Target) else about.target,
+        "owner": owner,
+        "now": now,
+    }
+    message_words = worded(message, values, owner.time_zone, now)
+    kind = message_words.kind
+    usual_severity = message_words.severity
+    if kind is None or usual_severity is None:
+        raise LookupError(f"the template {message} sets no alert_kind and alert_severity")
+    return alert_of(
+        message_words,
+        kind,
+        severity or usual_severity,
+        about,
+        dedup_id,
+        now,
+        facts,
+        owner=owner,
+        link=link,
+    )
+
+
+def alert_of(
+    words: Words,
+    kind: AlertKind,
+    severity: Severity,
+    about: Instance | Target,
+    dedup_id: str,
+    now: UtcDatetime,
+    facts: Mapping[str, object],
+    *,
+    owner: Owner = NOBODY,
+    link: str | None = None,
+) -> Alert:
+    """Return a message in these words.
+
+    Times and amounts among the facts become text. An instance adds its name and type to them, and
+    the words add the form of each line.
+    """
+    instance_id: str | None = None
+    all_facts: dict[str, object] = {}
+    if isinstance(about, Target):
+        target = about
+    else:
+        target = about.target
+        instance_id = about.instance_id
+        all_facts["instance_name"] = about.name
+        all_facts["instance_type"] = about.instance_type
+    for name, value in facts.items():
+        all_facts[name] = _fact(value)
+    all_facts[LINE_FORMS] = "".join(words.forms)
+    return Alert(
+        kind=kind,
+        severity=severity,
+        account=target.account,
+        region=target.region,
+        subject=words.title,
+        lines=words.lines,
+        dedup_id=dedup_id,
+        at=now,
+        instance_id=instance_id,
+        owner=owner.name,
+        project=owner.project,
+        link=link,
+        facts=all_facts,
+    )
+
+
+def _fact(value: object) -> object:
+    """Return a time or an amount as text, and anything else as it is."""
+    return plain(value) if isinstance(value, datetime | Decimal) else value
+
+
+def worded(
+    template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
+) -> Words:
+    """Return the words of a message, with a title that SNS takes as a subject.
+
+    A `name` is cut in the title to the room that is left for it: the words after it matter more.
+    Times are in this zone, as they read `now`.
+    """
+    words = _rendered(template, values, zone, now)
+    name = str(values.get("name", ""))
+    excess = len(words.title) - _TITLE_CHARACTERS
+    room = max(_SHORTEST_NAME, len(name) - excess)
+    if excess <= 0 or len(name) <= room:
+        return words
+    shorter_name = f"{name[: room - 1]}…"
+    title = _rendered(template, {**values, "name": shorter_name}, zone, now).title
+    return replace(words, title=title)
+
+
+def said(
+    template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
+) -> list[str]:
+    """Return the lines of a template, for a part of a message or a page; empty if it has none."""
+    return _rendered(template, values, zone, now).all_lines
+
+
+def _rendered(template: str, values: Values, zone: str, now: UtcDatetime | None) -> Words:
+    """Return the words of a template. Raises: jinja2.UndefinedError for a value that is missing."""
+    from governor.alerts.render import rendered
+
+    return rendered(template, values, zone, now)

@@ -1,0 +1,184 @@
+"""Notifies people of an episode or asks them, and binds the waiting task to the approval.
+
+This module must not take an answer, nor decide for people who give none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.alerts.ports import Announcer
+from governor.approvals.deliver_decision import answer_document, asked_about
+from governor.approvals.messages import stage_alert, waiting_alert
+from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
+from governor.approvals.rules.links import EVERYBODY, LinkSigner
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import InputError, MustWait, SafetyError
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.ports import Workflow
+from governor.episode.store.episodes import Episodes
+from governor.limits.freezes import frozen
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.pauses import Pauses
+from governor.policy.model.contacts import addresses, list_addresses
+from governor.policy.model.policy import ApprovalRule, Mode
+from governor.policy.ports import Policies
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The result of one stage."""
+
+    heard: bool
+    """The people who are asked have the message."""
+    settled: bool = False
+    """There is nothing to ask any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskOwner:
+    """Carries out one stage of a question or a notice."""
+
+    clock: Clock
+    policies: Policies
+    episode_store: Episodes
+    approval_store: Approvals
+    brake_store: Brakes
+    pause_store: Pauses
+    workflow: Workflow
+    announcer: Announcer
+    signer: LinkSigner
+
+    def __call__(
+        self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = ""
+    ) -> Asked:
+        """Send the message of the stage, if it has one, and bind the task that waits.
+
+        Raises: MustWait while plans are frozen; SafetyError if there is no such episode, it is
+        over, or it waited too long for the end of a freeze; InputError for the wrong kind of task
+        token; NobodyListens: no time to answer may begin; CloudError: no channel took the message.
+        """
+        _check_token(stage, task_token)
+        episode = asked_about(self.episode_store, ref)
+        if episode.phase is Phase.CLOSED:
+            raise SafetyError("the episode is over: nobody is asked about it")
+        if stage is Stage.WAIT:
+            return self._notify_waiting(episode, reason)
+        reaches_people = episode.mode is Mode.OBSERVE or self._reaches_people(episode)
+        # A notice counts from a delivery that is on record, and ends when check_progress says so.
+        is_heard = reaches_people and not episode.gives_notice
+        now = self.clock.now()
+        if stage is Stage.TELL:
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
+            return Asked(heard=is_heard)
+        if stage is Stage.ASK:
+            self._must_not_be_frozen(episode, now)
+        until = self._expiry(episode, stage, now)
+        approval = self._await_answer(episode, stage, task_token, until)
+        if approval.status is not ApprovalStatus.PENDING:
+            if task_token is not None:
+                # Decided between two stages: the earlier token no longer waits, this one does.
+                self.workflow.answer(task_token, answer_document(approval))
+            return Asked(heard=True, settled=True)
+        if self._sends_message(episode, stage, now):
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode), until))
+        return Asked(heard=is_heard)
+
+    def _reaches_people(self, episode: Episode) -> bool:
+        """Return whether the topic mails it to somebody who is asked. Raises: NobodyListens."""
+        contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
+        return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
+
+    def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
+        """Keep an open question from being asked while an outage may show instances as idle.
+
+        Raises: MustWait; SafetyError if it waited too long.
+        """
+        approval = self.approval_store.approval(episode.approval_id)
+        if approval is None or approval.status is not ApprovalStatus.PENDING:
+            return
+        why_frozen = self._why_frozen(episode, now)
+        if why_frozen is None:
+            return
+        hours = self._rule(episode).wait_at_most_hours
+        ask_at = episode.schedule.ask_at if episode.schedule else episode.opened_at
+        if now - ask_at < timedelta(hours=hours):
+            raise MustWait(why_frozen)
+        raise SafetyError(
+            f"{why_frozen}; the question waited for {hours} h (approval.wait_at_most_hours)"
+        )
+
+    def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
+        """Return why plans of the target are frozen; `None` if they are not."""
+        return frozen(
+            self.brake_store,
+            self.pause_store,
+            episode.ref.target,
+            self.policies.base().policy.breaker,
+            now,
+        )
+
+    def _await_answer(
+        self, episode: Episode, stage: Stage, task_token: str | None, until: UtcDatetime
+    ) -> Approval:
+        """Bind the task, if there is one, and return the approval as it is stored now."""
+        expires_at = until
+        if stage is Stage.ASK:
+            # The time to answer begins when a channel has the message. Until then it may be
+            # answered, too.
+            expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
+        return self.approval_store.await_answer(
+            episode.approval_id, task_token, stage.value, expires_at
+        )
+
+    def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:
+        """Return whether this stage has a message, and no freeze holds it back."""
+        if stage is Stage.AWAIT:
+            return False
+        if stage is Stage.ASK:
+            return True  # `_must_not_be_frozen` has checked that.
+        # Nobody is reminded of an instance that only an outage may show as idle.
+        return self._why_frozen(episode, now) is None
+
+    def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
+        """Notify people once that an approved step waits."""
+        approval = self.approval_store.approval(episode.approval_id)
+        now = self.clock.now()
+        if approval is not None and approval.waits_told_at is None:
+            hours = self._rule(episode).wait_at_most_hours
+            link = self._link(episode)
+            self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
+            self.approval_store.note_waits_told(approval.approval_id, now)
+        return Asked(heard=True)
+
+    def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
+        """Return when the question expires, if this stage begins now. Raises: SafetyError."""
+        planned = episode.schedule
+        if planned is None:
+            raise SafetyError("nobody is asked about this episode")
+        begins_at = planned.ask_at
+        if stage is Stage.REMIND:
+            begins_at = planned.remind_at
+        elif stage is Stage.ESCALATE:
+            begins_at = planned.escalate_at
+        return now + (planned.expire_at - begins_at)
+
+    def _rule(self, episode: Episode) -> ApprovalRule:
+        return self.policies.applied_to(episode.instance).policy.approval
+
+    def _link(self, episode: Episode) -> str:
+        return self.signer.link(episode.approval_id, EVERYBODY)
+
+
+def _check_token(stage: Stage, task_token: str | None) -> None:
+    """Require a task token for a stage that waits for an answer, and none for others. Raises:
+    InputError."""
+    takes_none = stage in (Stage.TELL, Stage.ASK, Stage.WAIT)
+    if task_token is None and not takes_none:
+        raise InputError(f"task_token: stage {stage.value} needs one")
+    if task_token is not None and takes_none:
+        raise InputError(f"task_token: stage {stage.value} takes none")

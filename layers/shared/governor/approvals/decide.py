@@ -1,0 +1,403 @@
+"""Takes a person's decision once, and hands it to the workflow that waits.
+
+It also ends keeps and exemptions. Every channel ends here, so no channel may store an answer
+itself. This module must not act on an instance: the workflow checks everything again first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from governor.alerts.ports import Announcer
+from governor.alerts.templates import said
+from governor.approvals.deliver_decision import hand_over
+from governor.approvals.messages import first_yes_alert
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.approvals.model.terms import Role
+from governor.approvals.rules.approval import (
+    LATE_HOLD_COUNTS,
+    acts_by_itself,
+    check_decision,
+    check_hold,
+    hold_of,
+    keep_end,
+)
+from governor.approvals.rules.sealing import SealMaker, answer_text, is_opening_sealed, sealed
+from governor.approvals.rules.terms import check_terms, may_end_keep, stricter, terms_of
+from governor.approvals.show_approval import ApprovalView
+from governor.approvals.store.approvals import Approvals
+from governor.core.errors import (
+    CloudError,
+    ConflictError,
+    DecisionRefused,
+    NotAllowed,
+    NotFound,
+    TooLate,
+)
+from governor.core.hashing import short_hash
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, Terms
+from governor.episode.ports import Workflow
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.holds import Holds
+from governor.episode.store.instances import Instances
+from governor.policy.ports import Policies, policy_or_base
+from governor.verdict.model import Hold
+
+_log = logging.getLogger(__name__)
+_ASKED_BEFORE_UPDATE = (
+    "GPU Governor was updated after this question was asked, so your answer was not recorded. "
+    "You are asked again within minutes"
+)
+_ON_ITS_PAGE = "no button can say so; open its page"
+_HOW_TO_CONFIRM = {
+    "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
+    "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
+    "page": ("type its id into the field", "tick the box that says so"),
+}
+"""By the channel of the answer: how to name the instance, and how to accept that data is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The approval as it stands."""
+
+    approval: Approval
+    delivered: bool
+    """The workflow has this decision. Otherwise it finds it in the table later."""
+    needs_another: bool = False
+    """This was the first of two approvals: nothing happens before somebody else approves, too."""
+    holds: bool = False
+    """The decision came after the yes, or where nobody is asked: it holds an episode that would
+    act."""
+
+    def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
+        """Return the confirmation that every channel shows, with the end of a keep."""
+        until = None
+        if decision.answer is Answer.KEEP:
+            until = decision.keep_until or keep_end(episode, now)
+        values = {"decided": self, "answer": decision.answer, "until": until}
+        return said("answered", values, episode.time_zone, now)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Takes decisions. The conditional write in the table is the decision; the rest delivers it."""
+
+    episode_store: Episodes
+    approval_store: Approvals
+    hold_store: Holds
+    instance_store: Instances
+    workflow: Workflow
+    clock: Clock
+    announcer: Announcer
+    policies_now: Callable[[], Policies]
+    """Today's policies. They are read only for answers that outlive the question."""
+    answer_seal: SealMaker
+
+    def terms_now(self, episode: Episode) -> Terms:
+        """Return the stricter of the question's terms and today's policy. Raises: CloudError."""
+        policy = policy_or_base(self.policies_now(), episode.instance)
+        return stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
+
+    def __call__(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        typed_instance_id: str | None = None,
+        losses_accepted: bool = False,
+    ) -> Decided:
+        """Take the answer to a question.
+
+        A plan that terminates needs the `typed_instance_id`; one that wipes local disks needs
+        `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`.
+        """
+        approval = self.approval_store.existing(approval_id)
+        try:
+            return self._decide(approval, decision, typed_instance_id, losses_accepted)
+        except DecisionRefused as error:
+            answer = decision.answer.value
+            self.approval_store.note_refused(
+                approval, answer, decision.by, str(error), decision.at, decision
+            )
+            raise
+
+    def _decide(
+        self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+    ) -> Decided:
+        """Check the decision and store it. `typed` is an instance id, `accepted` that data is lost.
+
+        Raises: NotFound; DecisionRefused.
+        """
+        now = self.clock.now()
+        episode = self._episode(approval)
+        if decision.answer is Answer.KEEP and decision.keep_until is None:
+            decision = replace(decision, keep_until=keep_end(episode, now))
+        already_taken = self._repeat_or_hold(approval, episode, decision, now)
+        if already_taken is not None:
+            return already_taken
+        self._check_terms(episode, decision)
+        _check_approval(episode, decision, typed, accepted)
+        decision = self._sealed(episode, decision)
+        if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
+            stored = self._note_first_yes(approval, episode, decision)
+            if stored.first_yes is not None and stored.first_yes.person == decision.person:
+                return Decided(stored, delivered=True, needs_another=True)
+        return self._settle(approval.approval_id, episode, decision)
+
+    def _note_first_yes(self, approval: Approval, episode: Episode, decision: Decision) -> Approval:
+        """Store the first of two approvals, unless one is stored, and notify people of it once.
+
+        Return the approval as it is stored now.
+        """
+        stored = self.approval_store.note_first_yes(approval.approval_id, decision)
+        is_new = approval.first_yes is None and stored.first_yes == decision
+        if is_new:
+            self._notify_of_first_yes(episode, decision, approval)
+        return stored
+
+    def _settle(self, approval_id: str, episode: Episode, decision: Decision) -> Decided:
+        """Store the decision that ends the question, and deliver it. Raises: DecisionRefused."""
+        try:
+            settled = self.approval_store.settle(approval_id, decision, episode.project)
+        except ConflictError:
+            # Another person was faster, or this request is a repeat of the person's own.
+            stored = self.approval_store.existing(approval_id)
+            already_taken = self._repeat_or_hold(
+                stored, self._episode(stored), decision, self.clock.now()
+            )
+            if already_taken is None:
+                # Still pending: the table was busy, not decided. The person may press again.
+                raise DecisionRefused("please try again", status=stored.status.value) from None
+            return already_taken
+        # Until the first task waits, there is nobody to deliver to: that task reads the table.
+        delivered = settled.task_token is None or self._deliver(approval_id)
+        return Decided(settled, delivered=delivered)
+
+    def _repeat_or_hold(
+        self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
+    ) -> Decided | None:
+        """Take a repeated request or a hold.
+
+        Return `None` if the question is open, and this answer may settle it. Raises:
+        DecisionRefused.
+        """
+        if _repeats(approval.decision, decision):
+            # Delivered again, in case the first delivery was lost. The answer to the person is the
+            # same in either case.
+            self._deliver(approval.approval_id)
+            return Decided(approval, delivered=True)
+        is_yes = decision.answer is Answer.APPROVE
+        is_hold = decision.answer is Answer.HOLD
+        if not is_yes and (is_hold or acts_by_itself(episode, approval, now)):
+            return self._hold(approval, episode, decision)
+        check_decision(approval, decision, now)
+        return None
+
+    def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
+        """Keep the plan from being carried out any further. Raises: DecisionRefused.
+
+        The table takes either this write or the note of the call: if the hold does not come
+        first, the answer says that the call had begun.
+        """
+        brake = _brake_of(decision)
+        now = self.clock.now()
+        held = Decided(approval, delivered=True, holds=True)
+        if _repeats(approval.brake, brake):
+            return held
+        self._check_terms(episode, decision)
+        standing = hold_of(decision, episode.project, approval.approval_id)
+        try:
+            check_hold(episode, approval, decision, now)
+            self._take_hold(episode, brake, standing, approval)
+        except TooLate as error:
+            self._stand(episode, standing)
+            return self._hold_late(approval, episode, decision, error)
+        return held
+
+    def _stand(self, episode: Episode, standing: Hold) -> None:
+        """Store the keep or the exemption of an answer: guards and sweeps obey it from now on."""
+        try:
+            self.hold_store.stand(episode.ref.target, episode.ref.instance_id, standing)
+        except ConflictError:
+            raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
+
+    def _hold_late(
+        self, approval: Approval, episode: Episode, decision: Decision, error: TooLate
+    ) -> Decided:
+        """Note a hold that came during the call.
+
+        If the call was taken back meanwhile, take it as any other hold. Raises: TooLate otherwise.
+        """
+        if self.approval_store.note_late_hold(episode, _brake_of(decision)):
+            raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
+        stored = self.approval_store.existing(approval.approval_id)
+        episode_now = self._episode(stored)
+        if episode_now.begun_at is None:
+            return self._hold(stored, episode_now, decision)
+        raise error
+
+    def _check_terms(self, episode: Episode, decision: Decision) -> None:
+        """Check that the person may give this answer. Raises: NotAllowed.
+
+        Today's policy counts for an exemption, which nothing checks later. An approval is checked
+        again before each step.
+        """
+        terms = episode.terms
+        if decision.answer is Answer.EXEMPT:
+            terms = self.terms_now(episode)
+        check_terms(terms, episode.plan, decision)
+
+    def _take_hold(
+        self, episode: Episode, brake: Decision, standing: Hold, approval: Approval
+    ) -> None:
+        """Store a hold, unless it repeats one that is stored. Raises: DecisionRefused."""
+        try:
+            self.approval_store.hold(episode, brake, standing, approval.brake)
+        except ConflictError:
+            stored = self.approval_store.existing(episode.approval_id)
+            if not _repeats(stored.brake, brake):
+                check_hold(self._episode(stored), stored, brake, self.clock.now())
+                raise DecisionRefused(
+                    "please try again", status=ApprovalStatus.PENDING.value
+                ) from None
+
+    def _sealed(self, episode: Episode, decision: Decision) -> Decision:
+        """Return an approval with its seal, and any other answer as it is.
+
+        Raises: DecisionRefused if an earlier release asked the question, or KMS could not seal the
+        answer; nothing was stored.
+        """
+        if decision.answer is not Answer.APPROVE:
+            return decision
+        status = ApprovalStatus.PENDING.value
+        if not is_opening_sealed(episode):
+            raise DecisionRefused(_ASKED_BEFORE_UPDATE, status=status)
+        try:
+            seal = sealed(self.answer_seal, answer_text(episode, decision))
+        except CloudError as error:
+            _log.exception("an answer could not be sealed")
+            why = (
+                "your answer could not be signed at this moment, so nothing was "
+                "recorded: please try again"
+            )
+            raise DecisionRefused(why, status=status) from error
+        return replace(decision, seal=seal)
+
+    def _episode(self, approval: Approval) -> Episode:
+        """Return the episode of the question. Raises: NotFound."""
+        episode = self.episode_store.episode(approval.episode)
+        if episode is None:
+            raise NotFound(f"the episode of approval {approval.approval_id} does not exist")
+        return episode
+
+    def _notify_of_first_yes(
+        self, episode: Episode, decision: Decision, approval: Approval
+    ) -> None:
+        """Notify people of the first approval. A failure is only logged: the approval stands."""
+        try:
+            self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
+        except CloudError:
+            _log.exception("nobody could be notified of a first yes")
+
+    def _deliver(self, approval_id: str) -> bool:
+        """Hand the decision to the workflow. Return whether it was taken."""
+        try:
+            return hand_over(
+                self.episode_store, self.workflow, self.approval_store.approval(approval_id)
+            )
+        except CloudError:
+            # The decision stands in the table. The next stage and the sweep deliver it.
+            return False
+
+    def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
+        """End a keep before its time: one's own, or as an approver anybody's.
+
+        Raises: NotAllowed; DecisionRefused if it is over, or another keep stands by now.
+        """
+        approval = view.approval
+        now = self.clock.now()
+        keep = approval.lasting_keep(now)
+        if keep is None:
+            raise DecisionRefused(
+                "there is no keep to end: it is over", status=approval.status.value
+            )
+        if not may_end_keep(self.terms_now(view.episode), role, keep, person):
+            raise NotAllowed(
+                "only the person who kept it, or an approver by their own link, may end that"
+            )
+        try:
+            self.approval_store.end_keep(approval, keep, by, now)
+        except ConflictError:
+            why = "somebody has kept it since, or has ended this keep, meanwhile"
+            raise DecisionRefused(why, status=approval.status.value) from None
+
+    def end_hold(
+        self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
+    ) -> None:
+        """End the keep and the exemption of an instance in one write. A tag that exempts it stays.
+
+        `shown` is what `key_of` returned for the hold on the page. Raises: DecisionRefused if no
+        hold stands, or another one than shown; NotAllowed.
+        """
+        now = self.clock.now()
+        hold = self.instance_store.record(target, instance_id).hold
+        if not hold.stands(now):
+            raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
+        if not may(hold):
+            raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
+        try:
+            if key_of(hold) != shown:
+                raise ConflictError("another hold than the page showed")
+            self.hold_store.end_hold(target, instance_id, hold, by, now)
+        except ConflictError:
+            why = "somebody has held it anew since this page was made: open the instance again"
+            raise DecisionRefused(why) from None
+
+
+def key_of(hold: Hold) -> str:
+    """Return a name of the hold, so that a page ends only the hold that it showed."""
+    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
+
+
+def _brake_of(decision: Decision) -> Decision:
+    """Return a hold as it is stored: with its reason trimmed, or no reason if that is empty."""
+    reason = (decision.reason or "").strip()
+    return replace(decision, reason=reason or None)
+
+
+def _check_approval(
+    episode: Episode, decision: Decision, typed: str | None, accepted: bool
+) -> None:
+    """Require what no link scanner does: to type an id, and to accept a loss. Raises:
+    DecisionRefused."""
+    if decision.answer is not Answer.APPROVE:
+        return
+    if episode.outcome is not None:
+        # The workflow has ended the episode while the answer was on its way.
+        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
+        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
+    plan = episode.plan
+    status = ApprovalStatus.PENDING.value
+    to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
+    if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
+        raise DecisionRefused(
+            f"this plan terminates the instance: {to_type} to approve", status=status
+        )
+    if plan.loses_local_disks and not accepted:
+        lost = "what is on its local disks would be lost for good"
+        raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
+
+
+def _repeats(stored: Decision | None, new: Decision) -> bool:
+    """Return whether a request repeats what the same person has already decided.
+
+    All but the time and the seal must agree: another date or reason is another decision, which
+    came too late.
+    """
+    return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)

@@ -1,0 +1,75 @@
+"""Find out whether people could answer, before silence counts as an answer.
+
+This module only reads. It never decides that a question was answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from governor.core.errors import MetricsLate
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime
+from governor.evidence.ports import MetricQuery, MetricReader
+from governor.evidence.rules.series import window_before
+
+_PERIOD = timedelta(minutes=5)
+REFUSALS_LATE = timedelta(minutes=5)
+"""After this CloudWatch has the access log's counts of a period. Sooner, a period may read as
+empty."""
+_CROWDED = 300
+"""Requests in a period, of all routes, from which some may have been refused unseen: API Gateway
+does not log every 429 of a flood, but lets through what its limits allow, 5 a second on the
+narrowest route."""
+
+
+class Unanswered(NamedTuple):
+    """The time that people had to answer a question or to hold a plan, and did not use."""
+
+    what: str
+    """A sentence that says so."""
+    length: timedelta
+    until: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAnswers:
+    """Finds out whether people could answer, by the API requests that were throttled or failed.
+
+    The limits of API Gateway are shared: a flood of requests to a route silences all who use it.
+    """
+
+    metrics: MetricReader
+    hub: Target
+    api_id: str
+    namespace: str
+
+    def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
+        """Return why silence is no answer yet.
+
+        Return `None` once no request was refused for as long as people had to answer. Raises:
+        MetricsLate while the counts of the last minutes are not known.
+        """
+        window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
+        queries = (
+            MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
+            MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
+        )
+        answer = self.metrics.read(self.hub, queries, window)
+        if answer.problems:
+            why = "; ".join(sorted(set(answer.problems.values())))
+            return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
+        most: dict[str, float] = {}
+        for key, series in answer.series.items():
+            most[key] = max(count or 0 for count in series)
+        were_refused = most.get("refused", 0) > 0
+        is_crowded = most.get("all", 0) >= _CROWDED
+        if were_refused or is_crowded:
+            return (
+                f"{unanswered.what}, but the API refused requests: answers may have been among them"
+            )
+        if window.end < unanswered.until:
+            raise MetricsLate(f"{unanswered.what}; whether answers were refused is not known yet")
+        return None

@@ -1,0 +1,316 @@
+"""An approval: the question that is asked, bound to evidence and launch time, and its answer.
+
+An answer is taken once. This module says which answer still counts; who may give it is in
+`terms.py`, and nothing here reads or writes a record.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from governor.alerts.model import Delivery
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import DecisionRefused, TooLate
+from governor.core.units import UtcDatetime, as_utc, clock, day_and_time, minutes, people, usd
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Mode
+from governor.policy.rules.schedule import Schedule, next_morning
+from governor.verdict.model import NO_HOLD, Hold
+
+_KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
+
+
+_EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
+
+
+_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks of direction. Other invisible marks are part of names and emoji."""
+
+
+_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's controls, surrogates, and line and paragraph separators."""
+
+
+def first_approval(episode: Episode) -> Approval:
+    """Return the question of a new episode. Until `await_answer` sets its end, nobody can answer
+    it."""
+    return Approval(
+        approval_id=episode.approval_id,
+        episode=episode.ref,
+        evidence_hash=episode.evidence_hash,
+        status=ApprovalStatus.PENDING,
+        created_at=episode.opened_at,
+        expires_at=episode.opened_at,
+        keep_at_most=episode.keep_at_most,
+    )
+
+
+LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts"
+
+
+STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
+    Answer.APPROVE: ApprovalStatus.APPROVED,
+    Answer.KEEP: ApprovalStatus.KEPT,
+    Answer.EXEMPT: ApprovalStatus.EXEMPTED,
+}
+
+
+def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
+    """Return when a keep without a date ends: on the next working morning of those who are
+    asked."""
+    morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
+    return min(morning, now + episode.keep_at_most)
+
+
+def keep_text(episode: Episode, now: UtcDatetime) -> str:
+    """Return the label of the keep button: `Keep until Mon 09:00 ($408)`."""
+    end = keep_end(episode, now)
+    text = f"Keep until {day_and_time(end, episode.time_zone, now)}"
+    price = episode.price.usd_per_hour
+    if not price:
+        return text
+    return f"{text} ({usd(price * minutes(end - now) / 60)})"
+
+
+def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether the plan is carried out from here on unless somebody holds it."""
+    if episode.phase is Phase.CLOSED:
+        return False
+    if episode.mode is Mode.OBSERVE or not episode.plan.steps:
+        return False
+    if episode.mode is Mode.AUTO or approval.status is ApprovalStatus.APPROVED:
+        return True
+    return episode.acts_on_silence and _is_expired(approval, now)
+
+
+def _is_expired(approval: Approval, now: datetime) -> bool:
+    """Return whether the time to answer is over, though it may not be recorded yet."""
+    if approval.status is ApprovalStatus.EXPIRED:
+        return True
+    was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
+    return was_asked and now >= approval.expires_at
+
+
+def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether somebody can still hold it: it would act, and EC2 was not called yet."""
+    if approval.brake is not None or episode.begun_at is not None:
+        return False
+    return acts_by_itself(episode, approval, now)
+
+
+def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether a hold would count only if EC2 does not carry out the call that was sent."""
+    if episode.begun_at is None or episode.is_past_final_step:
+        return False
+    return approval.counted_hold is None and acts_by_itself(episode, approval, now)
+
+
+def late_hold_text(episode: Episode, now: datetime) -> str:
+    """Return what a hold does while EC2 may still carry out the call, in two sentences."""
+    return f"{_asked_text(episode, now)}. {LATE_HOLD_COUNTS}."
+
+
+def _asked_text(episode: Episode, now: datetime) -> str:
+    text = f"EC2 was asked to {episode.final_step.value} it"
+    if episode.begun_at is None:
+        return text
+    return f"{text} on {clock(episode.begun_at, episode.time_zone, now)}"
+
+
+def too_late(episode: Episode, now: datetime) -> str | None:
+    """Return why it is too late to hold the final step, and what to do instead; `None` if it is
+    not."""
+    if episode.begun_at is None:
+        return None
+    asked = _asked_text(episode, now)
+    if episode.final_step is Step.STOP:
+        return f"{asked}: once it is stopped, its record has a button to start it again"
+    return (
+        f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 "
+        "is not asked again"
+    )
+
+
+def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
+    """Check an answer that holds an episode.
+
+    Raises: TooLate once the call has begun; DecisionRefused if somebody holds it already, there is
+    nothing to hold, or the answer is incomplete.
+    """
+    status = episode.phase.value
+    if not acts_by_itself(episode, approval, now):
+        why = "there is nothing to hold: nothing happens to it without a yes"
+        if episode.outcome is not None:
+            why = f"it is over ({episode.outcome.value}): there is nothing left to hold"
+        raise DecisionRefused(why, status=status)
+    incomplete = _why_incomplete(decision, now, approval.keep_at_most)
+    if incomplete is not None:
+        # As for a question: the person may correct it and send it again.
+        raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
+    why_late = too_late(episode, now)
+    if why_late is not None:
+        is_stored = decision.answer is not Answer.HOLD
+        stored = ", but your answer is stored for when it runs again" if is_stored else ""
+        raise TooLate(f"too late to hold it{stored}. {why_late}", status=status)
+    brake = approval.brake
+    if brake is not None and not _is_stricter(decision, brake):
+        why = f"it is already {people(brake.why)}, so nothing more is done"
+        raise DecisionRefused(why, status=status)
+
+
+def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
+    """Return how this answer holds the instance, which belongs to `project`, from now on.
+
+    Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would
+    hold nothing.
+    """
+    if decision.answer in (Answer.APPROVE, Answer.HOLD):
+        return NO_HOLD
+    if decision.answer is Answer.KEEP:
+        if decision.keep_until is None:
+            raise DecisionRefused(_KEEP_NEEDS_A_DATE)
+        until = as_utc(decision.keep_until)
+        return Hold(snoozed_until=until, kept_in=project, kept_by=approval_id)
+    reason = (decision.reason or "").strip()
+    if not reason:
+        raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
+    return Hold(exempt_reason=f"{reason} ({decision.by})", exempt_in=project)
+
+
+def _is_stricter(decision: Decision, brake: Decision) -> bool:
+    """Return whether the new answer holds the instance more than the brake that stands."""
+    hold = hold_of(brake)
+    if brake.answer is Answer.EXEMPT:
+        return False
+    return hold != hold.stricter(hold_of(decision))
+
+
+def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
+    """Check that an answer counts. Raises: DecisionRefused, which says why not."""
+    status = approval.status
+    if status is not ApprovalStatus.PENDING:
+        raise DecisionRefused(_why_closed(approval), status=status.value)
+    if now >= approval.expires_at:
+        raise DecisionRefused("the time to decide is over", status=ApprovalStatus.EXPIRED.value)
+    why = _why_incomplete(decision, now, approval.keep_at_most)
+    if why is not None:
+        raise DecisionRefused(why, status=status.value)
+
+
+def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
+    """Return what a person must correct in their answer; `None` if it is complete."""
+    reason = decision.reason or ""
+    if decision.answer is Answer.KEEP:
+        if decision.keep_until is None:
+            return _KEEP_NEEDS_A_DATE
+        if decision.keep_until <= now:
+            return "the date to keep until is in the past"
+        if decision.keep_until > now + keep_at_most:
+            return f"the policy allows to keep for at most {keep_at_most.days} days"
+    if decision.answer is Answer.EXEMPT and not reason.strip():
+        return _EXEMPTION_NEEDS_A_REASON
+    if has_controls(reason):
+        return "the reason holds control characters: write it in plain text"
+    return None
+
+
+def has_controls(text: str) -> bool:
+    """Return whether a text holds characters that no record may hold.
+
+    These are control characters other than line feeds, marks that turn or break lines (terminals,
+    logs and pages obey them), and halves of characters (JSON can name `\\ud800`).
+    """
+    for character in text:
+        if character == "\n":
+            continue
+        if character in _TURNING or unicodedata.category(character) in _REFUSED_CATEGORIES:
+            return True
+    return False
+
+
+def _why_closed(approval: Approval) -> str:
+    """Return why a question that is closed takes no answer."""
+    if approval.status is ApprovalStatus.VOID:
+        why = approval.void_reason or "the instance changed"
+        return f"the question was canceled ({why}); nothing was changed"
+    if approval.status is ApprovalStatus.EXPIRED:
+        return "the time to decide is over"
+    who = people(approval.decision.by) if approval.decision else "somebody"
+    return f"already decided by {who}: {approval.status.value.lower()}"
+
+
+def stage_id(stage: str, ref: EpisodeRef) -> str:
+    """Return the id of an episode's message of this stage, or about this outcome."""
+    return f"{stage}-{ref.execution_name}"
+
+
+def asked_at(
+    planned: Schedule, approval: Approval | None, delivery_limit: timedelta
+) -> UtcDatetime:
+    """Return when a question was asked that no channel has delivered yet.
+
+    A freeze or a pause may have delayed it. The expiry shows by how much: until the delivery it is
+    the time of asking, the limit of the delivery and the time to answer.
+    """
+    if approval is None or approval.stage != Stage.ASK:
+        return planned.ask_at
+    time_to_answer = planned.expire_at - planned.ask_at
+    return max(planned.ask_at, approval.expires_at - delivery_limit - time_to_answer)
+
+
+def notice_until(
+    episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
+) -> UtcDatetime | None:
+    """Return when the notice of mode auto is over; `None` if it was delivered to none of its
+    readers.
+
+    It counts from the first delivery. `minutes` is the notice of today's policy: it may lengthen
+    the notice and never shorten it.
+    """
+    delivered_at = _delivered_at(episode, Stage.TELL, deliveries)
+    if delivered_at is None:
+        return None
+    return delivered_at + max(episode.notice_length, timedelta(minutes=minutes))
+
+
+def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
+    """Return when the approval began to count: with the answer, or with an expiry that acts as one.
+
+    Without a question that is when the episode was opened.
+    """
+    if approval is not None and approval.decision is not None:
+        return approval.decision.at
+    if approval is not None and approval.status is ApprovalStatus.EXPIRED:
+        return approval.expires_at
+    return episode.opened_at
+
+
+def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return when silence begins to count as an answer: once those who are asked have had the
+    question and its escalation for as long as planned.
+
+    Return `None` if one of the two messages was delivered to none of them.
+    """
+    planned = episode.schedule
+    all_deliveries = list(deliveries)
+    asked_at = _delivered_at(episode, Stage.ASK, all_deliveries)
+    escalated_at = _delivered_at(episode, Stage.ESCALATE, all_deliveries)
+    if planned is None or asked_at is None or escalated_at is None:
+        return None
+    question_delay = asked_at - planned.ask_at
+    escalation_delay = escalated_at - planned.escalate_at
+    return planned.expire_at + max(question_delay, escalation_delay)
+
+
+def _delivered_at(
+    episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
+) -> UtcDatetime | None:
+    """Return when people first got the message of this stage; `None` if nobody has it."""
+    message = stage_id(stage, episode.ref)
+    of_stage = [delivery for delivery in deliveries if delivery.message == message]
+    times = [delivery.at for delivery in of_stage if delivery.reached_people]
+    return min(times, default=None)

@@ -1,0 +1,311 @@
+"""Rights: who may give which answer, and who sees and does what in the console.
+
+The terms of a question are frozen when it is opened. A link that went to a list proves nothing
+about the person who uses it; any other proof names a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from governor.approvals.model.approval import Answer, Approval, Decision
+from governor.approvals.model.terms import Grant, Rank, Role, Scope, SignedIn, SignIn
+from governor.core.errors import NotAllowed, SignInRefused
+from governor.episode.model.episode import Terms
+from governor.episode.model.plan import Plan, Price
+from governor.policy.model.contacts import ConsoleScope, Contact, Ownership, addresses, is_address
+from governor.policy.model.policy import ApprovalRule, Policy, Power
+
+BROADCAST = "broadcast"
+"""The recipient of links in messages that go to a topic, not to a person."""
+
+
+_MOST_GROUPS = 500
+"""More than issuers put into a token: Entra ID stops at 200."""
+
+
+_SUBJECT_CHARACTERS = 255
+"""OpenID Connect Core 1.0, section 2, `sub`: ASCII, no longer than this."""
+
+
+def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
+    """Return the identity that the claims of a verified ID token are about.
+
+    A person is an approver if `approver_group` is set and is among the groups in `groups_claim`.
+
+    Raises: SignInRefused if the claims name nobody.
+    """
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
+        raise SignInRefused("the issuer did not say who you are")
+    if not (subject.isascii() and subject.isprintable()):
+        raise SignInRefused("the issuer names you by characters that no subject may have")
+    groups = groups_of(claims, groups_claim)
+    is_approver = bool(approver_group) and approver_group in groups
+    role = Role.APPROVER if is_approver else Role.VIEWER
+    return SignedIn(subject, _verified_email(claims), role)
+
+
+def _verified_email(claims: Mapping[str, object]) -> str | None:
+    """Return the address that the issuer has verified, in lower case; `None` if there is none."""
+    email = claims.get("email")
+    # Some issuers write the truth value as a text.
+    is_verified = claims.get("email_verified") in (True, "true")
+    if not is_verified or not isinstance(email, str):
+        return None
+    if not is_address(email):
+        return None
+    return email.lower()
+
+
+def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
+    """Return the names of groups in this claim, up to a limit; empty if it names none."""
+    claimed = claims.get(groups_claim)
+    if isinstance(claimed, str):
+        return (claimed,)
+    if not isinstance(claimed, list):
+        return ()
+    groups = [group for group in claimed if isinstance(group, str)]
+    return tuple(groups[:_MOST_GROUPS])
+
+
+def person_of(directory: Ownership, identity: str, email: str | None) -> str:
+    """Return the address of the contact with this identity, else with this verified address.
+
+    Return the identity if no contact has either.
+    """
+    person = directory.person(identity)
+    if not person and email:
+        person = directory.person(email)
+    return person or identity
+
+
+def permits(role: Role, answer: Answer) -> bool:
+    """Return whether this role may give this answer, as far as roles decide it."""
+    return role is Role.APPROVER or answer in (Answer.KEEP, Answer.HOLD)
+
+
+def check_role(role: Role, answer: Answer) -> None:
+    """Check that this role may give this answer. Raises: NotAllowed, which says who may."""
+    if not permits(role, answer):
+        raise NotAllowed(
+            f"you are signed in, but not in the group that may {answer.value}: you may "
+            "keep it, or ask somebody of that group"
+        )
+
+
+def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
+    """Return the terms of a question about this plan. An unknown price counts as above every
+    limit."""
+    rule = policy.approval
+    # An unknown person may approve a stop only if that needs no known person, and never a
+    # termination.
+    never: set[Power] = {"terminate"}
+    if rule.people_to_stop:
+        never.add("stop")
+    return Terms(
+        broadcast_may=frozenset(rule.broadcast_may) - never,
+        people_needed=_people_needed(rule, plan, price),
+        known_people=frozenset(addresses(tuple(policy.ownership.contacts.values()))),
+        tag_owner_may=frozenset(rule.tag_owner_may) - {"terminate"},
+        cli_may=frozenset(rule.cli_may) - never,
+    )
+
+
+def _people_needed(rule: ApprovalRule, plan: Plan, price: Price) -> int:
+    """Return how many different people must approve the plan: at least one."""
+    if not plan.destroys:
+        return max(1, rule.people_to_stop)
+    limit = rule.two_people_above_usd_per_hour
+    if limit is not None:
+        usd = price.undiscounted
+        if usd is None or usd > limit:
+            return max(2, rule.people_to_terminate)
+    return max(1, rule.people_to_terminate)
+
+
+def stricter(asked: Terms, now: Terms) -> Terms:
+    """Return the terms that allow only what both allow: those of the question when it was asked,
+    and those of today's policy."""
+    known_people = asked.known_people & now.known_people
+    if asked.tag_owner_may is None and not asked.known_people:
+        # Questions of the first releases named nobody.
+        known_people = now.known_people
+    return Terms(
+        broadcast_may=asked.broadcast_may & now.broadcast_may,
+        people_needed=max(asked.people_needed, now.people_needed),
+        known_people=known_people,
+        tag_owner_may=_both(asked.tag_owner_may, now.tag_owner_may),
+        cli_may=_both(asked.cli_may, now.cli_may),
+    )
+
+
+def _both(asked: frozenset[Power] | None, now: frozenset[Power] | None) -> frozenset[Power] | None:
+    """Return the powers that both allow. `None` in terms of earlier releases allows all."""
+    if asked is None:
+        return now
+    return asked & (now or frozenset())
+
+
+def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
+    """Return whether this answer may come from this person; `None` is somebody unknown."""
+    if answer is Answer.APPROVE and terms.people_needed > 1:
+        return is_known(terms, person)
+    return _has(terms, person, power(answer, plan))
+
+
+def may_undo(terms: Terms, person: str | None) -> bool:
+    """Return whether this person may have a stopped instance started again, which then costs
+    money."""
+    return _has(terms, person, "undo")
+
+
+def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
+    """Return whether this person may end that keep before its date: their own, or any as an
+    approver.
+
+    A link that went to a list ends none: it does not prove whose keep it was.
+    """
+    if person is None:
+        return False
+    if person == kept.person:
+        return True
+    return role is Role.APPROVER and is_known(terms, person)
+
+
+def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
+    """Return whether the terms give this person that power; `None` is somebody unknown.
+
+    People whom the policy names by address have every power.
+    """
+    if is_known(terms, person):
+        return True
+    if person is None:
+        return wanted in terms.broadcast_may
+    if terms.tag_owner_may is None:
+        # An earlier release asked the question, and any proven person could answer it.
+        return True
+    if person.startswith("aws:"):
+        return wanted in (terms.cli_may or ())
+    if is_address(person):
+        return wanted in terms.tag_owner_may
+    # Proven by a chat, and unknown to the policy: no more than a link that went to a list.
+    return wanted in terms.broadcast_may
+
+
+def power(answer: Answer, plan: Plan) -> Power:
+    """Return the power that it takes to give this answer about this plan."""
+    if answer is Answer.APPROVE:
+        return "terminate" if plan.destroys else "stop"
+    return "exempt" if answer is Answer.EXEMPT else "keep"
+
+
+def is_known(terms: Terms, person: str | None) -> bool:
+    """Return whether the policy names this person by address, so that two people differ for sure.
+
+    An identity of AWS is not known in this sense, nor is an address that only a tag names: others
+    can choose both.
+    """
+    return person is not None and person in terms.known_people
+
+
+def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
+    """Check that an answer may come from its person. Raises: NotAllowed, which says who may."""
+    if may(terms, plan, decision.answer, decision.person):
+        return
+    by = decision.by
+    if decision.answer is Answer.APPROVE and terms.people_needed > 1:
+        other_way = f"have somebody map {by} to your address in ownership.contacts"
+        if decision.channel == "page":
+            other_way = "sign in as one of them"
+        raise NotAllowed(
+            f"{terms.people_needed} people known to the policy by their address must "
+            f"approve this one: use the link of your own mail, or {other_way}"
+        )
+    raise NotAllowed(why_not(decision.person, by, power(decision.answer, plan)))
+
+
+def why_not(person: str | None, by: str, wanted: Power) -> str:
+    """Return why a person whom the policy does not know may not do this, and what to do instead."""
+    doing = "start it again" if wanted == "undo" else f"{wanted} it"
+    if person is None and not by.startswith("slack:"):
+        why = f"this link went to a list, and the policy lets nobody {doing} by it"
+        return f"{why}: use the link of your own mail"
+    rule = f"only people of ownership.contacts may {doing}: keep it, or ask one of them"
+    if person is not None and is_address(person):
+        return f"no contact has the address {person}, and {rule}"
+    return f"the policy does not know {by}, and {rule}, or have it map you to one (identities)"
+
+
+def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
+    """Return whether the approval came from people who may give it. It is asked again before each
+    action."""
+    decision = approval.decision
+    if decision is None or decision.answer is not Answer.APPROVE:
+        return False
+    if not may(terms, plan, Answer.APPROVE, decision.person):
+        return False
+    if terms.people_needed == 1:
+        return True
+    first = approval.first_yes
+    return first is not None and is_known(terms, first.person) and first.person != decision.person
+
+
+def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) -> Rank | None:
+    """Return the highest rank for an instance; `None` if no grant covers it."""
+    ranks = [grant.rank for grant in grants if grant.scope.sees(account, project, owner)]
+    return max(ranks, default=None)
+
+
+def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
+    """Return by name the contacts with the address of this identity, else with this verified
+    address."""
+    person = person_of(people, who.identity, who.email)
+    contacts: dict[str, Contact] = {}
+    for name, contact in people.contacts.items():
+        emails = [email.lower() for email in contact.emails]
+        if person in emails:
+            contacts[name] = contact
+    return contacts
+
+
+def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
+    """Return the grants of a person: by groups or ARN, and for the instances that they own as a
+    contact."""
+    grants: list[Grant] = []
+    for console_scope in policy.console.scopes.values():
+        if _covers(console_scope, who):
+            accounts = frozenset(console_scope.accounts)
+            projects = frozenset(console_scope.projects)
+            scope = Scope(console_scope.everything, accounts, projects)
+            grants.append(Grant(Rank[console_scope.role.upper()], scope))
+    contacts = contacts_of(policy.ownership, who)
+    if contacts:
+        rank = Rank.APPROVER if who.role is Role.APPROVER else Rank.VIEWER
+        grants.append(Grant(rank, _owned_by(policy.ownership, contacts)))
+    return tuple(grants)
+
+
+def _owned_by(people: Ownership, contacts: Mapping[str, Contact]) -> Scope:
+    """Return the projects and owners that these contacts stand for."""
+    owners = set(contacts)
+    for contact in contacts.values():
+        owners.update(address.lower() for address in (*contact.emails, *contact.lists))
+    projects = {project for project, owner in people.project_owners.items() if owner in contacts}
+    return Scope(projects=frozenset(projects), owners=frozenset(owners))
+
+
+def _covers(console_scope: ConsoleScope, who: SignIn) -> bool:
+    """Return whether the policy gives this scope to this person: by ARN, or by group."""
+    kind, _, name = who.identity.partition(":")
+    if kind == "aws":
+        return any(_is_arn_like(pattern, name) for pattern in console_scope.identities)
+    return not set(console_scope.groups).isdisjoint(who.groups)
+
+
+def _is_arn_like(pattern: str, arn: str) -> bool:
+    """Compare an ARN; `*` stands for any session name, because a caller chooses that name."""
+    role, star, _ = pattern.rpartition("*")
+    if not star:
+        return arn == pattern
+    return arn.rpartition("/")[0] + "/" == role

@@ -1,0 +1,188 @@
+"""Loads questions as pages and the command line show them: one, those of one message, or all open
+ones. This module only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.alerts.model import Delivery
+from governor.alerts.store import Deliveries
+from governor.approvals.messages import IdleText, idle_text
+from governor.approvals.model.approval import Approval, ApprovalStatus
+from governor.approvals.rules.approval import can_hold, can_hold_late
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import NotFound
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import Usd, UtcDatetime
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.evidence.rules.history import measured_time
+from governor.money.rules.cost import cost_between
+from governor.policy.model.policy import Action, Mode
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCost:
+    """The cost of the time that was measured idle, and of the time that was not measured."""
+
+    measured_usd: Usd
+    unmeasured_usd: Usd
+    unmeasured: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalView:
+    """A question with its episode, and what can be done with it now."""
+
+    approval: Approval
+    episode: Episode
+    now: UtcDatetime
+    deliveries: Sequence[Delivery] = ()
+    """The deliveries of its messages."""
+
+    @property
+    def can_decide(self) -> bool:
+        """Return whether the question is open, and not past its time to answer."""
+        is_pending = self.approval.status is ApprovalStatus.PENDING
+        return is_pending and self.now < self.approval.expires_at
+
+    @property
+    def can_hold(self) -> bool:
+        return can_hold(self.episode, self.approval, self.now)
+
+    @property
+    def can_hold_late(self) -> bool:
+        """Return whether the call was sent. A hold counts only if EC2 does not carry it out."""
+        return can_hold_late(self.episode, self.approval, self.now)
+
+    @property
+    def takes_hold(self) -> bool:
+        """Return whether a hold may still have an effect."""
+        return self.can_hold or self.can_hold_late
+
+    @property
+    def usd_per_day(self) -> Usd | None:
+        """Return the cost of a day: of its storage if it is stopped. `None` if it is not known."""
+        usd_per_hour = self.episode.price.usd_per_hour
+        if self.episode.stopped_in is not None:
+            usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
+        return None if usd_per_hour is None else usd_per_hour * 24
+
+    @property
+    def is_question(self) -> bool:
+        """Return whether people are asked, rather than only notified."""
+        return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
+
+    @property
+    def idle_text(self) -> IdleText:
+        """Return for how long it has been idle, as a title, a sentence and a predicate."""
+        return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
+
+    @property
+    def idle_cost(self) -> IdleCost | None:
+        """Return the cost since it turned idle, until it was stopped or until now.
+
+        Return `None` if it is not known. Holes, and the time after the question was opened, are
+        counted apart.
+        """
+        idle = self.episode.idle
+        usd_per_hour = self.episode.price.usd_per_hour
+        history = self.episode.history
+        if idle is None or usd_per_hour is None or history is None:
+            return None
+        since = idle.since
+        idle_time = max(timedelta(0), self._ran_until - since)
+        measured = min(measured_time(history, since), idle_time)
+        unmeasured = idle_time - measured
+        return IdleCost(
+            measured_usd=cost_between(usd_per_hour, since, since + measured),
+            unmeasured_usd=cost_between(usd_per_hour, since, since + unmeasured),
+            unmeasured=unmeasured,
+        )
+
+    @property
+    def _ran_until(self) -> UtcDatetime:
+        """The first of its stop, its termination and the episode's end; now if none came."""
+        steps_done = self.episode.steps_done
+        ends = [self.episode.closed_at or self.now]
+        if self.episode.mode is not Mode.OBSERVE:
+            final_steps = (Step.STOP.value, Step.TERMINATE.value)
+            ends += [steps_done[step] for step in final_steps if step in steps_done]
+        return min(ends)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowApproval:
+    """Loads questions with their episodes."""
+
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    delivery_store: Deliveries
+    clock: Clock
+
+    def __call__(self, approval_id: str) -> ApprovalView:
+        """Return one question, with the deliveries of its messages. Raises: NotFound."""
+        approval = self.approval_store.existing(approval_id)
+        episode = self.episode_store.episode(approval.episode)
+        if episode is None:
+            raise NotFound(f"approval {approval_id} does not exist")
+        deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
+        return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
+
+    def digest(self, digest_id: str) -> list[ApprovalView]:
+        """Return the questions that were asked in one message, in its order. Raises: NotFound."""
+        approval_ids = self.delivery_store.digest(digest_id)
+        if not approval_ids:
+            raise NotFound(f"digest {digest_id} does not exist")
+        return [self(approval_id) for approval_id in approval_ids]
+
+    def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
+        """Return the open ones of these questions, the most expensive first. `asked` has the
+        execution name of each question id."""
+        now = self.clock.now()
+        views: list[ApprovalView] = []
+        for approval, episode in self.approval_store.questions(asked):
+            view = ApprovalView(approval, episode, now)
+            if view.takes_hold or (view.is_question and view.can_decide):
+                views.append(view)
+        return by_price(views)
+
+    def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
+        """Return the open questions and what can still be held, the most expensive first.
+
+        Unknown prices come last. It reads one episode and one question for each idle instance.
+        """
+        now = self.clock.now()
+        views: list[ApprovalView] = []
+        for target in targets:
+            for record in self.instance_store.records(target).values():
+                view = self._view(record.open_episode, now)
+                if view is None:
+                    continue
+                is_pending = view.approval.status is ApprovalStatus.PENDING
+                if view.takes_hold or (view.is_question and is_pending):
+                    views.append(view)
+        return by_price(views)
+
+    def _view(self, ref: EpisodeRef | None, now: UtcDatetime) -> ApprovalView | None:
+        """Return the question of an episode; `None` if one of the two does not exist."""
+        episode = None if ref is None else self.episode_store.episode(ref)
+        if episode is None:
+            return None
+        approval = self.approval_store.approval(episode.approval_id)
+        if approval is None:
+            return None
+        return ApprovalView(approval, episode, now)
+
+
+def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
+    """Return the most expensive first; unknown prices come last."""
+    return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))

@@ -1,0 +1,267 @@
+"""Questions to people and their answers, each about one episode.
+
+A question is decided once. What an answer changes of the question, of its episode and of the
+instance's holds is written in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, SealedExpiry
+from governor.approvals.rules.approval import STATUS_AFTER, first_approval, hold_of
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import ConflictError, NotFound
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.store import holds, keeps
+from governor.episode.store.episodes import IS_OPEN, is_held_by, locks
+from governor.table import keys
+from governor.table.table import (
+    Condition,
+    Document,
+    Readable,
+    Store,
+    Write,
+    absent,
+    check,
+    insert,
+    present,
+    unset,
+    update,
+    where,
+)
+from governor.verdict.model import Hold
+
+_APPROVALS_KEPT = timedelta(days=400)
+_PENDING = where("status", "=", ApprovalStatus.PENDING)
+
+
+class Approvals(Store):
+    def save_opened(self, episode: Episode) -> Episode:
+        """Write the episode and its pending approval once; return the stored one (first wins).
+
+        Raises: ConflictError when the episode does not hold the lock (any more).
+        """
+        ref = episode.ref
+        question = first_approval(episode)
+        # Without the attributes of an answer: the role that opens questions may not write them.
+        document = self._table.document(question)
+        asked = {name: value for name, value in document.items() if value is not None}
+        until = question.created_at + _APPROVALS_KEPT
+        try:
+            self._table.transact(
+                insert(keys.episode(ref), episode),
+                insert(keys.approval(question.approval_id), asked, until=until),
+                check(locks(ref)[0], is_held_by(ref)),
+            )
+        except ConflictError:
+            stored = self._table.read(Episode, keys.episode(ref))
+            if stored is None:
+                raise
+            return stored
+        return episode
+
+    def approval(self, approval_id: str) -> Approval | None:
+        return self._table.read(Approval, keys.approval(approval_id))
+
+    def existing(self, approval_id: str) -> Approval:
+        """As `approval`. Raises: NotFound where there is none."""
+        approval = self.approval(approval_id)
+        if approval is None:
+            raise NotFound(f"approval {approval_id} does not exist", operation="dynamodb:GetItem")
+        return approval
+
+    def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
+        """Return questions with their episodes: execution names by the questions' ids. Read at
+        once."""
+        wanted_keys = {keys.approval(approval_id) for approval_id in asked}
+        for execution_name in asked.values():
+            wanted_keys.add((f"EPISODE#{execution_name}", "EPISODE"))
+        items = self._table.get_all(sorted(wanted_keys))
+        question_items = [item for item in items if item["pk"].startswith("APPROVAL#")]
+        episode_items = [item for item in items if item["sk"] == "EPISODE"]
+        episodes = self._table.records(Episode, episode_items)
+        episode_by_ref = {episode.ref: episode for episode in episodes}
+        questions = []
+        for question in self._table.records(Approval, question_items):
+            episode = episode_by_ref.get(question.episode)
+            if episode is not None:
+                questions.append((question, episode))
+        return questions
+
+    def answered(self, approval_ids: Sequence[str]) -> set[str]:
+        """Return the ids of these questions that are no longer open. Read at once."""
+        items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
+        answered_ids = set()
+        for item in items:
+            if item.get("status") != ApprovalStatus.PENDING:
+                answered_ids.add(str(item["approval_id"]))
+        return answered_ids
+
+    def open_questions(
+        self, refs: Sequence[EpisodeRef]
+    ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
+        """Return the episodes that can be read, each with its question if it asks. Read at once."""
+        table = Readable(self._table)
+        items = table.get_all([keys.episode(ref) for ref in refs])
+        episodes = list(table.records(Episode, items))
+        question_keys = []
+        for episode in episodes:
+            if episode.phase is Phase.ASKING:
+                question_keys.append(keys.approval(episode.approval_id))
+        questions = table.records(Approval, table.get_all(question_keys))
+        question_by_id = {question.approval_id: question for question in questions}
+        return {
+            episode.ref: (episode, question_by_id.get(episode.approval_id)) for episode in episodes
+        }
+
+    def await_answer(
+        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+    ) -> Approval:
+        """Open the approval for answers until `expires_at`, and bind the task token that waits, if
+        any. Return it as stored: it may already be decided. Raises: NotFound."""
+        asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
+        self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
+        return self.existing(approval_id)
+
+    def note_waits_told(self, approval_id: str, at: datetime) -> None:
+        self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
+
+    def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
+        """Note the first of two approvals; return the approval as stored. Raises: NotFound."""
+        is_first = _PENDING & unset("first_yes")
+        self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
+        return self.existing(approval_id)
+
+    def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
+        """Change PENDING to the decision's status, once, and store a keep or an exemption, all or
+        nothing. Raises: ConflictError when it is no longer pending, NotFound."""
+        changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
+        approval, decided = self._decision(approval_id, changes, _PENDING)
+        standing = hold_of(decision, project, approval_id)
+        self._with_standing(approval.episode, standing, decision.at, decided)
+        return self.existing(approval_id)
+
+    def void(
+        self,
+        approval_id: str,
+        reason: str,
+        *,
+        expired: bool,
+        outcome: str = "void",
+        expiry: SealedExpiry | None = None,
+    ) -> Approval:
+        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Silence counts with the
+        `expiry` alone. Raises: ConflictError, also where it expires at another time than the
+        `expiry` says; NotFound."""
+        status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
+        changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
+        condition = _PENDING
+        if expiry is not None:
+            changes |= {"expired_at": expiry.expired_at, "expiry_seal": expiry.seal}
+            condition &= where("expires_at", "=", expiry.expires_at)
+        _, decided = self._decision(approval_id, changes, condition)
+        self._table.transact(decided)
+        return self.existing(approval_id)
+
+    def _decision(
+        self, approval_id: str, changes: Document, condition: Condition
+    ) -> tuple[Approval, Write]:
+        """Return the question, and the write that decides it. Raises: ConflictError where it is
+        decided already."""
+        approval = self.existing(approval_id)
+        # This saves a transaction that must fail.
+        if approval.status is not ApprovalStatus.PENDING:
+            raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
+        return approval, update(keys.approval(approval_id), changes, condition)
+
+    def hold(
+        self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None
+    ) -> None:
+        """Hold the episode in place of `before` alone, and store the keep or exemption that the
+        answer gives the instance.
+
+        Raises: ConflictError: the final step was noted, somebody else holds the episode, or it is
+        over.
+        """
+        holding = update(
+            keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before)
+        )
+        not_begun = IS_OPEN & absent(f"steps_done.{episode.final_step.value}")
+        still_open = check(keys.episode(episode.ref), not_begun)
+        self._with_standing(episode.ref, standing, brake.at, holding, still_open)
+
+    def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
+        """End a keep before its date, once. From then on the longest keep that still runs holds.
+
+        Another keep that stands stays, even with the same date. A keep of the previous release is
+        recognized by its date alone. Raises: ConflictError: the keep was ended, or another one
+        stands or came meanwhile.
+        """
+        ref = approval.episode
+        ended = {"keep_ended_at": at, "keep_ended_by": by}
+        not_ended = present() & unset("keep_ended_at") & _is_brake(approval.brake)
+        place, old_place = keys.holds(ref.target, ref.instance_id)
+        has_its_date = where("snoozed_until", "=", kept.keep_until)
+        is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
+        is_its = (has_its_date & is_its_own) | unset("snoozed_until")
+        is_its_copy = has_its_date | unset("snoozed_until")
+        stored = self._table.get(place) or {}
+        keep = Hold(kept.keep_until, kept_by=approval.approval_id)
+        others = keeps.beside(self._table, stored, at, keep)
+        self._table.transact(
+            update(keys.approval(approval.approval_id), ended, not_ended),
+            holds.hold_ended(place, holds.KEEP_ATTRIBUTES, others, is_its & keeps.as_read(stored)),
+            holds.hold_copy_ended(old_place, holds.KEEP_ATTRIBUTES, others.longest, is_its_copy),
+        )
+
+    def _with_standing(self, ref: EpisodeRef, standing: Hold, at: datetime, *writes: Write) -> None:
+        """Carry out these writes together with those of a standing answer. Raises:
+        ConflictError."""
+        *alternatives, last = holds.standing_writes(ref.target, ref.instance_id, standing)
+        is_written = any(self._table.wins(*writes, *alternative) for alternative in alternatives)
+        if not is_written:
+            self._table.transact(*writes, *last)
+        if standing.snoozed_until is not None:
+            holds.forget_past_keeps(self._table, ref.target, ref.instance_id, at)
+
+    def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
+        """Keep a hold that came while the final step was under way. It counts if that step has no
+        effect.
+
+        Return false if the call is no longer noted, or another late hold stands.
+        """
+        is_under_way = IS_OPEN & present(f"steps_done.{episode.final_step.value}")
+        noted = update(
+            keys.approval(episode.approval_id), {"late_hold": hold}, present() & unset("late_hold")
+        )
+        return self._table.wins(noted, check(keys.episode(episode.ref), is_under_way))
+
+    def note_refused(
+        self,
+        approval: Approval,
+        answer: str,
+        by: str,
+        why: str,
+        at: datetime,
+        decision: Decision | None = None,
+    ) -> None:
+        """Keep an answer that was refused, for the audit alone: the first of its kind by the same
+        person."""
+        key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
+        refused: Document = {
+            "what": "refused",
+            "episode": approval.episode.execution_name,
+            "reason": why,
+            "evidence_hash": approval.evidence_hash,
+            "by": by,
+            "answer": answer,
+            "refused": decision,
+        }
+        self._keep_for_audit(update(key, refused, absent(), until=at + _APPROVALS_KEPT))
+
+
+def _is_brake(read: Decision | None) -> Condition:
+    """Return the condition that still this decision alone holds the episode, or still nobody."""
+    return unset("brake") if read is None else where("brake.at", "=", read.at)

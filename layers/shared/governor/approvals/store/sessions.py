@@ -1,0 +1,47 @@
+"""Sessions of the console, and the codes that open one, stored by the hash of their secret."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Literal
+
+from governor.approvals.model.terms import Code, SignIn
+from governor.table.table import Key, Readable, Store, absent, present, update, where
+
+_CODES_KEPT = timedelta(days=1)
+"""Long enough to tell a person that a code was used, or is too old."""
+
+
+class SignIns(Store):
+    def keep_session(self, session_id: str, who: SignIn) -> None:
+        # An update: functions that face the internet may neither put nor delete. So for codes.
+        self._table.write(update(_key("SESSION", session_id), who, absent(), until=who.ends_at))
+
+    def session(self, session_id: str, now: datetime) -> SignIn | None:
+        """Return the session; `None` if it is not known, or has ended."""
+        session = Readable(self._table).read(SignIn, _key("SESSION", session_id))
+        if session is None or now >= session.ends_at:
+            return None
+        return session
+
+    def end_session(self, session_id: str, now: datetime) -> None:
+        self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
+
+    def keep_code(self, secret: str, code: Code) -> None:
+        until = code.ends_at + _CODES_KEPT
+        self._table.write(update(_key("CODE", secret), code, absent(), until=until))
+
+    def code(self, secret: str) -> Code | None:
+        return Readable(self._table).read(Code, _key("CODE", secret))
+
+    def use_code(self, secret: str, now: datetime) -> bool:
+        """Use up a code; return false if it was used before."""
+        is_unused = where("used_at", "=", None)
+        return self._table.holds(update(_key("CODE", secret), {"used_at": now}, is_unused))
+
+
+def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:
+    # Both are 256 random bits. Nobody finds one by trying, so a plain hash hides them well enough.
+    digest = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+    return f"{kind}#{digest}", kind

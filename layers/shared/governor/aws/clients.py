@@ -1,0 +1,529 @@
+"""AWS clients, created on first use, and the base class of all adapters.
+
+A cold start pays only for the services that the function uses. The clients are botocore's, which
+the layer ships without boto3: to load that would take 22 to 33 ms more. Their errors become errors
+of our own tree.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+import botocore.session
+from botocore import exceptions, xform_name
+from botocore.config import Config
+from botocore.credentials import (
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
+from botocore.parsers import ResponseParserError
+from botocore.utils import parse_timestamp
+
+from governor.aws.ec2_parser import Ec2ParserFactory
+from governor.core import errors
+from governor.core.instance import Target
+from governor.core.ports import Answer, Item
+
+_log = logging.getLogger(__name__)
+_SESSION_NAME = "gpu-governor"
+_NAME_CHARACTERS = 64
+"""The longest name of a session or a source identity; the shortest has two characters. Source: STS
+API, AssumeRole."""
+_SESSION_SECONDS = 3600
+"""Role chaining allows one hour at most."""
+_ONE_CALL_SECONDS = 900
+"""The shortest session. Source: STS API, AssumeRole."""
+READING = ("ec2:Describe*", "*")
+"""Action and resource of a session that may look at EC2 and change nothing."""
+_ATTEMPTS = 5
+_CALLS_AT_A_TIME = 8
+SMALL_CALLS_AT_A_TIME = 20
+"""The most requests at a time that are about one instance each."""
+_IMPATIENT_ATTEMPTS = 2
+_TIMEOUTS = (5, 20)
+"""Seconds to connect, and to read."""
+_SHORT_TIMEOUTS = (1, 3)
+_SERVICES = {"states": "stepfunctions"}
+"""botocore's name of a service, where the prefix of its operations differs."""
+
+
+class _Role(NamedTuple):
+    """A role to assume, `None` for the function's own credentials."""
+
+    arn: str | None
+    session: tuple[str, str] | None
+    """The episode and the person that the session is named after."""
+
+
+_OWN = _Role(None, None)
+
+
+class _ClientKey(NamedTuple):
+    service: str
+    region: str | None
+    role: _Role
+    repeat: bool
+    patient: bool
+
+
+class Clients:
+    """Keeps the clients of a function. Each is made when it is first asked for."""
+
+    def __init__(self, region: str | None = None) -> None:
+        self._region = region
+        self._only_reads = False
+        self._lock = threading.Lock()
+        self._clients: dict[_ClientKey, Any] = {}
+        self._sessions: dict[_Role, Any] = {}
+
+    def only_read_members(self) -> None:
+        """Let sessions with roles of member accounts look at EC2 and change nothing.
+
+        It is called before the first session. To change something, such a function uses
+        `client_for_one_call`.
+        """
+        self._only_reads = True
+
+    def client(
+        self,
+        service: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
+    ) -> Any:
+        """Return the client of a service, in the target's Region and with its role, if it has one.
+
+        Without a target it is in the function's own Region and with its own credentials. Without
+        `repeat` a call is sent once; without `patient` it gives up within seconds.
+        """
+        region = target.region if target else self._region
+        role = _OWN
+        if target and target.role_arn:
+            role = _Role(target.role_arn, target.session)
+        key = _ClientKey(service, region, role, repeat, patient)
+        with self._lock:
+            if key not in self._clients:
+                self._forget_other_episodes(role)
+                # To check hundreds of queries in each call took a third of a sweep, and CloudWatch
+                # checks them, too.
+                checked = service != "cloudwatch"
+                config = _config(repeat, patient, polite=target is not None, checked=checked)
+                create = self._session(role).create_client
+                self._clients[key] = create(service, region_name=region, config=config)
+            return self._clients[key]
+
+    def _forget_other_episodes(self, role: _Role) -> None:
+        """Keep the clients of one episode at a time: a warm function sees hundreds of episodes."""
+        if role.session is None:
+            return
+        kept = (None, role.session)
+        self._clients = {
+            key: client for key, client in self._clients.items() if key.role.session in kept
+        }
+        self._sessions = {
+            known: session for known, session in self._sessions.items() if known.session in kept
+        }
+
+    def _session(self, role: _Role) -> Any:
+        if role not in self._sessions:
+            session: Any = botocore.session.get_session()
+            session.register_component("response_parser_factory", Ec2ParserFactory(moment))
+            if role.arn is not None:
+                assumed = _AssumedRole(self._assumed(role.arn, role.session))
+                session.register_component("credential_provider", CredentialResolver([assumed]))
+            self._sessions[role] = session
+        return self._sessions[role]
+
+    def client_for_one_call(
+        self, operation: str, target: Target, role_arn: str, resource: str
+    ) -> Any:
+        """Return a client that may carry out one operation on one resource, and nothing else.
+
+        The role is assumed for each call, with a session policy. Client and credentials are not
+        kept. The client sends once, and nothing renews its credentials, so that no renewal
+        repeats the call.
+
+        Raises:
+            AccessDenied: the role does not trust this function.
+            Throttled, Unavailable: STS did not answer. The client was not made.
+        """
+        service = operation.partition(":")[0]
+        with self._lock:
+            sts = self._sts()
+        policy = allowing(operation, resource)
+        granted = _assume(sts, role_arn, target.session, _ONE_CALL_SECONDS, policy)
+        with self._lock:
+            return self._session(_OWN).create_client(
+                service,
+                region_name=target.region,
+                config=_config(repeat=False),
+                aws_access_key_id=granted["AccessKeyId"],
+                aws_secret_access_key=granted["SecretAccessKey"],
+                aws_session_token=granted["SessionToken"],
+            )
+
+    def _sts(self) -> Any:
+        return self._session(_OWN).create_client("sts", config=_config(repeat=True))
+
+    def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
+        """Return credentials of a role, renewed before they end."""
+        sts = self._sts()
+        policy = allowing(*READING) if self._only_reads else None
+
+        def refresh() -> dict[str, str]:
+            granted = _assume(sts, role_arn, named, _SESSION_SECONDS, policy)
+            return {
+                "access_key": granted["AccessKeyId"],
+                "secret_key": granted["SecretAccessKey"],
+                "token": granted["SessionToken"],
+                "expiry_time": granted["Expiration"].isoformat(),
+            }
+
+        return DeferredRefreshableCredentials(refresh_using=refresh, method=_AssumedRole.METHOD)
+
+
+class _AssumedRole(CredentialProvider):
+    """The only source of credentials of a session with a role."""
+
+    METHOD = "sts-assume-role"
+
+    def __init__(self, credentials: DeferredRefreshableCredentials) -> None:
+        super().__init__()
+        self._assumed = credentials
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return self._assumed
+
+
+def allowing(action: str, resource: str) -> str:
+    """Return a session policy: the session may do only what it and the role both allow."""
+    statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def _assume(
+    sts: Any, role_arn: str, named: tuple[str, str] | None, seconds: int, policy: str | None
+) -> Mapping[str, Any]:
+    """Return the credentials of a new session with a role.
+
+    The session is named after the episode, and the person is its source identity, which CloudTrail
+    keeps. Member stacks of earlier releases allow no source identity: the session then goes without
+    one.
+    """
+    parameters: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
+    if policy is not None:
+        parameters["Policy"] = policy
+    if named is None:
+        return _granted(sts, RoleSessionName=_SESSION_NAME, **parameters)
+    episode, person = named
+    parameters["RoleSessionName"] = _sts_name(episode)
+    try:
+        return _granted(sts, SourceIdentity=_sts_name(person), **parameters)
+    except errors.AccessDenied:
+        _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
+        return _granted(sts, **parameters)
+
+
+def _granted(sts: Any, **parameters: Any) -> Mapping[str, Any]:
+    with aws_errors("sts:AssumeRole"):
+        granted: Mapping[str, Any] = sts.assume_role(**parameters)["Credentials"]
+    return granted
+
+
+def _sts_name(text: str) -> str:
+    """Return a name in the characters that STS accepts. The end of a long name tells episodes
+    apart."""
+    accepted = re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)
+    return accepted[-_NAME_CHARACTERS:].rjust(2, "-")
+
+
+def moment(value: Any) -> datetime:
+    """Return the time of an answer, in UTC. It takes a tenth of botocore's time.
+
+    Raises: as botocore.
+    """
+    try:
+        if not isinstance(value, str):
+            return datetime.fromtimestamp(value, UTC)
+        time: datetime | None = datetime.fromisoformat(value)
+    except (TypeError, ValueError, OverflowError, OSError):
+        time = None
+    if time is None or time.tzinfo is None:
+        # botocore knows other forms, and how to read a time without a zone.
+        return parse_timestamp(value)
+    return time
+
+
+def at_once(
+    function: Callable[[Item], Answer], items: Sequence[Item], most: int = _CALLS_AT_A_TIME
+) -> list[Answer]:
+    """Return what the function returns for each item, with up to `most` calls at a time."""
+    if len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(most, len(items))) as pool:
+        return list(pool.map(function, items))
+
+
+class Adapter:
+    """A port over these clients, for the one resource of this name, ARN or URL.
+
+    `patient` is that of `Clients.client`.
+    """
+
+    def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
+        self._clients = clients
+        self._resource = resource
+        self._patient = patient
+
+    def _call(
+        self,
+        operation: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
+        client: Any = None,
+        **parameters: Any,
+    ) -> Any:
+        """Call `service:Operation` with this client, or with the one that `Clients.client` gives.
+
+        Raises: as `aws_errors`.
+        """
+        prefix, _, name = operation.partition(":")
+        if client is None:
+            service = _SERVICES.get(prefix, prefix)
+            is_patient = patient and self._patient
+            client = self._clients.client(service, target, repeat=repeat, patient=is_patient)
+        with aws_errors(operation):
+            return getattr(client, xform_name(name))(**parameters)
+
+    def _pages(
+        self,
+        operation: str,
+        target: Target | None = None,
+        *,
+        following: str = "NextToken",
+        **parameters: Any,
+    ) -> Iterator[Any]:
+        """Yield all pages, by the field `following`.
+
+        botocore's paginators would read one more file at a cold start.
+        """
+        while True:
+            page = self._call(operation, target, **parameters)
+            yield page
+            if not page.get(following):
+                return
+            parameters[following] = page[following]
+
+    def _records(
+        self,
+        operation: str,
+        target: Target | None,
+        path: Sequence[str],
+        read: Callable[[Any], Answer | None],
+        odd: MutableMapping[str, str] | None = None,
+        answers: Iterable[Any] | None = None,
+        **parameters: Any,
+    ) -> Iterator[Answer]:
+        """Yield what `read` returns for each record under the fields `path` of all pages, or of
+        `answers`, but not `None`.
+
+        A record that cannot be read does not stop the others: it is logged, and `odd` gets the
+        reason by its `InstanceId`, or by "".
+
+        Raises: CloudError at the end, if some records could not be read, none could, and the caller
+        gave no `odd`.
+        """
+        unread: MutableMapping[str, str] = {} if odd is None else odd
+        is_any_read = False
+        if answers is None:
+            answers = self._pages(operation, target, **parameters)
+        records = answers
+        for field in path:
+            lists = _read_each(records, itemgetter(field), operation, unread)
+            records = chain.from_iterable(lists)
+        for made in _read_each(records, read, operation, unread):
+            is_any_read = True
+            yield made
+        if odd is None and unread and not is_any_read:
+            raise errors.CloudError("; ".join(unread.values()), operation=operation)
+
+
+def _read_each(
+    records: Iterable[Any],
+    read: Callable[[Any], Answer | None],
+    operation: str,
+    unread: MutableMapping[str, str],
+) -> Iterator[Answer]:
+    """Yield what `read` returns for each record, but not `None`.
+
+    The reason why a record cannot be read is logged and put into `unread`.
+    """
+    for record in records:
+        try:
+            made = read(record)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            why = f"{operation} gave a record that cannot be read: {error!r}"
+            _log.error("%s in %.500s", why, record)
+            instance_id = record.get("InstanceId", "") if isinstance(record, Mapping) else ""
+            unread[instance_id] = why
+            continue
+        if made is not None:
+            yield made
+
+
+def _config(
+    repeat: bool, patient: bool = True, *, polite: bool = False, checked: bool = True
+) -> Config:
+    """Return the settings of a client; with `polite` it sends less once it was throttled, because
+    others share the rates of its account."""
+    attempts = 1
+    if repeat:
+        attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
+    is_adaptive = polite and repeat and patient
+    mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
+    connect_seconds, read_seconds = _TIMEOUTS if patient else _SHORT_TIMEOUTS
+    return Config(
+        retries={"mode": mode, "total_max_attempts": attempts},
+        connect_timeout=connect_seconds,
+        read_timeout=read_seconds,
+        max_pool_connections=SMALL_CALLS_AT_A_TIME,
+        user_agent_extra="gpu-governor",
+        parameter_validation=checked,
+    )
+
+
+DRY_RUN_OK = "DryRunOperation"
+"""EC2's error code for a dry run that would have succeeded."""
+
+_CODES: dict[type[errors.CloudError], str] = {
+    errors.Throttled: """
+        Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown
+        RequestLimitExceeded RequestThrottled RequestThrottledException PriorRequestNotComplete
+        LimitExceeded LimitExceededException ExecutionLimitExceeded
+        ProvisionedThroughputExceededException TransactionInProgressException
+        TransactionConflictException EC2ThrottledException SnapshotCreationPerVolumeRateExceeded
+        ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded KMSThrottling
+        KMSThrottlingException
+    """,
+    errors.Unavailable: """
+        InternalError InternalFailure InternalServerError InternalServiceError
+        InternalServiceException ServiceUnavailable ServiceUnavailableException Unavailable
+        RequestTimeout RequestTimeoutException ConditionalRequestConflict
+    """,
+    errors.AccessDenied: """
+        UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure
+        ExpiredToken ExpiredTokenException UnrecognizedClientException InvalidClientTokenId
+        SignatureDoesNotMatch OptInRequired KMSAccessDenied KMSAccessDeniedException
+    """,
+    errors.NoCapacity: """
+        InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
+        InsufficientCapacityOnHost ReservationCapacityExceeded
+    """,
+    errors.Protected: """
+        OperationNotPermitted OperationNotPermittedException InvalidSnapshot.InUse SnapshotLocked
+    """,
+    errors.Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
+    errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState "
+    "InvalidState",
+    errors.NotFound: """
+        ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
+        ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
+    """,
+}
+_BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
+_WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
+    (
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.IncompleteReadError,
+        ResponseParserError,
+        exceptions.CredentialRetrievalError,
+        exceptions.MetadataRetrievalError,
+    ): errors.Unavailable,
+    (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
+}
+"""The errors of botocore for a call without an answer: the network failed, or there are no
+credentials."""
+
+
+def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
+    """Return the error of our own tree for an error that AWS answered."""
+    details = error.response.get("Error", {})
+    code = str(details.get("Code", ""))
+    text = f"{operation} failed: {code}: {details.get('Message', '')}"
+    if code == "ConditionalCheckFailedException":
+        return errors.ConflictError(text)
+    if code == "TransactionCanceledException":
+        return _translate_transaction(error, operation, text)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    kind = _kind_of_answer(code, status)
+    return kind(text, operation=operation, code=code)
+
+
+def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:
+    """Return the class of error for this code, or else for this HTTP status."""
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
+        return errors.NotFound
+    if status >= 500:
+        return errors.Unavailable
+    if status == 429:
+        return errors.Throttled
+    return errors.CloudError
+
+
+def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
+    """Return the class of error for an error of botocore itself.
+
+    Wrong parameters are a plain CloudError, because a repeat never helps.
+    """
+    for botocore_errors, kind in _WITHOUT_ANSWER.items():
+        if isinstance(error, botocore_errors):
+            return kind
+    return errors.CloudError
+
+
+def _translate_transaction(
+    error: exceptions.ClientError, operation: str, text: str
+) -> errors.GovernorError:
+    """Return the error for a canceled transaction.
+
+    Its conditions failed, or it met another transaction and is worth a retry.
+    """
+    reasons = error.response.get("CancellationReasons") or []
+    codes = {reason.get("Code") for reason in reasons}
+    if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
+        return errors.ConflictError(text)
+    busy = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+    kind = errors.Throttled if codes & busy else errors.CloudError
+    return kind(text, operation=operation, code="TransactionCanceledException")
+
+
+@contextmanager
+def aws_errors(operation: str) -> Iterator[None]:
+    """Wrap one AWS call, `service:Operation`.
+
+    Raises: GovernorError in place of botocore's errors.
+    """
+    try:
+        yield
+    except exceptions.ClientError as error:
+        raise translate(error, operation) from error
+    except (exceptions.BotoCoreError, ResponseParserError) as error:
+        kind = _kind_without_answer(error)
+        raise kind(f"{operation} failed: {error}", operation=operation) from error

@@ -1,0 +1,229 @@
+"""Reads CloudWatch metrics in as few calls as possible, and alarms by their names.
+
+A call has 500 queries, and several calls run at a time. A query that could not be answered is named
+as a problem; it must never look like a silent instance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from governor.alerts.model import Alert, AlertKind, Severity
+from governor.aws.clients import Adapter, at_once
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.core.units import as_utc, in_parts
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.evidence.rules.series import peak
+
+_QUERIES_PER_CALL = 500
+_DATAPOINTS_PER_CALL = 100_800
+_COMPLETE = "Complete"
+
+
+class CloudWatchMetrics(Adapter):
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Return the series of the window by the queries' keys, and what could not be read."""
+        read_part = partial(self._read, target, window)
+        series: dict[str, Series] = {}
+        problems: dict[str, str] = {}
+        for answer in at_once(read_part, list(in_parts(queries, _QUERIES_PER_CALL))):
+            series.update(answer.series)
+            problems.update(answer.problems)
+        return MetricAnswer(series, problems)
+
+    def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
+        """Return the answer of one call with all its pages.
+
+        Readings from before a failure are kept, because they may prove activity.
+        """
+        readings = _Readings(queries, window)
+        period = int(window.period.total_seconds())
+        pages = self._pages(
+            "cloudwatch:GetMetricData",
+            target,
+            MetricDataQueries=[
+                _query(f"q{number}", query, period) for number, query in enumerate(queries)
+            ],
+            StartTime=window.start,
+            EndTime=window.end,
+            ScanBy="TimestampAscending",
+            MaxDatapoints=_DATAPOINTS_PER_CALL,
+        )
+        try:
+            for page in pages:
+                readings.add(page)
+        except CloudError as error:
+            readings.messages = [str(error)]
+        return readings.answer()
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        """Return the series of the metric by their instance, of one instance if it is named.
+
+        A series that cannot be read is missing, which is safe: without readings of every GPU of the
+        type there is no verdict.
+        """
+        dimension = {"Name": "InstanceId"}
+        if instance_id:
+            dimension["Value"] = instance_id
+        parameters: dict[str, Any] = {"Dimensions": [dimension]}
+        if wanted.namespace:
+            parameters["Namespace"] = wanted.namespace
+        if wanted.metric:
+            parameters["MetricName"] = wanted.metric
+        if wanted.recently:
+            # Without it CloudWatch lists series of instances long gone, too.
+            parameters["RecentlyActive"] = "PT3H"
+        series_by_instance: dict[str, list[Listed]] = defaultdict(list)
+        records = self._records(
+            "cloudwatch:ListMetrics", target, ("Metrics",), _series, **parameters
+        )
+        for owner, series in records:
+            series_by_instance[owner].append(series)
+        return series_by_instance
+
+
+class _Readings:
+    """The readings and problems of one call, page by page."""
+
+    def __init__(self, queries: Sequence[MetricQuery], window: Window) -> None:
+        self._queries = queries
+        self._window = window
+        self._values: dict[str, list[float | None]] = {}
+        self._status = {query.key: "CloudWatch gave no answer" for query in queries}
+        self._unreadable: dict[str, str] = {}
+        self.messages: list[str] = []
+        """The reasons why no query of the call is complete."""
+
+    def add(self, page: Any) -> None:
+        self.messages += [_text(message) for message in page.get("Messages") or ()]
+        for result in page.get("MetricDataResults") or ():
+            try:
+                key = self._queries[int(result["Id"][1:])].key
+            except (KeyError, ValueError, IndexError):
+                continue  # the query that it answers has no answer then, which is a problem
+            # If the page limit cuts a series, the later page says whether the rest came.
+            self._status[key] = _status(result)
+            try:
+                _place(result, self._window, key, self._values)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
+
+    def answer(self) -> MetricAnswer:
+        if self.messages:
+            problems = dict.fromkeys(self._status, "; ".join(self.messages))
+        else:
+            problems = {key: status for key, status in self._status.items() if status != _COMPLETE}
+            problems |= self._unreadable
+        series = {key: tuple(points) for key, points in self._values.items()}
+        return MetricAnswer(series, problems)
+
+
+def _series(record: Any) -> tuple[str, Listed]:
+    """Return a series with its instance. Raises: TypeError for anything but text, which a query
+    cannot name."""
+    namespace = record["Namespace"]
+    metric = record["MetricName"]
+    dimensions = tuple(
+        sorted((dimension["Name"], dimension["Value"]) for dimension in record["Dimensions"])
+    )
+    for text in (namespace, metric, *chain.from_iterable(dimensions)):
+        if not isinstance(text, str):
+            raise TypeError("a query can name text alone")
+    return dict(dimensions)["InstanceId"], Listed(namespace, metric, dimensions)
+
+
+def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:
+    """Put the points of a result into the periods of the window, under the key of its query."""
+    start = window.start.timestamp()
+    period = window.period.total_seconds()
+    bins = window.bins
+    points = values.get(key)
+    for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
+        index = int((moment.timestamp() - start) // period)
+        if not 0 <= index < bins:
+            continue
+        if points is None:
+            points = [None] * bins
+            values[key] = points
+        known = points[index]
+        # CloudWatch never gives two in one period; if it did, the larger one counts as activity.
+        points[index] = float(value) if known is None else peak((known, float(value)))
+
+
+def _status(result: Any) -> str:
+    """Return how complete a result is, with its messages unless it is complete."""
+    status: str = result.get("StatusCode") or "CloudWatch gave no status"
+    if status == _COMPLETE:
+        return _COMPLETE
+    messages = [_text(message) for message in result.get("Messages") or ()]
+    return " ".join([status, *messages])
+
+
+def _text(message: Any) -> str:
+    return f"{message.get('Code', '')}: {message.get('Value', '')}"
+
+
+def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
+    return {
+        "Id": query_id,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": query.namespace,
+                "MetricName": query.metric,
+                "Dimensions": [{"Name": name, "Value": value} for name, value in query.dimensions],
+            },
+            "Period": period,
+            "Stat": query.statistic,
+        },
+        "ReturnData": True,
+    }
+
+
+class CloudWatchAlarms(Adapter):
+    """Fulfils `governor.notify.vouch.Alarms`: alarms as CloudWatch itself describes them."""
+
+    def __call__(self, name: str) -> Alert | None:
+        """Return the alarm as it stands; `None` unless there is one that publishes to the topic."""
+        kinds = ["MetricAlarm", "CompositeAlarm"]
+        answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
+        for record in (*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())):
+            if self._publishes(record):
+                return _alarm(record)
+        return None
+
+    def _publishes(self, record: Any) -> bool:
+        """Return whether any action of the alarm is the alert topic."""
+        kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
+        return any(self._resource in record.get(kind, ()) for kind in kinds)
+
+
+def _alarm(record: Any) -> Alert:
+    _, _, _, region, account, *_ = record["AlarmArn"].split(":")
+    name = record["AlarmName"]
+    state = record["StateValue"]
+    kind = AlertKind.ALARM
+    severity = Severity.CRITICAL
+    if state == "OK":
+        kind = AlertKind.ALARM_OVER
+        severity = Severity.INFO
+    since = as_utc(record.get("StateTransitionedTimestamp") or record["StateUpdatedTimestamp"])
+    lines = (record.get("AlarmDescription"), record.get("StateReason"))
+    return Alert(
+        kind=kind,
+        severity=severity,
+        account=account,
+        region=region,
+        subject=f"{name}: {state}",
+        lines=tuple(line for line in lines if line),
+        dedup_id=f"alarm-{name}-{since.isoformat()}"[:512],
+        at=since,
+        facts={"alarm": name, "incident": record["AlarmArn"]},
+    )

@@ -1,0 +1,264 @@
+"""The state table in DynamoDB: string keys `pk` and `sk`, TTL attribute `expires_at_epoch`.
+
+It turns reads and writes into DynamoDB's calls. What a record holds is the codec's matter.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import is_dataclass
+from datetime import datetime
+from types import NoneType
+from typing import Any
+
+from governor.aws import record_codec as codec
+from governor.aws.clients import Adapter, Clients
+from governor.core.errors import Throttled
+from governor.core.units import in_parts
+from governor.table.table import Condition, Document, Key, Table, Write, epoch
+
+_BATCH = 100
+"""The most items of one read. Source: DynamoDB API, BatchGetItem."""
+_ATTEMPTS = 6
+"""Attempts of a transaction that met another one on the same item, and of a read that left items
+out."""
+
+
+class DynamoTable(Adapter, Table):
+    """One table in DynamoDB. It has no state, so that threads and processes may share it."""
+
+    document = staticmethod(codec.written)
+    records = staticmethod(codec.read_all)
+
+    def __init__(
+        self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        super().__init__(clients, name)
+        self._sleep = sleep
+
+    def hasty(self) -> Table:
+        table = copy(self)
+        table._patient = False
+        return table
+
+    def get(self, key: Key) -> Document | None:
+        parameters = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
+        item = self._ask("GetItem", parameters).get("Item")
+        return unpacked(item) if item else None
+
+    def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        """Return the items that exist, in any order.
+
+        Raises: also Throttled, if the table left some of them out in all attempts.
+        """
+        items: list[Document] = []
+        for part in in_parts(keys, _BATCH):
+            keys_left: dict[str, Any] = {
+                "Keys": [_packed_key(key) for key in part],
+                "ConsistentRead": True,
+            }
+            for attempt in range(_ATTEMPTS):
+                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: keys_left}})
+                items += map(unpacked, answer["Responses"].get(self._resource, ()))
+                keys_left = answer.get("UnprocessedKeys", {}).get(self._resource)
+                if not keys_left:
+                    break
+                self._sleep(0.05 * 2**attempt)
+            else:
+                left_out = len(keys_left["Keys"])
+                raise Throttled(f"the table left out {left_out} of {len(part)} items")
+        return items
+
+    def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        condition = "pk = :pk"
+        values = {":pk": pk}
+        if prefix:
+            condition += " AND begins_with(sk, :prefix)"
+            values[":prefix"] = prefix
+        parameters: dict[str, Any] = {
+            "TableName": self._resource,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeValues": packed(values),
+            "ConsistentRead": True,
+        }
+        if after is not None:
+            parameters["ExclusiveStartKey"] = _packed_key((pk, after))
+        while True:
+            page = self._ask("Query", parameters)
+            yield from map(unpacked, page["Items"])
+            last_key = page.get("LastEvaluatedKey")
+            if not last_key:
+                return
+            parameters["ExclusiveStartKey"] = last_key
+
+    def write(self, write: Write) -> Document:
+        parameters = _parameters(self._resource, write)
+        if write.returns_item:
+            parameters["ReturnValues"] = "ALL_NEW"
+        answer = self._ask(f"{write.kind}Item", parameters)
+        return unpacked(answer.get("Attributes") or {})
+
+    def transact(self, *writes: Write) -> None:
+        """Carry out all writes or none. botocore gives each call a token.
+
+        Raises: also Throttled, if other transactions held the items in all attempts.
+        """
+        actions = [{write.kind: _parameters(self._resource, write)} for write in writes]
+        attempts = _ATTEMPTS if self._patient else 1
+        for attempt in range(attempts):
+            try:
+                self._ask("TransactWriteItems", {"TransactItems": actions})
+            except Throttled as error:
+                if error.code != "TransactionCanceledException" or attempt == attempts - 1:
+                    raise
+                self._sleep(0.05 * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            else:
+                return
+
+    def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
+
+
+class _Expression:
+    """The expressions of one write, with placeholders for its names and values."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.values: Document = {}
+
+    def name(self, attribute: str) -> str:
+        path = {f"#{part.replace('-', '_')}": part for part in attribute.split(".")}
+        self.names |= path
+        return ".".join(path)
+
+    def value(self, value: object) -> str:
+        placeholder = f":{len(self.values)}"
+        self.values[placeholder] = value
+        return placeholder
+
+    def condition(self, condition: Condition) -> str:
+        operator = condition.operator
+        if isinstance(condition.left, Condition):
+            left = self.condition(condition.left)
+            right = self.condition(condition.right)
+            return f"({left}) {operator} ({right})"
+        name = self.name(condition.left)
+        if operator in ("attribute_exists", "attribute_not_exists"):
+            return f"{operator}({name})"
+        return f"{name} {operator} {self.value(condition.right)}"
+
+    def changes(self, write: Write) -> str:
+        sets = [
+            f"{self.name(attribute)} = {self.value(value)}"
+            for attribute, value in attributes(write).items()
+        ]
+        if write.first is not None:
+            map_name, entry, value = write.first
+            path = f"{self.name(map_name)}.{self.name(entry)}"
+            sets.append(f"{path} = if_not_exists({path}, {self.value(value)})")
+        adds = [
+            f"{self.name(attribute)} {self.value(number)}"
+            for attribute, number in write.add.items()
+        ]
+        removes = [self.name(attribute) for attribute in write.remove]
+        clauses = {"SET": sets, "REMOVE": removes, "ADD": adds}
+        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses.items() if parts)
+
+
+def _parameters(table: str, write: Write) -> dict[str, Any]:
+    """Return the parameters of a write, without those that would be empty."""
+    expression = _Expression()
+    key = _packed_key(write.key)
+    parameters: dict[str, Any] = {"TableName": table}
+    if write.kind == "Put":
+        parameters["Item"] = packed(attributes(write)) | key
+    else:
+        parameters["Key"] = key
+    if write.kind == "Update":
+        changes = expression.changes(write)
+        if changes:
+            parameters["UpdateExpression"] = changes
+    if write.condition is not None:
+        parameters["ConditionExpression"] = expression.condition(write.condition)
+    if expression.names:
+        parameters["ExpressionAttributeNames"] = expression.names
+    if expression.values:
+        parameters["ExpressionAttributeValues"] = packed(expression.values)
+    return parameters
+
+
+def attributes(write: Write) -> Document:
+    """Return what the write stores, with the time at which the item expires if it does."""
+    document = write.document
+    if is_dataclass(document):
+        document = codec.written(document)
+    if write.until is None:
+        return {**document}
+    return {**document, "expires_at_epoch": epoch(write.until)}
+
+
+def packed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document as DynamoDB writes it. Raises: TypeError for a type that it does not
+    write."""
+    return {name: _pack(value) for name, value in document.items()}
+
+
+def unpacked(item: Mapping[str, Any]) -> Document:
+    """Return an item of DynamoDB as a document."""
+    return {name: _unpack(value) for name, value in item.items()}
+
+
+def _packed_key(key: Key) -> dict[str, Any]:
+    return packed({"pk": key[0], "sk": key[1]})
+
+
+def _pack(value: object) -> dict[str, Any]:
+    if is_dataclass(value):
+        return {"M": packed(codec.written(value))}
+    for letter, kind, pack, _ in _FORMS:
+        if isinstance(value, kind):
+            return {letter: pack(value)}
+    raise TypeError(f"{type(value).__name__} is not written to the state table")
+
+
+def _unpack(value: Mapping[str, Any]) -> Any:
+    [(letter, inner)] = value.items()
+    # A set becomes a list; we never write one.
+    return _UNPACK.get(letter, list)(inner)
+
+
+def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
+    return [_pack(value) for value in values]
+
+
+def _unpack_all(values: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [_unpack(value) for value in values]
+
+
+def _whole(number: str) -> int | str:
+    """Return a whole number, or the text of any other, which we never write.
+
+    As text it makes its own record unreadable, but not the others that a query returns.
+    """
+    try:
+        return int(number)
+    except ValueError:
+        return number
+
+
+_FORMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+    ("NULL", NoneType, lambda _: True, lambda _: None),
+    ("BOOL", bool, bool, bool),
+    ("S", datetime, codec.moment, str),
+    ("S", str, str, str),
+    ("N", int, str, _whole),
+    ("B", bytes, bytes, bytes),
+    ("L", (list, tuple), _pack_all, _unpack_all),
+    ("M", dict, packed, unpacked),
+)
+"""DynamoDB's letter, the type, and how each way goes. There are no floats: readings are packed, and
+amounts are text."""
+_UNPACK = {letter: unpack for letter, _, _, unpack in _FORMS}

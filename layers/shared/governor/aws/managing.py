@@ -1,0 +1,141 @@
+"""The services that launch instances themselves, and AWS Organizations.
+
+Of AWS Batch it reads what keeps the instances of a compute environment, and whether jobs wait for
+them. Of Auto Scaling it completes lifecycle hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from operator import itemgetter
+from typing import Any
+
+from governor.aws.clients import Adapter
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.events.model.interruption import LifecycleAction
+from governor.sweep.model import BatchEnvironment
+
+_WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
+_RUNNING = ("STARTING", "RUNNING")
+_JOBS = 100
+"""One page; more jobs make no difference."""
+_OVER = "No active Lifecycle Action found"
+"""The start of the message when an action is over; its code is that of any validation. Source:
+AWS's answers in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
+
+
+class AwsBatch(Adapter):
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """Return the compute environment with its jobs, or `None` if Batch does not know it."""
+
+        def read(record: Mapping[str, Any]) -> BatchEnvironment:
+            resources = record.get("computeResources") or {}
+            queues = self._queues(target, record["computeEnvironmentArn"])
+            return BatchEnvironment(
+                name=record["computeEnvironmentName"],
+                minimum_vcpus=resources.get("minvCpus", 0),
+                desired_vcpus=resources.get("desiredvCpus", 0),
+                jobs_waiting=self._jobs(target, queues, _WAITING),
+                jobs_running=self._jobs(target, queues, _RUNNING),
+                tags=record.get("tags") or {},
+            )
+
+        operation = "batch:DescribeComputeEnvironments"
+        path = ("computeEnvironments",)
+        environments = self._records(operation, target, path, read, computeEnvironments=[name])
+        return next(environments, None)
+
+    def _queues(self, target: Target, environment_arn: str) -> list[str]:
+        """Return the ARNs of the job queues that use the compute environment."""
+
+        def read(queue: Mapping[str, Any]) -> str | None:
+            for order in queue.get("computeEnvironmentOrder") or ():
+                if order["computeEnvironment"] == environment_arn:
+                    return str(queue["jobQueueArn"])
+            return None
+
+        operation = "batch:DescribeJobQueues"
+        queues = self._records(operation, target, ("jobQueues",), read, following="nextToken")
+        return list(queues)
+
+    def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
+        """Return how many jobs of the queues are in these states, at most a page of each."""
+        pages = self._job_pages(target, queues, states)
+        jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
+        return sum(1 for _ in jobs)
+
+    def _job_pages(
+        self, target: Target, queues: list[str], states: tuple[str, ...]
+    ) -> Iterator[Any]:
+        for queue in queues:
+            for state in states:
+                yield self._call(
+                    "batch:ListJobs", target, jobQueue=queue, jobStatus=state, maxResults=_JOBS
+                )
+
+
+class AutoScalingHooks(Adapter):
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """Return how long a lifecycle hook waits, or `None` if Auto Scaling does not say.
+
+        It is sent once: the answer is only a help, and a Spot instance has two minutes left.
+        """
+        names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
+        answer = self._call("autoscaling:DescribeLifecycleHooks", target, repeat=False, **names)
+        for record in answer.get("LifecycleHooks", ()):
+            if record.get("LifecycleHookName") == hook and "HeartbeatTimeout" in record:
+                return timedelta(seconds=record["HeartbeatTimeout"])
+        return None
+
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
+        """Let Auto Scaling go on with the instance. An action that is over is no error."""
+        try:
+            self._call(
+                "autoscaling:CompleteLifecycleAction",
+                target,
+                AutoScalingGroupName=action.group,
+                LifecycleHookName=action.hook,
+                LifecycleActionToken=action.token,
+                InstanceId=instance_id,
+                LifecycleActionResult="CONTINUE",
+            )
+        except CloudError as error:
+            if _OVER not in str(error):
+                raise
+
+
+class OrganizationUnits(Adapter):
+    """Works in the management account, or in one that administers a service for it."""
+
+    def accounts(self, units: Collection[str], without: Collection[str]) -> tuple[str, ...]:
+        """Return the active accounts in these organizational units, and in the units below them,
+        but for those of the units `without`."""
+        account_ids: set[str] = set()
+        seen_units = {*without}
+        units_left = [*units]
+        while units_left:
+            unit = units_left.pop()
+            if unit in seen_units:
+                continue
+            seen_units.add(unit)
+            accounts = self._records(
+                "organizations:ListAccountsForParent", None, ("Accounts",), _active, ParentId=unit
+            )
+            account_ids.update(accounts)
+            units_left += self._records(
+                "organizations:ListOrganizationalUnitsForParent",
+                None,
+                ("OrganizationalUnits",),
+                itemgetter("Id"),
+                ParentId=unit,
+            )
+        return tuple(sorted(account_ids))
+
+
+def _active(account: Mapping[str, str]) -> str | None:
+    """Return the id of an active account, else `None`."""
+    # AWS retires Status, and answers State instead.
+    state = account.get("State", account.get("Status"))
+    return account["Id"] if state == "ACTIVE" else None

@@ -1,0 +1,232 @@
+"""Sends alerts over SNS, changes their queues in SQS, and sends mail through SES.
+
+It only transports: who gets an alert and what it says is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from governor.alerts.model import (
+    FOR_MACHINES,
+    QUESTIONS,
+    REPEATS,
+    SEAL,
+    Alert,
+    AlertKind,
+    Seal,
+    alert_document,
+    sealed_text,
+)
+from governor.aws.clients import Adapter, Clients
+from governor.core.catalog import list_price
+from governor.core.errors import NobodyListens
+from governor.core.units import printable, usd
+
+_SUBJECT_LIMIT = 99
+_MESSAGE_LIMIT = 250_000
+"""Bytes of the whole message as sent, JSON in JSON. SNS takes 262,144 with the attributes."""
+_TEXT_LIMIT = 8_000
+"""Characters of a text that is cut. Even if each is escaped to twelve bytes, both copies fit."""
+_MACHINES = ("sqs", "lambda", "http", "https")
+_REASON_CHARACTERS = 1000
+_WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
+MAIL = ("email", "email-json")
+_NO_MACHINES = {
+    "kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]
+}
+_ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
+"""The filter policies of the template's subscriptions: they let every question through."""
+
+
+def lets_questions_through(filter_policy: str | None) -> bool:
+    """Return whether a subscription with this filter policy gets every question."""
+    return json.loads(filter_policy or "{}") in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
+
+
+class SnsAnnouncer(Adapter):
+    """The port `Announcer`: SNS has taken the message when `Publish` returns."""
+
+    def __init__(
+        self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True
+    ) -> None:
+        super().__init__(clients, topic_arn, patient=patient)
+        self._seal = seal
+
+    def reaches(self, addresses: Collection[str]) -> bool:
+        """Return whether a mail subscription of one of these addresses gets the questions.
+
+        SNS takes a message even if nobody gets it, and anybody may subscribe, not only an owner. A
+        subscription with a filter policy of its own does not count: it may leave questions out.
+
+        Raises: NobodyListens if no subscription is confirmed.
+        """
+        waiting = 0
+        is_confirmed = False
+        for page in self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource):
+            for subscription in page["Subscriptions"]:
+                # SNS writes a word in place of the ARN until it is confirmed.
+                arn = subscription["SubscriptionArn"]
+                if arn == "PendingConfirmation":
+                    waiting += 1
+                    continue
+                if not arn.startswith("arn:"):
+                    continue
+                is_confirmed = True
+                if _is_mail_to(addresses, subscription) and self._gets_questions(arn):
+                    return True
+        if not is_confirmed:
+            waits = f" ({waiting} wait to be confirmed)" if waiting else ""
+            raise NobodyListens(
+                f"no subscription of the alert topic is confirmed{waits}, so nobody would be "
+                f"notified: subscribe to {self._resource} and confirm",
+                operation="sns:Publish",
+            )
+        return False
+
+    def _gets_questions(self, arn: str) -> bool:
+        answer = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)
+        return lets_questions_through(answer["Attributes"].get("FilterPolicy"))
+
+    def announce(self, alert: Alert) -> None:
+        attributes = {
+            "kind": alert.kind.value,
+            "severity": alert.severity.value,
+            "account": alert.account,
+            "region": alert.region,
+            "owner": alert.owner,
+            "project": alert.project,
+            REPEATS: "true" if alert.facts.get(REPEATS) else "",
+        }
+        message_attributes = {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in attributes.items()
+            if value
+        }
+        self._call(
+            "sns:Publish",
+            TopicArn=self._resource,
+            Subject=subject_of(alert),
+            MessageStructure="json",
+            Message=json.dumps(message_of(alert, self._seal)),
+            MessageAttributes=message_attributes,
+        )
+
+
+class SqsQueue(Adapter):
+    def hide(self, receipt: str, seconds: int) -> None:
+        self._change(
+            "sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds
+        )
+
+    def later(self, body: str, seconds: int) -> None:
+        self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
+
+    def _change(self, operation: str, **parameters: Any) -> None:
+        self._call(operation, QueueUrl=self._resource, **parameters)
+
+
+class SqsDeadLetters(SqsQueue):
+    """Keeps a message that cannot be used, with the reason as the attribute `ErrorMessage`."""
+
+    def keep(self, body: str, reason: str) -> None:
+        attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
+        self._change(
+            "sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
+        )
+
+    def park(self, alert: Alert, why: str) -> None:
+        """Keep an alert that was given up, as `governor.notify.dispatch.Park`.
+
+        The body is what the delivery queue takes to try the alert again. So SQS's own redrive can
+        put it back, if it is given that queue as the destination.
+        """
+        self.keep(json.dumps({"again": alert_document(alert)}), why)
+
+
+class SesMailService(Adapter):
+    """Fulfils `governor.notify.email.MailService`. It sends once: if the answer is lost, the
+    queue repeats the delivery."""
+
+    def send(self, sender: str, recipient: str, document: bytes) -> str:
+        answer = self._call(
+            "sesv2:SendEmail",
+            repeat=False,
+            FromEmailAddress=sender,
+            Destination={"ToAddresses": [recipient]},
+            Content={"Raw": {"Data": document}},
+        )
+        return str(answer["MessageId"])
+
+
+def _is_mail_to(addresses: Collection[str], subscription: Mapping[str, str]) -> bool:
+    return subscription["Protocol"] in MAIL and subscription["Endpoint"].lower() in addresses
+
+
+def subject_of(alert: Alert) -> str:
+    """Return the subject as SNS takes it: printable ASCII on one line, under 100 characters."""
+    text = printable(alert.subject).encode("ascii", "replace").decode()
+    return text[:_SUBJECT_LIMIT] or alert.kind.value
+
+
+def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
+    """Return the sealed message by protocol, cut if SNS would refuse the whole."""
+    text = readable(alert)
+    brief_facts = {name: alert.facts[name] for name in ("episode",) if name in alert.facts}
+    brief = replace(alert, facts=brief_facts)
+    briefest = replace(brief, lines=(), subject=subject_of(alert))
+    versions = ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest))
+    for shown, sent in versions:
+        if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
+            break
+    sealed = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
+    document = alert_document(sealed)
+    if sent is not alert:
+        document = {**document, "cut": True}
+    return _by_protocol(shown, document)
+
+
+def readable(alert: Alert) -> str:
+    """Return the text for people: the message, its link, what it is about, and why it came."""
+    lines = list(alert.lines) or [subject_of(alert)]
+    if alert.kind is AlertKind.FAILURE:
+        lines.append(
+            "Other failures of this cause within the hour go to their owners' contacts alone."
+        )
+    if alert.link is not None and not any(alert.link in line for line in lines):
+        lines += ["", f"{_link_text(alert)}: {alert.link}"]
+    about = alert.about
+    rows = about.rows(_unpriced(about.instance_type))
+    facts = [f"{label}: {value}" for label, value in rows]
+    lines += ["", *facts, "", _WHY]
+    return "\n".join(lines)
+
+
+def _link_text(alert: Alert) -> str:
+    if alert.kind not in QUESTIONS:
+        return "See the record"
+    verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
+    return f"{verb} or keep it"
+
+
+def _unpriced(instance_type: str | None) -> str:
+    """Return the text for a cost that is not known, with the list price if there is one.
+
+    A function that responds to events has no time to read the price.
+    """
+    price = list_price(instance_type or "")
+    if price is None:
+        return "not known"
+    listed = f"{usd(price)} an hour, {usd(price * 24)} a day"
+    return f"not known; the list price (On-Demand, us-east-1) is {listed}"
+
+
+def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
+    return {"default": text, "email": text, **dict.fromkeys(_MACHINES, json.dumps(data))}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "\n(cut)"

@@ -1,0 +1,359 @@
+"""Finds the price of an instance, and reads AWS's price lists, commitments and Spot prices.
+
+The price of an instance is the policy's, the Spot price, AWS's list price as it was read, the
+shipped list price, or `None`; it is never zero. For advice it tells what a type costs now as Spot
+in several Regions, and how likely it is to be had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from governor.aws.clients import Adapter, Clients, at_once
+from governor.core.catalog import PRICES_AS_OF, list_price
+from governor.core.errors import CloudError, GovernorError
+from governor.core.instance import LINUX, Instance, Lifecycle, Target
+from governor.core.units import UsdPerHour, as_utc, iso, parse_iso
+from governor.episode.model.plan import Price, StoragePrices
+from governor.events.model.interruption import SpotPrice
+from governor.events.notify_warning import SpotPrices
+from governor.money.rules.prices import (
+    SERVICE,
+    STORAGE_PRODUCTS,
+    WANTED,
+    Commitment,
+    CommitmentKind,
+    Commitments,
+    PriceList,
+    filters_of,
+    may_apply,
+    on_demand,
+    storage_prices,
+)
+from governor.policy.model.policy import Policy
+
+_log = logging.getLogger(__name__)
+
+_LIST_REGION = "us-east-1"
+_KEPT = timedelta(hours=1)
+_FAILURE_KEPT = timedelta(minutes=1)
+"""So that not every instance of a kind asks again for a price that could not be read."""
+_MOST_REGIONS = 10
+"""The most Regions of one request for scores. Source: EC2 API, GetSpotPlacementScores."""
+
+
+class AwsPrices(Adapter):
+    """The ports `PriceBook` and `SpotMarket`.
+
+    `PriceBook` reads a Spot price once an hour for each type, zone, platform and target, and the
+    list of a Region, by `lists`, once an hour. `SpotMarket` makes one call a Region for prices, and
+    a single one for scores.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        lists: Callable[[str], PriceList | None] = lambda _: None,
+        commitments: Callable[[], Commitments | None] = lambda: None,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(clients)
+        self._now = now
+        self._read_list = lists
+        self._read_commitments = commitments
+        self._lists: dict[str, tuple[datetime, PriceList | None]] = {}
+        self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
+        self._committed: tuple[datetime, Commitments | None] | None = None
+
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        """Return what the instance costs, and where the price comes from."""
+        prices = self._list_of(instance.target.region) or PriceList(instance.target.region)
+        usd_of_policy = policy.prices.usd_per_hour.get(instance.instance_type)
+        if usd_of_policy is not None:
+            price = Price(usd_of_policy, "price from the policy")
+        elif instance.lifecycle is Lifecycle.SPOT:
+            price = self._spot_price(instance)
+        else:
+            is_read = instance.instance_type in prices.read_at
+            price = _listed_price(instance, prices) if is_read else _shipped_price(instance)
+            price = _discounted(price, policy.prices.discount(instance.family))
+        may_be_committed = policy.prices.commitments_elsewhere or self._may_be_committed(instance)
+        return replace(price, storage=prices.storage, may_be_committed=may_be_committed)
+
+    def _may_be_committed(self, instance: Instance) -> bool:
+        """Return whether a commitment of the hub's account may pay for it, or may not be known."""
+        now = self._now()
+        if self._committed is None or self._committed[0] <= now:
+            self._committed = self._committed_until(now)
+        _, commitments = self._committed
+        region = instance.target.region
+        return may_apply(commitments, instance.instance_type, region, instance.platform)
+
+    def _committed_until(self, now: datetime) -> tuple[datetime, Commitments | None]:
+        """Return the commitments, and until when they are kept; `None` if they cannot be read."""
+        try:
+            return now + _KEPT, self._read_commitments()
+        except CloudError as error:
+            _log.warning("the commitments were not read: %s", error)
+            return now + _FAILURE_KEPT, None
+
+    def _list_of(self, region: str) -> PriceList | None:
+        """Return the price list of a Region, or the last one if it cannot be read now."""
+        now = self._now()
+        keep_until, prices = self._lists.get(region, (now, None))
+        if now < keep_until:
+            return prices
+        try:
+            prices = self._read_list(region)
+            keep_until = now + _KEPT
+        except CloudError as error:
+            _log.warning("the prices of %s were not read: %s", region, error)
+            keep_until = now + _FAILURE_KEPT
+        self._lists[region] = keep_until, prices
+        return prices
+
+    def _spot_price(self, instance: Instance) -> Price:
+        """Return the Spot price, which is unknown if it cannot be read."""
+        target = instance.target
+        # Zone names mean different zones in different accounts.
+        zone = (target.account, target.region, instance.availability_zone)
+        key = (*zone, instance.instance_type, instance.platform)
+        now = self._now()
+        keep_until, price = self._spot.get(key, (now, None))
+        if price is not None and now < keep_until:
+            return price
+        try:
+            price = self._read_spot_price(instance, now)
+            keep_until = now + _KEPT
+        except CloudError as error:
+            # The list price would overstate the saving.
+            _log.warning("no Spot price for %s: %s", instance.instance_type, error)
+            price = Price(None, "the Spot price could not be read")
+            keep_until = now + _FAILURE_KEPT
+        self._spot[key] = keep_until, price
+        return price
+
+    def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
+        zone = instance.availability_zone
+        only_zone = {"AvailabilityZone": zone} if zone else {}
+        history = self._history(
+            instance.target, instance.instance_type, instance.platform, now, **only_zone
+        )
+        if not history:
+            return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
+        place = zone or instance.target.region
+        return Price(history[-1].usd_per_hour, f"Spot price in {place} at {iso(now)}", as_of=now)
+
+    def prices(
+        self, target: Target, regions: Sequence[str], instance_type: str, platform: str
+    ) -> SpotPrices:
+        """Return the Spot prices of these Regions, the lowest first, and why some are missing."""
+        prices: list[SpotPrice] = []
+        problems: dict[str, str] = {}
+
+        def read(region: str) -> None:
+            regional = replace(target, region=region)
+            now = self._now()
+            try:
+                # Sent once: advice that comes late is of no use.
+                history = self._history(regional, instance_type, platform, now, repeat=False)
+            except GovernorError as error:
+                problems[region] = str(error)
+                return
+            latest_by_zone = {price.zone: price for price in history}
+            prices.extend(latest_by_zone.values())
+
+        at_once(read, list(dict.fromkeys(regions)))
+        prices.sort(key=attrgetter("usd_per_hour", "zone"))
+        return SpotPrices(tuple(prices), problems)
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """Return the Spot placement score of each Region that EC2 scores."""
+        scores: Iterator[tuple[str, int]] = self._records(
+            "ec2:GetSpotPlacementScores",
+            target,
+            ("SpotPlacementScores",),
+            itemgetter("Region", "Score"),
+            repeat=False,
+            InstanceTypes=list(instance_types),
+            TargetCapacity=1,
+            SingleAvailabilityZone=False,
+            RegionNames=list(dict.fromkeys(regions))[:_MOST_REGIONS],
+        )
+        return dict(scores)
+
+    def _history(
+        self, target: Target, instance_type: str, platform: str, now: datetime, **parameters: Any
+    ) -> list[SpotPrice]:
+        """Return the Spot prices in force, the latest change last."""
+
+        def read(record: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
+            zone = record.get("AvailabilityZone", target.region)
+            price = SpotPrice(target.region, zone, Decimal(record["SpotPrice"]))
+            return record["Timestamp"], price
+
+        changes = self._records(
+            "ec2:DescribeSpotPriceHistory",
+            target,
+            ("SpotPriceHistory",),
+            read,
+            # A start time of now gives the prices in force, each of which began some time ago.
+            StartTime=now,
+            EndTime=now,
+            InstanceTypes=[instance_type],
+            ProductDescriptions=[platform],
+            **parameters,
+        )
+        return [price for _, price in sorted(changes, key=itemgetter(0))]
+
+
+class AwsPriceLists(Adapter):
+    """The port `PriceReader`, in the hub's account."""
+
+    def __init__(self, clients: Clients, hub: Target) -> None:
+        super().__init__(clients)
+        self._hub = hub
+        # The Price List has three endpoints, each of which knows all Regions.
+        continent = hub.region.partition("-")[0]
+        nearest = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(continent, _LIST_REGION)
+        self._endpoint = Target(hub.account, nearest)
+
+    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
+        """Return the On-Demand prices of a type in a Region, by operating system and tenancy."""
+        products = self._products(SERVICE, region, instanceType=instance_type, **WANTED)
+        return on_demand(products, region)
+
+    def storage(self, region: str) -> StoragePrices:
+        """Return what volumes, snapshots and addresses cost in a Region."""
+        products: list[Iterator[str]] = []
+        for service, name, value in STORAGE_PRODUCTS:
+            products.append(self._products(service, region, **{name: value}))
+        return storage_prices(chain.from_iterable(products), region)
+
+    def savings_plans(self) -> Sequence[Commitment]:
+        """Return the active Savings Plans, but for the kinds that pay for no instance."""
+        parameters: Any = {"states": ["active"], "following": "nextToken"}
+        commitments: list[Commitment] = []
+        operation = "savingsplans:DescribeSavingsPlans"
+        for page in self._pages(operation, self._endpoint, **parameters):
+            for plan in page["savingsPlans"]:
+                if plan.get("savingsPlanType") in ("SageMaker", "Database"):
+                    continue
+                commitments.append(_plan(plan))
+        return commitments
+
+    def reserved(self, region: str) -> Sequence[Commitment]:
+        """Return the active Reserved Instances of the hub's account in a Region."""
+        active = [{"Name": "state", "Values": ["active"]}]
+        regional = replace(self._hub, region=region)
+        answer = self._call("ec2:DescribeReservedInstances", regional, Filters=active)
+        return [_reserved(record, region) for record in answer["ReservedInstances"]]
+
+    def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
+        parameters: Any = {
+            "ServiceCode": service,
+            "Filters": filters_of(region, **attributes),
+            "MaxResults": 100,
+        }
+        for page in self._pages("pricing:GetProducts", self._endpoint, **parameters):
+            yield from page["PriceList"]
+
+
+def _plan(record: Mapping[str, Any]) -> Commitment:
+    """Return a Savings Plan. DescribeSavingsPlans gives amounts and times as text."""
+    kind = CommitmentKind.COMPUTE_PLAN
+    region = ""
+    family = ""
+    if record.get("savingsPlanType") == "EC2Instance":
+        kind = CommitmentKind.INSTANCE_PLAN
+        region = record.get("region", "")
+        family = record.get("ec2InstanceFamily", "")
+    is_in_usd = record.get("currency") == "USD"
+    return Commitment(
+        kind=kind,
+        id=record["savingsPlanId"],
+        region=region,
+        family=family,
+        usd_per_hour=Decimal(record["commitment"]) if is_in_usd else None,
+        start=parse_iso(record["start"]),
+        end=parse_iso(record["end"]),
+    )
+
+
+def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
+    """Return Reserved Instances with what they cost an hour: the fixed price over the term, and
+    what recurs."""
+    hours = Decimal(record["Duration"]) / 3600
+    usd_per_hour = _exact(record.get("FixedPrice", 0)) / hours
+    usd_per_hour += _exact(record.get("UsagePrice", 0))
+    for charge in record.get("RecurringCharges", ()):
+        if charge["Frequency"] == "Hourly":
+            usd_per_hour += _exact(charge["Amount"])
+    is_in_usd = record.get("CurrencyCode", "USD") == "USD"
+    return Commitment(
+        kind=CommitmentKind.RESERVED,
+        id=record["ReservedInstancesId"],
+        region=region,
+        family=record["InstanceType"].partition(".")[0],
+        usd_per_hour=usd_per_hour * record["InstanceCount"] if is_in_usd else None,
+        start=as_utc(record["Start"]),
+        end=as_utc(record["End"]),
+        platform=record["ProductDescription"].removesuffix(" (Amazon VPC)"),
+    )
+
+
+def _exact(amount: float) -> Decimal:
+    """Return a float as decimal, by its shortest digits, which are those of the answer."""
+    return Decimal(str(amount))
+
+
+def _listed_price(instance: Instance, prices: PriceList) -> Price:
+    """Return the price of a type that was read. It is unknown if the list had no single one."""
+    amount = prices.price(instance)
+    as_of = prices.read_at[instance.instance_type]
+    conditions = [prices.region, "Linux" if instance.platform == LINUX else instance.platform]
+    if instance.tenancy != "Shared":
+        conditions.append(instance.tenancy)
+    basis = ", ".join(conditions)
+    read = f"read {as_of:%a %b} {as_of.day}"
+    if amount is None:
+        why = (
+            f"AWS's price list ({basis}, {read}) has no one price of {instance.instance_type}; "
+            "set prices.usd_per_hour"
+        )
+        return Price(None, why, as_of=as_of)
+    return Price(amount, f"AWS price list, {basis}, {read}", as_of=as_of)
+
+
+def _discounted(price: Price, percent: Decimal) -> Price:
+    """Return the price less the policy's discount."""
+    if not percent or price.usd_per_hour is None:
+        return price
+    usd = price.usd_per_hour * (100 - percent) / 100
+    source = f"{price.source}; less {percent}%"
+    return replace(price, usd_per_hour=usd, source=source, list_usd_per_hour=price.usd_per_hour)
+
+
+def _shipped_price(instance: Instance) -> Price:
+    """Return the list price that ships with the release, and in what it may differ."""
+    amount = list_price(instance.instance_type)
+    if amount is None:
+        why = f"no list price is known for {instance.instance_type}; set prices.usd_per_hour"
+        return Price(None, why)
+    notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
+    if instance.target.region != _LIST_REGION:
+        notes.append(f"{instance.target.region} may differ")
+    if instance.platform != LINUX:
+        notes.append(f"the instance runs {instance.platform}, which costs more")
+    as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
+    return Price(amount, "; ".join(notes), as_of=as_of)

@@ -1,0 +1,269 @@
+"""The stored form of domain records: one schema of pydantic's core for each, built on first use.
+
+A record is stored by its own fields; `_STORED` lists what differs. Amounts are decimal text, times
+ISO 8601 in UTC. Reading ignores unknown attributes and converts nothing. A missing attribute means
+its field's default, unless it is `needed`: then the item cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from pydantic_core import (
+    CoreSchema,
+    SchemaSerializer,
+    SchemaValidator,
+    ValidationError,
+    core_schema,
+)
+
+from governor.approvals.model.approval import Approval
+from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
+from governor.core.errors import CloudError
+from governor.core.instance import Instance, Target
+from governor.core.units import as_utc, parse_iso
+from governor.episode.model.episode import Episode, Failing, InstanceRecord
+from governor.episode.model.plan import Plan
+from governor.evidence.model import Evidence, Window
+from governor.evidence.rules.history import History, history_document
+from governor.evidence.rules.series import evidence_document
+from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.cost import Meter
+from governor.table.table import Document, Record
+
+_Pair = tuple[str, str]
+
+
+def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+    """Yield the records of stored items.
+
+    Raises: CloudError for an item that cannot be read. It names items and fields, never values.
+    """
+    validator, _ = _compiled(kind)
+    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of
+    # megabytes.
+    shared_pairs: dict[_Pair, _Pair] = {}
+    for item in items:
+        try:
+            yield validator.validate_python(item, context=shared_pairs)
+            continue
+        except ValidationError as error:
+            problems = _problems(error)
+        except (KeyError, TypeError, ArithmeticError) as error:
+            problems = [repr(error)]
+        name = f"the item {item.get('pk')} / {item.get('sk')}"
+        raise CloudError(
+            f"{name} cannot be read: {'; '.join(problems)}", operation="dynamodb:GetItem"
+        )
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """Return which fields are wrong and why, without their values."""
+    problems: list[str] = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        field_path = ".".join(map(str, problem["loc"]))
+        problems.append(f"{field_path}: {problem['msg']}")
+    return problems
+
+
+def written(record: object) -> Document:
+    """Return the stored form of a record."""
+    _, serializer = _compiled(type(record))
+    document: Document = serializer.to_python(record, by_alias=True)
+    return document
+
+
+def moment(value: datetime) -> str:
+    """Return a time without loss: `units.iso` would cut it to the second."""
+    return as_utc(value).isoformat()
+
+
+_compiled_kinds: dict[type, tuple[SchemaValidator, SchemaSerializer]] = {}
+
+
+def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
+    if kind not in _compiled_kinds:
+        schema = _schema(kind)
+        _compiled_kinds[kind] = SchemaValidator(schema), SchemaSerializer(schema)
+    return _compiled_kinds[kind]
+
+
+def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
+    return info.context.setdefault(pair, pair)
+
+
+def _leaf(
+    stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]
+) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(reader, stored, serialization=_as(writer))
+
+
+def _unpacked(data: Any) -> Any:
+    try:
+        return json.loads(zlib.decompress(data))
+    except (TypeError, zlib.error):
+        raise ValueError("packed JSON is needed") from None
+
+
+def _from_seconds(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def _to_seconds(length: timedelta) -> int:
+    return int(length.total_seconds())
+
+
+_as = core_schema.plain_serializer_function_ser_schema
+_STR = core_schema.str_schema(strict=True)
+_INT = core_schema.int_schema(strict=True)
+_FINITE = core_schema.float_schema(allow_inf_nan=False)
+_LEAVES: dict[Any, CoreSchema] = {
+    str: _STR,
+    int: _INT,
+    bool: core_schema.bool_schema(strict=True),
+    datetime: _leaf(_STR, parse_iso, moment),
+    timedelta: _leaf(_INT, _from_seconds, _to_seconds),
+    Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
+    float: core_schema.union_schema(
+        # A number of packed JSON stays as it is, so that evidence keeps its hash.
+        [_INT, core_schema.float_schema(strict=True), core_schema.chain_schema([_STR, _FINITE])],
+        mode="left_to_right",
+        custom_error_type="number",
+        custom_error_message="a number is needed",
+        serialization=_as(str),
+    ),
+    _Pair: core_schema.with_info_after_validator_function(
+        _share, core_schema.tuple_schema([_STR, _STR])
+    ),
+    EpisodeRef: _leaf(_STR, episode_from_execution_name, attrgetter("execution_name")),
+}
+
+
+def _schema(hint: Any) -> CoreSchema:
+    """Return the schema of a type as a field is annotated with it."""
+    if hint in _LEAVES:
+        return _LEAVES[hint]
+    origin = get_origin(hint)
+    if origin is not None:
+        return _generic_schema(origin, get_args(hint))
+    if is_dataclass(hint):
+        form = _STORED.get(cast("type", hint), _Form())
+        return form.schema(hint)
+    return core_schema.enum_schema(hint, list(hint), serialization=_as(attrgetter("value")))
+
+
+def _generic_schema(origin: Any, parts: tuple[Any, ...]) -> CoreSchema:
+    """Return the schema of a type with parts, such as a tuple or a union with `None`."""
+    if origin is Literal:
+        return core_schema.literal_schema(list(parts))
+    inner = [_schema(part) for part in parts if part not in (None.__class__, ...)]
+    if origin is Mapping:
+        return core_schema.dict_schema(*inner)
+    if origin is frozenset:
+        return core_schema.frozenset_schema(*inner, serialization=_as(sorted))
+    if origin is tuple:
+        return core_schema.tuple_schema(inner, variadic_item_index=0 if ... in parts else None)
+    return core_schema.nullable_schema(*inner)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """The differences between a dataclass and its document."""
+
+    flat: tuple[str, ...] = ()
+    """Fields whose own fields are attributes of the document itself."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    needed: tuple[str, ...] = ()
+    """Fields whose default never stands for a missing attribute."""
+    older: Mapping[str, object] = field(default_factory=dict)
+    """The meaning of a missing attribute, if it is not the default of the field."""
+    omitted: tuple[str, ...] = ()
+    packed: Callable[[Any], Document] | None = None
+    """Makes the domain's own form, which is stored as compressed JSON: a week of GPUs by the minute
+    fits no item otherwise."""
+
+    def schema(self, kind: Any) -> CoreSchema:
+        """Return the schema of this dataclass."""
+        hints = get_type_hints(kind)
+        parts = [self._part(part, _schema(hints[part.name])) for part in fields(kind)]
+        names = [part["name"] for part in parts]
+        arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
+        whole = core_schema.dataclass_schema(kind, arguments, names, slots=True)
+        if not (self.packed or self.flat):
+            return whole
+        writer: core_schema.SerSchema
+        if self.packed:
+            writer = _as(self._compressed)
+        else:
+            writer = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
+        return core_schema.no_info_before_validator_function(
+            self._deepened, whole, serialization=writer
+        )
+
+    def _part(self, part: Field[Any], schema: CoreSchema) -> core_schema.DataclassField:
+        """Return a field of the dataclass under its stored name, with its default if it has one.
+
+        A field that is omitted is neither stored nor read.
+        """
+        default = self.older.get(part.name, part.default)
+        is_needed = part.name in self.needed
+        if not is_needed and part.default_factory is not MISSING:
+            schema = core_schema.with_default_schema(schema, default_factory=part.default_factory)
+        elif not is_needed and default is not MISSING:
+            schema = core_schema.with_default_schema(schema, default=default)
+        stored_name = self.names.get(part.name)
+        is_omitted = part.name in self.omitted
+        return core_schema.dataclass_field(
+            part.name,
+            schema,
+            init=not is_omitted,
+            validation_alias=stored_name,
+            serialization_alias=stored_name,
+            serialization_exclude=is_omitted,
+        )
+
+    def _compressed(self, record: Any) -> bytes:
+        assert self.packed is not None
+        text = json.dumps(self.packed(record), separators=(",", ":"))
+        return zlib.compress(text.encode())
+
+    def _deepened(self, stored: Any) -> Document:
+        document = _unpacked(stored) if self.packed else stored
+        return {**document, **dict.fromkeys(self.flat, document)}
+
+    def _flattened(self, record: Any, write: Callable[[Any], Document]) -> Document:
+        document = write(record)
+        for name in self.flat:
+            document |= document.pop(name)
+        return document
+
+
+_STORED: dict[type, _Form] = {
+    Episode: _Form(
+        flat=("terms",),
+        names={"ref": "execution_name", "keep_at_most": "keep_at_most_seconds"},
+        needed=("keep_at_most",),
+    ),
+    Instance: _Form(
+        flat=("target",),
+        needed=("lifecycle", "root_device_type", "tags", "volumes", "platform", "operator_managed"),
+    ),
+    Target: _Form(omitted=("role_arn", "session")),
+    Evidence: _Form(packed=evidence_document),
+    History: _Form(packed=history_document, flat=("window",)),
+    Window: _Form(names={"period": "period_seconds"}),
+    # An episode without this note may lose local disks, so that nothing is lost unasked.
+    Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
+    Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
+    InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
+    Failing: _Form(flat=("target",)),
+    LedgerEntry: _Form(names={"episode": "execution_name"}),
+    Meter: _Form(flat=("target",), needed=("usd", "unpriced_hours", "usd_per_hour")),
+}

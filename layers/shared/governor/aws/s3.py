@@ -1,0 +1,148 @@
+"""Keeps the audit, user data and reports in S3, and reads the policy's versions from it.
+
+The audit and user data are written once and never changed. Only people write the policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from governor.aws.clients import Adapter, Clients, aws_errors
+from governor.aws.ssm import PolicyParameter
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import CloudError, NotFound, Throttled, Unavailable
+from governor.core.instance import UserData
+from governor.core.units import printable
+from governor.episode.rules.audit import Change
+from governor.policy.store import PolicyVersions
+from governor.policy.versions import StoredPolicy
+from governor.table.table import Table
+
+_KEY = "policy.yaml"
+_MOST_BYTES = 300_000
+"""More than the longest policy has, at four bytes a character."""
+_NO_VERSION = ("AccessDenied", "InvalidArgument")
+"""S3's codes for a version that is missing, or for an id that cannot be one. Without the right to
+list, it does not tell that a version is missing."""
+
+
+class _WrittenOnce(Adapter):
+    def _put(self, key: str, body: bytes, **parameters: Any) -> bool:
+        """Write an object. Return False if there is one already, which then stays."""
+        # Object Lock asks for a checksum.
+        once: Any = {"IfNoneMatch": "*", "ChecksumAlgorithm": "SHA256", **parameters}
+        try:
+            self._call("s3:PutObject", Bucket=self._resource, Key=key, Body=body, **once)
+        except CloudError as error:
+            if error.code != "PreconditionFailed":
+                raise
+            return False
+        return True
+
+
+class AuditBucket(_WrittenOnce):
+    """The audit: each change has one document, which is written once and stays."""
+
+    def keep(self, change: Change) -> bool:
+        """Write a change. Return False if it is on record already."""
+        body = json.dumps(change.document()).encode()
+        # The encryption is named, in case somebody changed the bucket's default.
+        return self._put(
+            change.key, body, ContentType="application/json", ServerSideEncryption="AES256"
+        )
+
+
+class UserDataBucket(_WrittenOnce):
+    """The port `Vault`, in the audit's bucket. It has a key of its own, so that readers of the
+    audit cannot read it."""
+
+    def __init__(self, clients: Clients, bucket: str, kms_key: str) -> None:
+        super().__init__(clients, bucket)
+        self._encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
+
+    def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
+        """Write the user data. Return where it is, with its size and hash."""
+        digest = hashlib.sha256(data).hexdigest()
+        # The hash is part of the key, because user data may change between two tries.
+        key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"
+        self._put(key, data, **self._encrypted)
+        return UserData(len(data), digest, f"s3://{self._resource}/{key}")
+
+
+class ReportBucket(Adapter):
+    """The port `ReportStore`."""
+
+    def keep(self, name: str, text: str) -> None:
+        body = text.encode()
+        self._call(
+            "s3:PutObject", Bucket=self._resource, Key=name, Body=body, ContentType="text/csv"
+        )
+
+
+class PolicyBucket(Adapter):
+    def newest(self) -> StoredPolicy | None:
+        """Return the newest version, or `None` if there is none."""
+        try:
+            # A sweep waits for this; the next sweep asks again.
+            answer, text = self._get(patient=False)
+        except NotFound:
+            return None
+        author = printable(answer.get("Metadata", {}).get("author", ""))
+        return StoredPolicy(answer.get("VersionId", "null"), text, author)
+
+    def read(self, version: str, *, patient: bool = True) -> str:
+        """Return the text of a version. Raises: CloudError; NotFound if there is no such one."""
+        try:
+            _, text = self._get(patient=patient, VersionId=version)
+        except CloudError as error:
+            if error.code not in _NO_VERSION:
+                raise
+            raise NotFound(str(error), operation=error.operation, code=error.code) from error
+        return text
+
+    def _get(self, *, patient: bool, **version: Any) -> tuple[Any, str]:
+        """Return S3's answer and the text, cut soon after the longest that a policy may have.
+
+        Bytes that are no UTF-8 stay as surrogates, which no YAML accepts.
+        """
+        answer = self._call(
+            "s3:GetObject", patient=patient, Bucket=self._resource, Key=_KEY, **version
+        )
+        with aws_errors("s3:GetObject"):
+            body: bytes = answer["Body"].read(_MOST_BYTES)
+        return answer, body.decode(errors="surrogateescape")
+
+
+class PolicyText:
+    """The text in force: that of the version that the table names, or before the first one that of
+    the SSM parameter."""
+
+    def __init__(self, parameter: PolicyParameter, documents: PolicyBucket, table: Table) -> None:
+        self._parameter = parameter
+        self._documents = documents
+        self._table = table
+        self._last: tuple[str, str] | None = None
+        """The last version that was read, and its text."""
+
+    def read(self, *, patient: bool = True) -> str:
+        """Return the text as it is now. A version never changes, so it is read once.
+
+        Without `patient` it is the last text read if the table does not answer, but never the
+        parameter's.
+        """
+        table = self._table if patient else self._table.hasty()
+        try:
+            version = PolicyVersions(table).version_in_force()
+        except (Throttled, Unavailable):
+            if patient or self._last is None:
+                raise
+            _, last_text = self._last
+            return last_text
+        if version is None:
+            return self._parameter.read(patient=patient)
+        if self._last is None or self._last[0] != version:
+            self._last = version, self._documents.read(version, patient=patient)
+        _, text = self._last
+        return text

@@ -1,0 +1,106 @@
+"""Reads secrets of Secrets Manager and rotates them, and seals alerts with a key of KMS.
+
+A secret's value must never get into an error or a log.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from governor.aws.clients import Adapter, Clients
+from governor.core.errors import ConfigurationError, NotFound
+
+_KEPT_SECONDS = 60.0
+"""A flood of requests must not become a flood of paid reads, and a rotation must count soon."""
+
+
+class SecretDocument(Adapter):
+    """The port `RotatingSecret`: one secret that holds a JSON object of strings, with versions."""
+
+    def __init__(
+        self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(clients, arn)
+        self._elapsed = elapsed
+        self._kept: tuple[float, Mapping[str, str]] | None = None
+
+    def _read(self, **version: Any) -> Mapping[str, str]:
+        answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
+        try:
+            document = json.loads(answer["SecretString"])
+        except (KeyError, ValueError):
+            document = None
+        if not _has_only_strings(document):
+            raise ConfigurationError("the secret must be a JSON object of strings")
+        return document
+
+    def read(self) -> Mapping[str, str]:
+        """Return the object, at most a minute old.
+
+        Raises: ConfigurationError for anything but a JSON object of strings, without its value;
+        NotFound, AccessDenied, Throttled, Unavailable.
+        """
+        now = self._elapsed()
+        if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
+            self._kept = now, self._read()
+        _, document = self._kept
+        return document
+
+    def stages(self, version: str) -> frozenset[str]:
+        return frozenset(self._versions().get(version, ()))
+
+    def current(self) -> Mapping[str, str]:
+        return self._read(VersionStage="AWSCURRENT")
+
+    def pending(self, version: str) -> Mapping[str, str] | None:
+        """Return the version that a rotation prepares, or `None` if it is not stored yet."""
+        try:
+            return self._read(VersionId=version, VersionStage="AWSPENDING")
+        except NotFound:
+            return None
+
+    def put_pending(self, version: str, document: Mapping[str, str]) -> None:
+        self._call(
+            "secretsmanager:PutSecretValue",
+            SecretId=self._resource,
+            ClientRequestToken=version,
+            SecretString=json.dumps(dict(document)),
+            VersionStages=["AWSPENDING"],
+        )
+
+    def promote(self, version: str) -> None:
+        """Make the pending version the current one."""
+        current = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
+        self._call(
+            "secretsmanager:UpdateSecretVersionStage",
+            SecretId=self._resource,
+            VersionStage="AWSCURRENT",
+            MoveToVersionId=version,
+            RemoveFromVersionId=current,
+        )
+
+    def _versions(self) -> Mapping[str, Sequence[str]]:
+        answer = self._call("secretsmanager:DescribeSecret", SecretId=self._resource)
+        versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
+        return versions
+
+
+def _has_only_strings(document: Any) -> TypeGuard[Mapping[str, str]]:
+    if not isinstance(document, dict):
+        return False
+    return all(isinstance(value, str) for value in document.values())
+
+
+class AlertSeal(Adapter):
+    """Fulfils `governor.alerts.model.Seal` by an HMAC whose key never leaves KMS."""
+
+    def __call__(self, text: bytes) -> str:
+        # It is a MAC of the hash, because KMS takes 4,096 bytes.
+        parts: Any = {"MacAlgorithm": "HMAC_SHA_256", "Message": hashlib.sha256(text).digest()}
+        answer = self._call("kms:GenerateMac", KeyId=self._resource, **parts)
+        return base64.b64encode(answer["Mac"]).decode()

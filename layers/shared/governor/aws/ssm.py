@@ -1,0 +1,97 @@
+"""Uses Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from operator import itemgetter
+
+from governor.aws.clients import Adapter
+from governor.core.instance import Session, Target
+from governor.core.units import as_utc, iso
+
+_SHORTEST_SECONDS = 30
+"""The least `TimeoutSeconds` that SendCommand accepts. EC2 may act later than it announced."""
+_LONGEST_SECONDS = 9_999
+"""The `SecondsLeft` that the document accepts."""
+_SESSIONS_PAGE = 200
+_PAGE = 50
+"""The most instances in one answer of DescribeInstanceInformation. Source: its API."""
+
+
+class PolicyParameter(Adapter):
+    def read(self, *, patient: bool = True) -> str:
+        """Return the text as it is now. Without `patient` it gives up within seconds, for a caller
+        that can use an older one."""
+        answer = self._call(
+            "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
+        )
+        return str(answer["Parameter"]["Value"])
+
+
+class SessionManager(Adapter):
+    def open_sessions(
+        self, target: Target, instance_id: str, since: datetime
+    ) -> tuple[Session, ...]:
+        """Return the sessions that were opened since then and are still open."""
+        pages = self._pages(
+            "ssm:DescribeSessions",
+            target,
+            State="Active",
+            Filters=[
+                {"key": "Target", "value": instance_id},
+                {"key": "InvokedAfter", "value": iso(since)},
+            ],
+            MaxResults=_SESSIONS_PAGE,
+        )
+        records = chain.from_iterable(page["Sessions"] for page in pages)
+        return tuple(Session(record["Owner"], as_utc(record["StartDate"])) for record in records)
+
+
+class RunCommandHook(Adapter):
+    """The port `CheckpointHook`: it starts the document of `stacks/telemetry.yaml`.
+
+    A throttled call is repeated, because the document does not begin a hook again that runs. It
+    gives up within seconds, because the instance has only two minutes.
+    """
+
+    def send(
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        reason: str,
+        seconds_left: int,
+        *,
+        signal: bool,
+    ) -> str:
+        """Start the hook on these instances. Return the id of the command."""
+        seconds = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
+        answer = self._call(
+            "ssm:SendCommand",
+            target,
+            patient=False,
+            InstanceIds=list(instance_ids),
+            DocumentName=self._resource,
+            Parameters={
+                "Reason": [reason],
+                "WhenNoHook": ["sigterm" if signal else "nothing"],
+                "SecondsLeft": [str(seconds)],
+            },
+            TimeoutSeconds=seconds,
+            Comment=f"GPU Governor: {reason}",
+        )
+        return str(answer["Command"]["CommandId"])
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these instances Systems Manager manages."""
+        instance_ids_managed: Iterator[str] = self._records(
+            "ssm:DescribeInstanceInformation",
+            target,
+            ("InstanceInformationList",),
+            itemgetter("InstanceId"),
+            patient=False,
+            Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
+            MaxResults=_PAGE,
+        )
+        return frozenset(instance_ids_managed)

@@ -1,0 +1,82 @@
+"""Starts remediation workflows, answers the task that waits in one, and undoes a stop.
+
+Nothing here stops an instance: the workflow does, after its own checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from governor.aws.clients import Adapter, aws_errors
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import CloudError, NotFound, Unavailable
+from governor.core.units import iso
+from governor.episode.ports import UndoAnswer
+
+_NO_LONGER_WAITS = ("TaskTimedOut", "TaskDoesNotExist", "InvalidToken")
+
+
+class StepFunctionsWorkflow(Adapter):
+    def start(self, ref: EpisodeRef) -> bool:
+        """Start the workflow of an episode. Return False if it has already ended.
+
+        To Step Functions the same name with the same input is a success while it runs.
+        """
+        execution_input = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
+        named: Any = {"stateMachineArn": self._resource, "name": ref.execution_name}
+        try:
+            self._call("states:StartExecution", **named, input=execution_input)
+        except CloudError as error:
+            if error.code == "ExecutionAlreadyExists":
+                return self.is_running(ref) is not False
+            raise
+        return True
+
+    def is_running(self, ref: EpisodeRef) -> bool | None:
+        """Return whether the workflow of an episode runs, or `None` if it was never started."""
+        arn = self._resource.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
+        try:
+            answer = self._call("states:DescribeExecution", executionArn=arn)
+        except NotFound:
+            return None
+        return bool(answer["status"] == "RUNNING")
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        """Answer the task that waits. Return False if it does not wait any more."""
+        output = json.dumps(dict(decision))
+        try:
+            self._call("states:SendTaskSuccess", taskToken=task_token, output=output)
+        except CloudError as error:
+            if error.code in _NO_LONGER_WAITS:
+                return False
+            raise
+        return True
+
+
+class LambdaUndoer(Adapter):
+    """The port `Undoer`: it invokes the only function that may start instances, and waits for its
+    answer."""
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        event = {"episode": episode_input(ref), "by": by, "channel": channel}
+        with aws_errors("lambda:InvokeFunction"):
+            answer = self._clients.client("lambda", repeat=False).invoke(
+                FunctionName=self._resource, Payload=json.dumps(event).encode()
+            )
+            body = json.loads(answer["Payload"].read())
+        if answer.get("FunctionError"):
+            error_type = body.get("errorType", "error") if isinstance(body, dict) else "error"
+            raise Unavailable(
+                f"the instance could not be started: {error_type}",
+                operation="lambda:InvokeFunction",
+            )
+        return UndoAnswer(bool(body["done"]), str(body["text"]))
+
+
+def episode_input(ref: EpisodeRef) -> dict[str, object]:
+    """Return the input of an execution. It names the episode, and holds nothing that changes
+    between two sweeps."""
+    return {**asdict(ref), "launch_time": iso(ref.launch_time)}

@@ -1,2 +1,0 @@
-"""The edges: everything that comes in and goes out, validated with pydantic. Nothing behind the
-edges knows pydantic."""

@@ -1,0 +1,79 @@
+"""Records as JSON values and as CSV, for people and machines.
+
+No cell of a CSV may be run as a formula by a spreadsheet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from enum import Enum
+from typing import Any
+
+from governor.core.units import as_utc, iso
+
+_FINEST = Decimal("0.000001")
+"""Amounts are rounded to this only as text. Before that sums are exact, and a rate an hour
+multiplied by seconds has endless decimals."""
+_FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
+"""Places before a text that a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as CSV (RFC 4180). Cells that a spreadsheet would run as a formula start with
+    `'`."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(cell: object) -> str:
+    """Return a cell as text that no spreadsheet runs."""
+    if cell is None:
+        return ""
+    text = cell if isinstance(cell, str) else str(plain(cell))
+    if isinstance(cell, int | float | Decimal):
+        return text
+    # A spreadsheet whose lists are separated by `;` splits a cell there, too, quoted or not. A sign
+    # of full width, or after invisible characters, begins a formula as well: such a cell is
+    # compared and written in its plain form.
+    visible = _visible(unicodedata.normalize("NFKC", text))
+    safe = _FORMULA.sub(r"\1'", visible)
+    return text if safe == visible else safe
+
+
+def _visible(text: str) -> str:
+    """Return a text without format characters, which cannot be seen."""
+    if text.isascii():
+        return text
+    return "".join(character for character in text if unicodedata.category(character) != "Cf")
+
+
+def plain(value: object) -> Any:
+    """Return the JSON value of a record, or of a part of one.
+
+    An amount is a text, rounded to a millionth of a USD if it has more decimals.
+    """
+    if isinstance(value, Decimal):
+        exact = f"{value:f}"
+        rounded = f"{value.quantize(_FINEST, rounding=ROUND_HALF_UP):f}"
+        return min(exact, rounded, key=len)
+    if isinstance(value, datetime):
+        return iso(as_utc(value))
+    if isinstance(value, timedelta):
+        return int(value.total_seconds())
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value if isinstance(value, int | float) else str(value)

@@ -1,0 +1,88 @@
+"""The environment variables, all parsed at cold start. No other module reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from governor.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The variables that the template gives to a function, by their lower-case names. It gives only
+    those of the function's own adapters. A field is a variable that may be missing, and is empty
+    then."""
+
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    aws_region: str
+    hub_account_id: str = ""
+    member_role_name: str = ""
+    """This function's role in member accounts; empty if it needs none."""
+    actor_role_arn: str = ""
+    """The role in the stack's account that stops and terminates; empty if the function does
+    neither."""
+    checkpoint_document_name: str = ""
+    """The SSM document that starts the checkpoint hook; empty if none is set up."""
+    email_sender: str = ""
+    """Empty if no mail is sent."""
+    powertools_metrics_namespace: str = ""
+    approval_base_url: str = ""
+    """Without a slash at the end; set only if the function makes links."""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_groups_claim: str = "groups"
+    oidc_approver_group: str = ""
+    """Its members may approve and exempt; if it is empty, so may everybody who can sign in."""
+    oidc_client_secret_arn: str = ""
+    """Empty for a public client."""
+
+    def need(self, name: str) -> str:
+        """Return the variable of that name. Raises: ConfigurationError if it is empty."""
+        value = self.given.get(name, "")
+        if not value:
+            raise ConfigurationError(
+                f"the environment variable {name.upper()} is missing: set it in template.yaml"
+            )
+        return value
+
+    @property
+    def session_scope(self) -> tuple[str, ...]:
+        """Return the settings of the sign-in that a session was opened under."""
+        return (
+            self.oidc_issuer,
+            self.oidc_client_id,
+            self.oidc_groups_claim,
+            self.oidc_approver_group,
+        )
+
+    @property
+    def partition(self) -> str:
+        if self.aws_region.startswith("cn-"):
+            return "aws-cn"
+        if self.aws_region.startswith("us-gov-"):
+            return "aws-us-gov"
+        return "aws"
+
+
+def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings. Raises: ConfigurationError if the account id, the Region or half of the
+    sign-in is missing."""
+    given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
+    given.setdefault("aws_region", given.get("aws_default_region", ""))
+    given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")
+    names = [setting.name for setting in fields(Settings)]
+    named: Any = {name: given[name] for name in names if name in given}
+    settings = Settings(**{**named, "given": given})
+    settings.need("aws_region")
+    account = settings.need("hub_account_id")
+    if re.fullmatch(r"\d{12}", account) is None:
+        raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account id has twelve digits")
+    sign_in = ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP")
+    if any(variables.get(name) for name in sign_in):
+        settings.need("oidc_issuer")
+        settings.need("oidc_client_id")
+    return settings

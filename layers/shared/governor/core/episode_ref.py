@@ -1,0 +1,52 @@
+"""The name of one episode: the same in the table, in Step Functions and in messages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, as_utc
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRef:
+    """Names one idle episode. `number` counts those of the instance, from 1."""
+
+    account: str
+    region: str
+    instance_id: str
+    launch_time: UtcDatetime
+    number: int
+
+    @property
+    def execution_name(self) -> str:
+        """Return the name of the Step Functions execution: at most 80 characters.
+
+        Raises: ValueError for a naive launch time.
+        """
+        epoch = int(as_utc(self.launch_time).timestamp())
+        return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
+
+    @property
+    def target(self) -> Target:
+        return Target(self.account, self.region)
+
+
+_EXECUTION_NAME = re.compile(
+    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})"
+    r"-(?P<epoch>\d{1,12})-(?P<n>\d{1,9})"
+)
+
+
+def episode_from_execution_name(name: str) -> EpisodeRef:
+    """Return the episode that an execution belongs to.
+
+    Raises: ValueError if the name is not that of a remediation execution.
+    """
+    match = _EXECUTION_NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the name of a remediation execution")
+    launch_time = datetime.fromtimestamp(int(match["epoch"]), tz=UTC)
+    return EpisodeRef(match["account"], match["region"], match["id"], launch_time, int(match["n"]))

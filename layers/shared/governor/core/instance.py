@@ -1,0 +1,474 @@
+"""An EC2 instance, its volumes, snapshots and hardware: facts only, as EC2 describes them.
+
+Nothing here decides what is done with an instance, except by whom it is managed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from shlex import join
+
+from governor.core.units import UtcDatetime, iso, printable
+
+SELECTOR_TAG = "Purpose"
+"""Marks a governed instance, by default. IAM policies of the stack require the same key."""
+EXEMPTION_TAG = "GpuGovernor"
+"""With the value `exempt`, the instance is never stopped or terminated, by default."""
+CHECKPOINT_TAG = "GpuGovernorCheckpoint"
+"""`off`, `hook`, or `signal` (the hook, or SIGTERM if there is none). With any other value the
+policy decides."""
+NAME_TAG = "Name"
+AUTO_SCALING_TAG = "aws:autoscaling:groupName"
+"""Set by EC2 Auto Scaling on the instances of a group."""
+LOW_UTILIZATION_TAG = "LowUtilization"
+"""Holds the time since which it is known to be idle."""
+REVIEW_TAG = "ReviewForTermination"
+MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
+"""Tags that the sweep writes on an idle instance, and removes when it works again."""
+EPISODE_TAG = "GpuGovernor:Episode"
+"""Set on snapshots, as are the tags after it. The check before a termination counts snapshots by
+it."""
+INSTANCE_TAG = "GpuGovernor:Instance"
+EVENT_TAG = "GpuGovernor:Event"
+"""The interruption for which the snapshot was made."""
+DELETE_AFTER_TAG = "DeleteAfter"
+OWN_TAGS = frozenset({EPISODE_TAG, INSTANCE_TAG, EVENT_TAG, CHECKPOINT_TAG})
+"""Keys that resemble the exemption's and mean something else: none of them exempts an instance."""
+LINUX = "Linux/UNIX"
+PLAIN_OPERATION = "RunInstances"
+"""AWS's name of plain Linux on the bill. Source: EC2 user guide, AMI billing information fields."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """One account and Region to sweep."""
+
+    account: str
+    region: str
+    role_arn: str | None = None
+    """The role to assume if the account is not the hub's own."""
+    session: tuple[str, str] | None = field(default=None, compare=False)
+    """The episode and the person that a session with the role names, so that CloudTrail in that
+    account records them."""
+
+    def __str__(self) -> str:
+        return f"{self.account}/{self.region}"
+
+
+TAG_VALUE_CHARACTERS = 256
+"""Longest value of a tag. Source: EC2 user guide, tag restrictions."""
+
+
+class Lifecycle(StrEnum):
+    """The purchase option of an instance (`InstanceLifecycle`, which is absent for On-Demand)."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    SCHEDULED = "scheduled"
+    CAPACITY_BLOCK = "capacity-block"
+    INTERRUPTIBLE_RESERVATION = "interruptible-capacity-reservation"
+    UNKNOWN = "unknown"
+    """A value that AWS added later. The effect and saving of a stop are not known, so nothing is
+    ever planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """An attached EBS volume. Its size (GiB) and the fields after it are `None` until
+    DescribeVolumes is read; throughput is in MiB/s."""
+
+    volume_id: str
+    device: str
+    delete_on_termination: bool
+    size_gib: int | None = None
+    volume_type: str | None = None
+    iops: int | None = None
+    throughput: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """Parameters to launch such an instance again (`RunInstances`), as far as EC2 still shows them.
+
+    User data may hold secrets and is kept separately (`UserData`).
+    """
+
+    image_id: str | None = None
+    subnet_id: str | None = None
+    security_group_ids: tuple[str, ...] = ()
+    key_name: str | None = None
+    instance_profile_arn: str | None = None
+    private_ip: str | None = None
+    ebs_optimized: bool = False
+    placement_group: str | None = None
+    network_interfaces: int | None = None
+    """`None` in episodes of earlier releases."""
+    efa_interfaces: int = 0
+    elastic_ips: tuple[str, ...] = ()
+    """Public IPv4 addresses of the account: they stay, and are charged, while it is stopped."""
+
+    @property
+    def network(self) -> str | None:
+        """Return how many network interfaces it has; `None` if that is not known, or none."""
+        if not self.network_interfaces:
+            return None
+        if not self.efa_interfaces:
+            return str(self.network_interfaces)
+        return f"{self.network_interfaces}, {self.efa_interfaces} of them with EFA"
+
+
+@dataclass(frozen=True, slots=True)
+class UserData:
+    """The record of an instance's user data, whose text is in the archive only.
+
+    All fields are empty if the instance has none.
+    """
+
+    size: int = 0
+    """In bytes."""
+    sha256: str = ""
+    kept_at: str = ""
+    """An `s3://` address."""
+
+    def is_of(self, data: bytes) -> bool:
+        """Return whether it is the record of this user data."""
+        if not data:
+            return self.sha256 == ""
+        return self.sha256 == hashlib.sha256(data).hexdigest()
+
+    def __str__(self) -> str:
+        if not self.size:
+            return "none"
+        return (
+            f"{self.size:,} bytes, SHA-256 {self.sha256}. Read it: aws s3 cp "
+            f"{self.kept_at} user-data"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A GPU instance as EC2 describes it. `launch_time` is the last start, as everywhere in EC2."""
+
+    target: Target
+    instance_id: str
+    instance_type: str
+    state: str
+    launch_time: UtcDatetime
+    lifecycle: Lifecycle = Lifecycle.ON_DEMAND
+    root_device_type: str = "ebs"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+    availability_zone: str = ""
+    platform: str = LINUX
+    operation: str = PLAIN_OPERATION
+    """AWS's name of its software on the bill (`UsageOperation`)."""
+    tenancy: str = "Shared"
+    """As the price list calls it: `Shared`, `Dedicated`, `Host`."""
+    public_ip: str | None = None
+    spot_request_id: str | None = None
+    capacity_reservation_id: str | None = None
+    host_id: str | None = None
+    operator_managed: bool = False
+    operator_principal: str | None = None
+    launch: LaunchFacts | None = None
+    """Set if the instance is described by itself; a sweep leaves it out."""
+    state_transition_reason: str = ""
+    """EC2's words for the last change of the state, such as `User initiated (2026-11-27 14:00:00
+    GMT)`."""
+
+    @property
+    def name(self) -> str:
+        """Return the `Name` tag as one printable line, or the id. A tag may hold any text."""
+        return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
+
+    @property
+    def volume_ids(self) -> frozenset[str]:
+        """Return the ids of the attached volumes."""
+        return frozenset(volume.volume_id for volume in self.volumes)
+
+    def snapshot_tags(
+        self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the tags of its snapshots, with a name cut to the length that EC2 accepts.
+
+        `mark` is the tag of the episode or event that makes them.
+        """
+        name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
+        return {
+            NAME_TAG: name,
+            **mark,
+            INSTANCE_TAG: self.instance_id,
+            DELETE_AFTER_TAG: iso(until),
+        }
+
+    @property
+    def family(self) -> str:
+        """Return the family of its type, such as `g5`."""
+        return self.instance_type.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An EBS snapshot."""
+
+    snapshot_id: str
+    volume_id: str
+    state: str
+    """`pending`, `completed` or `error`."""
+    start_time: UtcDatetime | None = None
+    """The same for all snapshots of one call."""
+    owner_id: str = ""
+    size_gib: int | None = None
+    """Size of its volume: more than what is billed."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, account: str, since: UtcDatetime) -> bool:
+        """Return whether it belongs to the account and was begun at `since` or later.
+
+        A snapshot without a known start does not count.
+        """
+        if self.owner_id != account or self.start_time is None:
+            return False
+        return self.start_time >= since
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The two flags by which a human says no (DescribeInstanceAttribute). GPU Governor never clears
+    them."""
+
+    stop: bool = False
+    termination: bool = False
+
+
+class SpotRequestType(StrEnum):
+    """The type of a Spot request. One-time instances cannot be stopped; a persistent request
+    launches a successor when an instance ends."""
+
+    ONE_TIME = "one-time"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Hardware of an instance type, from the shipped catalog or DescribeInstanceTypes.
+
+    Each figure is per accelerator.
+    """
+
+    instance_type: str
+    accelerator: str
+    accelerator_count: int | None
+    """`None` if it is not known; a fraction of a GPU counts as one."""
+    memory_mib_each: int | None = None
+    board_power_watts: int | None = None
+    local_nvme: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """The service that manages an instance, and the mark by which it is known."""
+
+    service: str
+    mark: str
+
+
+# Marks by which managed instances are known. Users cannot forge `aws:` tags; they can forge the
+# others, which errs on the safe side: a forged mark only keeps GPU Governor away. The first match
+# names the service, so the more precise tags come first. Sources: facts, section 5.
+_MANAGED_TAGS = {
+    "Karpenter": "karpenter.sh/nodepool karpenter.sh/nodeclaim karpenter.sh/provisioner-name "
+    "karpenter.k8s.aws/ec2nodeclass",
+    "Amazon EKS": "eks:cluster-name eks:nodegroup-name eks:eks-cluster-name aws:eks:cluster-name",
+    "AWS Batch": "AWSBatchServiceTag aws:batch:compute-environment",
+    # After Batch, whose instances are in an ECS cluster of its own.
+    "Amazon ECS": "AmazonECSManaged aws:ecs:clusterName",
+    "Amazon EMR": "aws:elasticmapreduce:job-flow-id aws:elasticmapreduce:instance-group-role",
+    "AWS ParallelCluster": "parallelcluster:cluster-name aws-parallelcluster-cluster-name",
+    "AWS Elastic Beanstalk": "elasticbeanstalk:environment-name",
+    "AWS OpsWorks": "opsworks:stack",
+    "AWS Cloud9": "aws:cloud9:environment",
+    # After the others: most of the services above use an Auto Scaling group, and their name is more
+    # precise.
+    "EC2 Auto Scaling": AUTO_SCALING_TAG,
+    "EC2 Fleet": "aws:ec2:fleet-id",
+    "Spot Fleet": "aws:ec2spot:fleet-request-id",
+}
+_LAUNCHER_TAGS = (AUTO_SCALING_TAG, "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
+"""Tags that only say how instances are started."""
+
+
+def _service_by_key(keys_by_service: Mapping[str, str]) -> dict[str, str]:
+    service_by_key: dict[str, str] = {}
+    for service, keys in keys_by_service.items():
+        for key in keys.split():
+            service_by_key[key] = service
+    return service_by_key
+
+
+_SERVICE_BY_TAG = _service_by_key(_MANAGED_TAGS)
+_TAGS_IN_ORDER = sorted(
+    _SERVICE_BY_TAG, key=lambda tag: not tag.startswith("aws:") or tag in _LAUNCHER_TAGS
+)
+"""Tags that users cannot set come first, without those of launchers."""
+_MANAGED_TAG_PREFIXES = {
+    "kubernetes.io/cluster/": "Kubernetes",
+    "aws:batch:": "AWS Batch",
+    "aws:servicecatalog:": "AWS Service Catalog",
+}
+_HARMLESS_AWS_TAGS = (
+    "aws:cloudformation:",
+    "aws:ec2launchtemplate:",
+    "aws:createdby",
+    "aws:backup:",
+)
+"""Tags that say how an instance was made or is backed up, not that a service runs it. Any other
+`aws:` tag belongs to such a service."""
+_SERVICE_BY_WORD = _service_by_key(
+    {
+        "Karpenter": "karpenter",
+        "Kubernetes": "kubernetes k8s",
+        "OpenShift": "openshift",
+        "Databricks": "databricks",
+        "SkyPilot": "skypilot",
+        "Ray": "ray-cluster ray-node ray.io",
+        "Spot.io": "spotinst spot.io elastigroup",
+        "Run:ai": "run.ai run:ai runai",
+        "Rancher": "rancher",
+        "Anyscale": "anyscale",
+        "AWS ParallelCluster": "parallelcluster",
+        "Amazon SageMaker": "sagemaker",
+    }
+)
+"""Words in tag keys, in lower case, of services whose tags differ by version and distribution."""
+
+
+def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
+    """Return the service that would replace, restart or miss the instance; `None` if there is none.
+
+    `more` are the tag keys that the policy adds.
+    """
+    if instance.operator_managed:
+        return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
+    manager = _manager_by_tag(instance.tags)
+    if manager is not None:
+        return manager
+    added = {key.casefold() for key in more}
+    # An aws: tag first: it is no guess.
+    keys = sorted(instance.tags, key=lambda key: not key.lower().startswith("aws:"))
+    for key in keys:
+        value = instance.tags[key].strip().casefold()
+        service = _service_by_pattern(key.casefold(), value, added)
+        if service is not None:
+            return Manager(service, key)
+    return None
+
+
+def _manager_by_tag(tags: Mapping[str, str]) -> Manager | None:
+    """Return the service to which a listed tag or prefix belongs; `None` if no tag is listed."""
+    if tags.keys() & _SERVICE_BY_TAG.keys():
+        for key in _TAGS_IN_ORDER:
+            if key in tags:
+                return Manager(_service_of_tag(key, tags[key]), key)
+    for prefix, service in _MANAGED_TAG_PREFIXES.items():
+        for key in tags:
+            if key.startswith(prefix):
+                return Manager(service, key)
+    return None
+
+
+def _service_of_tag(key: str, value: str) -> str:
+    if key == AUTO_SCALING_TAG and value.startswith("AWSBatch-"):
+        return "AWS Batch"
+    return _SERVICE_BY_TAG[key]
+
+
+def _service_by_pattern(key: str, value: str, added: Collection[str]) -> str | None:
+    """Return the service that sets an unlisted tag, by the pattern of its key; `None` if none does.
+
+    Key and value are in lower case.
+    """
+    if key.startswith(_HARMLESS_AWS_TAGS):
+        return None
+    if key.startswith("aws:"):
+        return f"an AWS service ({key.split(':')[1]})"
+    if key == "vendor" and value == "databricks":
+        return "Databricks"
+    if key in added:
+        return "a service that the policy names"
+    for word, service in _SERVICE_BY_WORD.items():
+        if word in key:
+            return service
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A Session Manager session. AWS does not say when somebody last used it."""
+
+    owner: str
+    """As IAM names them."""
+    since: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An On-Demand Capacity Reservation or a Capacity Block, as EC2 describes it to its payer."""
+
+    reservation_id: str
+    target: Target
+    instance_type: str
+    platform: str
+    total: int
+    available: int
+    """Instances of the `total` that are not used."""
+    is_block: bool
+    began_at: UtcDatetime
+    ends_at: UtcDatetime | None
+    account: str
+    """The account that holds it. Another account may pay for unused instances."""
+    tags: Mapping[str, str]
+
+    @property
+    def holder(self) -> str:
+        """Return its account, with its name if it has one."""
+        name = printable(self.tags.get(NAME_TAG, ""))
+        return f"{name} of account {self.account}" if name else f"account {self.account}"
+
+    @property
+    def ends(self) -> str:
+        """Return its end, in words."""
+        if not self.ends_at:
+            return "without an end date"
+        return f"until {self.ends_at:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def like(self) -> Instance:
+        """Return an instance of its type with its tags, to find its price and its owner."""
+        return Instance(
+            target=self.target,
+            instance_id=self.reservation_id,
+            instance_type=self.instance_type,
+            state="",
+            launch_time=self.began_at,
+            tags=self.tags,
+            platform=self.platform,
+        )
+
+
+def tag_command(instance_id: str, region: str, key: str, value: str) -> str:
+    """Return the command that sets a tag, for people to copy. Any text in it is quoted."""
+    where = ("--region", region, "--resources", instance_id)
+    return join(("aws", "ec2", "create-tags", *where, "--tags", f"Key={key},Value={value}"))
+
+
+def console_url(instance: Instance) -> str:
+    """Return the page of the instance in the AWS console."""
+    region = instance.target.region
+    return (
+        f"https://{region}.console.aws.amazon.com/ec2/home?region={region}"
+        f"#InstanceDetails:instanceId={instance.instance_id}"
+    )

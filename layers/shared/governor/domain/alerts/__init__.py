@@ -1,1 +1,0 @@
-"""Alerts, their owners and their deliveries."""

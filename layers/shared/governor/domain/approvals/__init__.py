@@ -1,1 +1,0 @@
-"""Questions, answers and who may give them."""

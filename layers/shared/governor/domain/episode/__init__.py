@@ -1,1 +1,0 @@
-"""Idle episodes and their plans."""

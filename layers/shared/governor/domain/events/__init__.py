@@ -1,1 +1,0 @@
-"""Warnings and scheduled dates of AWS."""

@@ -1,1 +1,0 @@
-"""Findings about the state of GPUs."""

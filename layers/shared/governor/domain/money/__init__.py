@@ -1,1 +1,0 @@
-"""Costs, savings and budgets."""

@@ -1,1 +1,0 @@
-"""The policy, its contacts and working hours."""

@@ -1,1 +1,0 @@
-"""Verdicts, the breaker, and what a sweep reports."""

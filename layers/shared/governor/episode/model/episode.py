@@ -1,0 +1,370 @@
+"""One idle episode: its lock, the frozen evidence, and the record of its outcome.
+
+Also the state that the sweep keeps between runs. An instance has at most one open episode, and an
+episode has one workflow. These records decide nothing by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from governor.alerts.model import UNASSIGNED
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import Instance, Target, UserData
+from governor.core.units import Percent, UsdPerHour, UtcDatetime, as_utc
+from governor.episode.model.plan import Plan, Price, Step
+from governor.evidence.model import Evidence
+from governor.evidence.rules.history import History, IdleSpan, idle_span
+from governor.policy.model.contacts import Weekday
+from governor.policy.model.policy import BY_BUDGET, ApprovalRule, Mode, Power
+from governor.policy.rules.changes import AskedUnder
+from governor.policy.rules.schedule import Schedule
+from governor.verdict.model import Hold
+
+
+class Phase(StrEnum):
+    """The phase of an episode. Only `asking` may be voided from outside; nothing is done before
+    `acting`, which a recheck begins."""
+
+    OPENING = "opening"
+    ASKING = "asking"
+    ACTING = "acting"
+    CLOSED = "closed"
+
+
+class Outcome(StrEnum):
+    """The end of an episode."""
+
+    STOPPED = "stopped"
+    TERMINATED = "terminated"
+    OBSERVED = "observed"
+    """Dry run: every call was allowed, none took effect."""
+    TOLD = "told"
+    KEPT = "kept"
+    EXEMPTED = "exempted"
+    EXPIRED = "expired"
+    WOKE_UP = "woke-up"
+    VOID = "void"
+    """Stopped, terminated or changed by others before anything was done."""
+    HELD = "held"
+    """Somebody held it between the approval, or the notice, and the call: no further step was
+    taken."""
+    REFUSED = "refused"
+    """A guard or a protection flag forbade the action at the moment of acting."""
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+_SAYS_WHAT_IS_NEXT = (
+    *(Outcome.STOPPED, Outcome.TERMINATED, Outcome.KEPT, Outcome.EXEMPTED),
+    *(Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED),
+)
+
+
+_FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
+"""Time until the next try after each of the first failures in a row: the fault was ours, and nobody
+has answered."""
+
+
+def quiet_until(
+    outcome: Outcome,
+    rule: ApprovalRule,
+    now: datetime,
+    *,
+    was_opened: bool,
+    failures: int | None = None,
+) -> UtcDatetime | None:
+    """Return when people may be notified of the same idleness again; `None` if the outcome itself
+    decides what is next.
+
+    `failures` is how many episodes in a row had failed before, `None` for an aborted workflow.
+    """
+    if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
+        return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
+    if not was_opened:
+        return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
+    if outcome in _SAYS_WHAT_IS_NEXT:
+        return None
+    return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The people who may decide, frozen with the question."""
+
+    broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
+    """The powers of somebody whose link went to a list."""
+    people_needed: int = 1
+    """How many different people an approval takes."""
+    known_people: frozenset[str] = frozenset()
+    """Addresses that the policy named as persons when the question was opened."""
+    tag_owner_may: frozenset[Power] | None = None
+    """The powers of an address that only a tag names. `None`, in questions of earlier releases:
+    those of any person."""
+    cli_may: frozenset[Power] | None = None
+    """The powers of an identity of AWS that no contact has. `None`: as above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The record of one idle episode. `evidence_hash` binds the approval to the measurements."""
+
+    ref: EpisodeRef
+    phase: Phase
+    opened_at: UtcDatetime
+    approval_id: str
+    mode: Mode
+    policy_version: str
+    overrides: tuple[str, ...]
+    instance: Instance
+    reason: str
+    evidence: Evidence
+    evidence_hash: str
+    plan: Plan
+    price: Price
+    owner: str
+    project: str
+    keep_at_most: timedelta = timedelta(days=30)
+    idle_below_percent: Percent = 5.0
+    """The policy's threshold of utilization when it was judged; a line in the picture."""
+    history: History | None = None
+    """The day before, for the picture; `None` if it could not be read. No verdict rests on it."""
+    terms: Terms = Terms()
+    schedule: Schedule | None = None
+    time_zone: str = "UTC"
+    """Time zone of the people who are asked."""
+    working_days: tuple[Weekday, ...] = tuple(Weekday)
+    working_from: str = "00:00"
+    """The start of their working days: a keep ends when the next one begins."""
+    notice: timedelta | None = None
+    """How long people may hold an action of mode auto, counted from the delivery to the owner.
+    `None`: an hour."""
+    asked_under: AskedUnder | None = None
+    """The policy's figures when it was opened; `None` in episodes of earlier releases."""
+    acts_on_silence: bool = False
+    """True if the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """Volume id by snapshot id."""
+    user_data: UserData | None = None
+    """Record of the copy that is kept before a termination; `None` before that."""
+    snapshots_reserved_at: UtcDatetime | None = None
+    """Start of an attempt to make them; no other attempt may begin until this one is long over."""
+    phase_since: UtcDatetime | None = None
+    cleared_step: str | None = None
+    """The step that the last recheck cleared. A recheck clears one step, not those after it."""
+    cleared_at: UtcDatetime | None = None
+    is_clearance_used: bool = False
+    """True once EC2 was called after the last recheck; each recheck allows one call."""
+    first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """The time at which a recheck first cleared each step."""
+    closed_at: UtcDatetime | None = None
+    outcome: Outcome | None = None
+    outcome_reason: str | None = None
+    last_no: str | None = None
+    """Why the last recheck, guard or call went no further, after its outcome or the name of its
+    error."""
+    presence: str | None = None
+    """Facts about people who were logged in when the question was made, if there were any."""
+    became: Outcome | None = None
+    """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
+    nothing."""
+    outcome_told_at: UtcDatetime | None = None
+    """Time of the outcome's notification; `None` until a channel has accepted the message."""
+    steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    stopped_in: EpisodeRef | None = None
+    """The episode that stopped the instance, if this one asks whether to terminate the stopped
+    instance. The evidence, and the stop in `steps_done`, are then those of that episode."""
+    undone_at: UtcDatetime | None = None
+    undone_by: str | None = None
+    opening_seal: str | None = None
+    """Made by `open_episode` over all that an opening fixes (`approvals/rules/sealing.py`)."""
+    idle_for: timedelta | None = None
+    """The time for which it had been idle when it was opened, as `reason` says it. `None` in
+    episodes of earlier releases, and if the instance was stopped."""
+
+    @property
+    def idle(self) -> IdleSpan | None:
+        """Return since when it had been idle when this was opened, by the day before; `None` if
+        that was not measured."""
+        if self.history is None:
+            return None
+        return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
+
+    @property
+    def by_budget(self) -> bool:
+        """Return whether it is asked about only because its project is over budget."""
+        return BY_BUDGET in self.overrides
+
+    @property
+    def gives_notice(self) -> bool:
+        """Return whether the plan is carried out without a question, once its notice is over."""
+        return self.mode is Mode.AUTO and bool(self.plan.steps)
+
+    @property
+    def notice_length(self) -> timedelta:
+        return timedelta(hours=1) if self.notice is None else self.notice
+
+    @property
+    def own_plan(self) -> tuple[Step, ...]:
+        """Return the steps of its plan, without the stop of an earlier episode."""
+        if self.stopped_in is None:
+            return self.plan.steps
+        return tuple(step for step in self.plan.steps if step is not Step.STOP)
+
+    @property
+    def own_steps(self) -> Mapping[str, UtcDatetime]:
+        """Return `steps_done`, without the stop of an earlier episode."""
+        return {step: at for step, at in self.steps_done.items() if step in self.own_plan}
+
+    @property
+    def final_step(self) -> Step:
+        """Return the last step that a hold can prevent."""
+        return Step.TERMINATE if self.plan.destroys else Step.STOP
+
+    @property
+    def begun_at(self) -> UtcDatetime | None:
+        """Return when EC2 was asked for the final step; from then on nothing holds it."""
+        return self.steps_done.get(self.final_step.value)
+
+    @property
+    def is_past_final_step(self) -> bool:
+        """Return whether a step after the final one was begun: EC2 has carried out that one."""
+        steps_after = self.own_plan
+        if self.final_step in steps_after:
+            steps_after = steps_after[steps_after.index(self.final_step) + 1 :]
+        return any(step in self.steps_done for step in steps_after)
+
+    @property
+    def can_be_started(self) -> bool:
+        """Return whether people may have it started again: this episode stopped it and is done."""
+        is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
+        is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
+        return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
+
+    def has_stopped(self, later: EpisodeRef) -> bool:
+        """Return whether this episode stopped the same run of the instance, and nobody has undone
+        it."""
+        is_same_run = replace(later, number=self.ref.number) == self.ref
+        if not is_same_run or self.ref.number >= later.number:
+            return False
+        return self.became is Outcome.STOPPED and self.undone_at is None
+
+    @property
+    def snapshot_ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self.snapshots))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRecord:
+    """The state table's record of an instance that was ever idle or decided about."""
+
+    target: Target
+    instance_id: str
+    hold: Hold = Hold()
+    episodes: int = 0
+    open_episode: EpisodeRef | None = None
+    """The lock: no other episode opens before this one is closed."""
+    last_outcome: Outcome | None = None
+    quiet_until: UtcDatetime | None = None
+    """Until then, or until work resumes, nobody is notified of the same idleness again."""
+    failures: int = 0
+    quiet_launch_time: UtcDatetime | None = None
+    """The start of the instance that `quiet_until` is about; after another start people are asked
+    again."""
+    marked_at: UtcDatetime | None = None
+    warned_until: UtcDatetime | None = None
+    """The end of a warning that EC2 takes it back; nothing is asked or done about it before."""
+    untold: EpisodeRef | None = None
+    """The closed episode whose outcome people may not know yet."""
+    problem: str | None = None
+    """Why the record cannot be read. Its holds and locks are then unknown, and nothing may be
+    done."""
+
+    def is_warned(self, now: datetime) -> bool:
+        """Return whether it is saving its work, because EC2 takes it back."""
+        return self.warned_until is not None and now < self.warned_until
+
+    def last_episode(self, launch_time: datetime) -> EpisodeRef:
+        """Return the newest episode of this run of the instance."""
+        target = self.target
+        return EpisodeRef(
+            target.account, target.region, self.instance_id, launch_time, self.episodes
+        )
+
+    def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
+        """Return whether nobody is asked yet about this run of the instance."""
+        if self.quiet_until is None or self.quiet_launch_time != launch_time:
+            return False
+        return now < self.quiet_until
+
+    def holds_an_old_warning_alone(self, now: datetime) -> bool:
+        """Return whether the record holds nothing but a warning that is over."""
+        if self.warned_until is None or self.is_warned(now):
+            return False
+        return self == InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """An instance whose last workflow failed."""
+
+    target: Target
+    instance_id: str
+    name: str
+    cause: str
+    """A hash that all failures of one cause share. It names their incident."""
+    reason: str
+    step: str
+    """The step that failed; `ask` before the first one."""
+    at: UtcDatetime
+    over_at: UtcDatetime | None = None
+    """The time from which it no longer failed."""
+    owner: str = ""
+    """Owner of the instance when it failed, as is `project`; empty in records of earlier
+    releases."""
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Observations of the last sweep.
+
+    It is a cache: losing it costs reads, and one comparison with the sweep before.
+    """
+
+    launch_time: UtcDatetime
+    verdict: str
+    at: UtcDatetime
+    reason: str = ""
+    policy_version: str = ""
+    """Version of the policy that judged it: under another one `last_busy` may mean something
+    else."""
+    last_busy: UtcDatetime | None = None
+    source: str | None = None
+    """The series in which utilization was last seen: `aggregate` or `per-gpu`."""
+    dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
+    """The sets of `(name, value)` pairs, one a GPU; `None` if they were never listed."""
+    searched_at: UtcDatetime | None = None
+    told_silent: bool = False
+    """True if people were notified of the silence that has lasted since."""
+    next_gpu_check_at: UtcDatetime | None = None
+    """Time of the next read, GPU by GPU, of a busy instance known by its aggregate."""
+    advice: tuple[str, ...] = ()
+    idle_since: UtcDatetime | None = None
+    idle_told_at: UtcDatetime | None = None
+    managed_told_at: UtcDatetime | None = None
+    """Time of the last notification of its environment's owner."""
+    is_late: bool = False
+    """True if it is `no-data` only because its newest readings are missing, and not for long."""
+    late_since: UtcDatetime | None = None
+    """Time at which that began; it stays while there is no data."""
+    last_known: str | None = None
+    """The newest verdict by its metrics, or `too-young`, so that a change is seen even after a
+    keep."""
+    project: str | None = None
+    """The project for which its hours are counted; `None` if the last sweep counted nothing."""
+    counted_for: str = UNASSIGNED
+    usd_per_hour: UsdPerHour | None = None

@@ -1,0 +1,100 @@
+"""What acting on an instance needs from EC2, Step Functions and S3.
+
+Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
+`governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that
+role in that account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.episode_ref import EpisodeRef
+    from governor.core.instance import Instance, Snapshot, Target, UserData
+    from governor.episode.model.plan import Step
+
+
+class InstanceController(Protocol):
+    """The only way to stop or terminate an instance, one a call. With `dry_run`, EC2 checks and
+    does nothing. `prepare` carries out a step that goes right before.
+
+    Each returns the id of the request, by which CloudTrail finds it; `None` for a dry run. Raises:
+    Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    """
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None: ...
+
+
+class InstanceStarter(Protocol):
+    """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
+
+    def start(self, target: Target, instance_id: str) -> str | None: ...
+
+
+class UndoAnswer(NamedTuple):
+    """The result of an undo: whether the instance was asked to start, and the answer to the person
+    who asked."""
+
+    done: bool
+    text: str
+
+
+class Undoer(Protocol):
+    """Has the stopped instance of an episode started again, by the only function that may."""
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer: ...
+
+
+class Snapshotter(Protocol):
+    """Makes a crash-consistent set of snapshots of all volumes, or of all but the root volume if
+    `boot` is false. Raises: as `InstanceController`."""
+
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
+    ) -> Sequence[Snapshot]: ...
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
+
+    def user_data(self, target: Target, instance_id: str) -> bytes:
+        """Return the user data as the instance receives it; empty if it has none."""
+
+
+class SnapshotRemover(Protocol):
+    """The only way to delete a snapshot. Raises: Protected if an image needs it, or if it is
+    locked; else as `InstanceController`."""
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
+    def delete(self, target: Target, snapshot_id: str) -> str | None: ...
+
+
+class Workflow(Protocol):
+    """Step Functions."""
+
+    def start(self, ref: EpisodeRef) -> bool:
+        """Start the remediation. Return true if it runs, false if an execution of that name has
+        ended."""
+
+    def is_running(self, ref: EpisodeRef) -> bool | None:
+        """Return whether the execution still runs; `None` if it is not known. It may have started
+        moments ago, or be forgotten: after 90 days, or with a state machine that was replaced."""
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        """Hand the decision to the waiting task; return false if that task no longer waits."""
+
+
+class Vault(Protocol):
+    """Keeps user data, which may hold secrets. People may read it; no function can."""
+
+    def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
+        """Keep one copy, and return where it is."""

@@ -1,0 +1,153 @@
+"""The audit: one document for each change of an episode, its question, journal or deliveries.
+
+Also for each change of the policy's version in force, its writer and the people who accepted it. A
+document must never hold a task token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.hashing import short_hash
+from governor.core.units import UtcDatetime, iso
+
+_WORDS_BY_ATTRIBUTE = (
+    ("outcome_told_at", "outcome sent"),
+    ("undone_by", "undone"),
+    ("keep_ended_by", "keep ended"),
+    ("outcome", "closed"),
+    ("brake", "held"),
+    ("decision", "answered"),
+    ("first_yes", "first yes"),
+    ("void_reason", "canceled"),
+    ("snapshots", "snapshots made"),
+    ("user_data", "user data kept"),
+    ("steps_done", "step begun"),
+    ("cleared_step", "rechecked"),
+    ("stage", "asked"),
+)
+"""Attributes whose change says what happened. The first that changed counts."""
+_INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
+_PARTITIONS = {
+    "DELIVERIES": "delivery",
+    "ACCEPTED": "policy accepted",
+    "VERSION": "policy in force",
+}
+_WRITER = "WRITER"
+_UNSEEN = frozenset({"task_token"})
+"""Attributes that are left out: with a task token anybody could end the wait of a workflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one item of the state table."""
+
+    pk: str
+    sk: str
+    operation: str
+    at: UtcDatetime
+    sequence: str
+    """Orders the changes of an item."""
+    before: Mapping[str, Any]
+    """Empty for a new item."""
+    after: Mapping[str, Any]
+    """Empty for a removed item."""
+    principal: str | None = None
+    """Author of a change by the table itself: DynamoDB deletes items that have expired."""
+
+    @property
+    def subject(self) -> str:
+        """Return the execution name of the episode, or the subject of a message without one."""
+        item = self.after or self.before
+        return str(item.get("episode") or self.pk.partition("#")[2])
+
+    @property
+    def key(self) -> str:
+        """Return where its document is kept: the same for the same change in any shard."""
+        item = short_hash(self.pk, self.sk)
+        return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
+
+    def document(self) -> dict[str, Any]:
+        """Return the document of the audit."""
+        item = self.after or self.before
+        changed = self._changed_attributes()
+        plan = item.get("plan")
+        return {
+            "what": self._what(changed),
+            "who": self._who(changed),
+            "when": iso(self.at),
+            "episode": self.subject,
+            **_place(self.subject),
+            "evidence_hash": item.get("evidence_hash"),
+            "plan_hash": _hash(plan) if plan else plan,
+            "request_ids": item.get("request_ids"),
+            "operation": self.operation,
+            "item": f"{self.pk} / {self.sk}",
+            "sequence": self.sequence,
+            "before": _attributes(self.before, changed),
+            "after": _attributes(self.after, changed),
+        }
+
+    def _changed_attributes(self) -> set[str]:
+        changed = set()
+        for name in {*self.before, *self.after} - _UNSEEN:
+            if self.before.get(name) != self.after.get(name):
+                changed.add(name)
+        return changed
+
+    def _what(self, changed: set[str]) -> str:
+        """Return what happened, in two or three words."""
+        if not self.after:
+            return "removed"
+        if not self.before and self.sk in _INSERTED:
+            return _INSERTED[self.sk]
+        if self.sk == _WRITER:
+            return "policy written"
+        if "what" in self.after:
+            # An entry of a journal says it itself.
+            return str(self.after["what"])
+        partition = self.pk.partition("#")[0]
+        if partition in _PARTITIONS:
+            return _PARTITIONS[partition]
+        for name, words in _WORDS_BY_ATTRIBUTE:
+            if name in changed and self.after.get(name):
+                return words
+        return "changed"
+
+    def _who(self, changed: set[str]) -> str:
+        """Return the author: a person, AWS's principal, or GPU Governor itself."""
+        if self.pk.startswith("ACCEPTED#"):
+            return self.sk
+        new_values = {name: self.after[name] for name in changed if self.after.get(name)}
+        for name in ("decision", "brake", "first_yes", "refused"):
+            answer = new_values.get(name)
+            # A delivery has a `refused`, too: a text with the reason of its channel.
+            if isinstance(answer, Mapping) and "by" in answer:
+                return str(answer["by"])
+        for name in ("undone_by", "keep_ended_by", "by", "arn"):
+            if name in new_values:
+                return str(new_values[name])
+        return self.principal or "gpu-governor"
+
+
+def _attributes(item: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return those of the attributes that the item has, by name in order."""
+    return {name: item[name] for name in sorted(names & item.keys())}
+
+
+def _hash(plan: object) -> str:
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+
+
+def _place(subject: str) -> dict[str, str | None]:
+    """Return account, Region and instance of an episode; `None` for each if it is none."""
+    try:
+        ref = episode_from_execution_name(subject)
+    except ValueError:
+        return {"account": None, "region": None, "instance_id": None}
+    return {"account": ref.account, "region": ref.region, "instance_id": ref.instance_id}

@@ -1,0 +1,220 @@
+"""Decide which snapshots of closed episodes may be deleted, and when.
+
+Only a snapshot that an episode has recorded may be deleted. A tag can keep a snapshot longer and
+never causes its deletion. This module deletes nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.instance import DELETE_AFTER_TAG, Instance, Snapshot
+from governor.core.units import UtcDatetime, parse_iso
+from governor.episode.model.episode import Episode, InstanceRecord, Phase
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Mode, Policy
+
+NOTICE = timedelta(days=7)
+"""The shortest time from the delivery of the message to the owner until the deletion."""
+STANDS = timedelta(days=30)
+"""A message counts for this long; after that the owner is notified again."""
+_GONE = ("shutting-down", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The notice to the owner about one snapshot, and the snapshot's end. `message` is the alert's
+    id."""
+
+    episode: str
+    """The execution name."""
+    snapshot_id: str
+    message: str
+    noticed_at: UtcDatetime
+    delete_at: UtcDatetime
+    what: str = "snapshot expires"
+    begun_at: UtcDatetime | None = None
+    ended_at: UtcDatetime | None = None
+    request_id: str | None = None
+
+
+def switched_off(policies: Sequence[Policy]) -> str | None:
+    """Return why these policies together let no snapshot be deleted; `None` if each of them allows
+    it."""
+    if not policies or any(policy.mode is Mode.OBSERVE for policy in policies):
+        return "mode observe changes nothing"
+    if not all(policy.plan.delete_expired_snapshots for policy in policies):
+        return "plan.delete_expired_snapshots is off"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The snapshots that closed episodes took of one instance, with everything that can keep them.
+
+    `instance` is as EC2 describes it now; `snapshots` have the tag of one of the episodes.
+    """
+
+    instance: Instance | None
+    record: InstanceRecord
+    episodes: Sequence[Episode]
+    snapshots: Mapping[str, Snapshot]
+    policies: Sequence[Policy]
+    """The policies of the instance as it is, and as it was in each episode; each of them can keep
+    every snapshot."""
+    frozen: str | None = None
+
+    def kept_by(self, now: UtcDatetime) -> str | None:
+        """Return why no snapshot may be deleted now; `None` if each one's own date decides."""
+        why_off = switched_off(self.policies)
+        if why_off is not None:
+            return why_off
+        if self.frozen is not None:
+            return self.frozen
+        if self.record.problem is not None:
+            return f"its record cannot be read: {self.record.problem}"
+        if self._has_open_episode:
+            return "an episode of it is open"
+        if self.record.hold.stands(now):
+            return "it is kept or exempt"
+        if self.record.is_warned(now):
+            return "EC2 takes it back"
+        return self._why_exempt()
+
+    @property
+    def _has_open_episode(self) -> bool:
+        if self.record.open_episode is not None:
+            return True
+        return any(episode.phase is not Phase.CLOSED for episode in self.episodes)
+
+    def _why_exempt(self) -> str | None:
+        """Return the tag by which a policy exempts the instance; `None` if there is none.
+
+        Once EC2 no longer lists the instance, the tags that it had in its episodes count.
+        """
+        instances = [episode.instance for episode in self.episodes]
+        if self.instance is not None:
+            instances = [self.instance]
+        for policy in self.policies:
+            for instance in instances:
+                tag = policy.exemption.like_it_on(instance)
+                if tag is not None:
+                    return f"it is exempt: {tag}"
+        return None
+
+    def dates(self) -> dict[str, UtcDatetime]:
+        """Return the time from which each snapshot may be deleted. A snapshot that is left out is
+        kept."""
+        needed = self._needed()
+        dates: dict[str, UtcDatetime] = {}
+        for episode in self.episodes:
+            for snapshot_id in self._recorded_by(episode):
+                if snapshot_id in needed:
+                    continue
+                date = self._date(episode, self.snapshots[snapshot_id])
+                if date is not None:
+                    dates[snapshot_id] = date
+        return dates
+
+    def _needed(self) -> set[str]:
+        """Return the snapshots that hold the last copy of a volume, unless each policy lets these
+        go."""
+        may_lose_all = all(policy.plan.delete_last_of_terminated for policy in self.policies)
+        if self._has_all_volumes or (self.policies and may_lose_all):
+            return set()
+        return set(self._last_set())
+
+    @property
+    def _has_all_volumes(self) -> bool:
+        """Return whether the instance still has every volume of which a snapshot was taken."""
+        if self.instance is None or self.instance.state in _GONE:
+            return False
+        copied_volumes: set[str] = set()
+        for episode in self.episodes:
+            copied_volumes.update(episode.snapshots.values())
+        return copied_volumes <= self.instance.volume_ids
+
+    def _recorded_by(self, episode: Episode) -> Iterator[str]:
+        """Yield the snapshots that the episode has recorded and that EC2 shows as recorded."""
+        since = episode.steps_done.get(Step.SNAPSHOT.value)
+        if since is None:
+            return
+        for snapshot_id, volume_id in episode.snapshots.items():
+            snapshot = self.snapshots.get(snapshot_id)
+            if snapshot is None or not snapshot.counts(episode.ref.account, since):
+                continue
+            if snapshot.volume_id == volume_id and snapshot.state == "completed":
+                yield snapshot_id
+
+    def _last_set(self) -> Iterator[str]:
+        """Yield the newest set that has every volume, and all newer snapshots.
+
+        Yield every snapshot if no set is complete.
+        """
+        newest_first = sorted(self.episodes, key=lambda episode: episode.ref.number, reverse=True)
+        for episode in newest_first:
+            snapshot_ids = set(self._recorded_by(episode))
+            yield from snapshot_ids
+            copied = {episode.snapshots[snapshot_id] for snapshot_id in snapshot_ids}
+            volumes = episode.instance.volume_ids | set(episode.snapshots.values())
+            if copied and copied >= volumes:
+                return
+
+    def _date(self, episode: Episode, snapshot: Snapshot) -> UtcDatetime | None:
+        """Return the end of its retention, or the later date in its tag.
+
+        Return `None` if the tag has no date: somebody who removed or changed it wants it kept.
+        """
+        days = [policy.plan.snapshot_retention_days for policy in self.policies]
+        if episode.asked_under is not None and episode.asked_under.plan is not None:
+            days.append(episode.asked_under.plan.snapshot_retention_days)
+        try:
+            tagged = parse_iso(snapshot.tags[DELETE_AFTER_TAG])
+        except (KeyError, ValueError):
+            return None
+        if episode.closed_at is None:
+            return None
+        return max(tagged, episode.closed_at + timedelta(days=max(days)))
+
+
+def to_notice(
+    dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime
+) -> list[str]:
+    """Return the snapshots about which the owner must be notified now, in order."""
+    snapshot_ids = []
+    for snapshot_id, date in dates.items():
+        expiry = known.get(snapshot_id)
+        must_notify = expiry is None or _is_outdated(expiry, now)
+        if must_notify and date - NOTICE <= now:
+            snapshot_ids.append(snapshot_id)
+    return sorted(snapshot_ids)
+
+
+def _is_outdated(expiry: Expiry, now: UtcDatetime) -> bool:
+    """Return whether the notice no longer counts, and its snapshot was not deleted meanwhile."""
+    return expiry.ended_at is None and expiry.noticed_at + STANDS <= now
+
+
+def to_delete(
+    dates: Mapping[str, UtcDatetime],
+    known: Iterable[Expiry],
+    delivered_at: Mapping[str, UtcDatetime],
+    now: UtcDatetime,
+) -> list[Expiry]:
+    """Return the snapshots whose date and notice are both over.
+
+    `delivered_at` says when people got each message. `to_notice` replaces a message that no longer
+    counts.
+    """
+    due: list[Expiry] = []
+    for expiry in known:
+        if expiry.ended_at is not None:
+            continue
+        if expiry.snapshot_id not in dates or expiry.message not in delivered_at:
+            continue
+        is_notice_over = delivered_at[expiry.message] + NOTICE <= now
+        if is_notice_over and dates[expiry.snapshot_id] <= now:
+            due.append(expiry)
+    return due

@@ -1,0 +1,349 @@
+"""Draw the plan for an idle instance: its steps, and what it replaces, loses, keeps and saves.
+
+A plan is drawn from facts alone. It must never hold a step that destroys without a snapshot before
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from governor.core.instance import (
+    Instance,
+    LaunchFacts,
+    Lifecycle,
+    SpotRequestType,
+    Volume,
+    managed_by,
+)
+from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour
+from governor.episode.model.plan import Plan, PlanFacts, Price, Saving, Step, StoragePrices
+from governor.policy.model.policy import Action, Mode, PlanRule, Policy, Prices
+
+MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
+"""Each is a state of the workflow with a recheck before it. Any other step is a companion: it is
+carried out in the same call as the main step that comes next in the plan, right before it."""
+
+
+def main_of(steps: Sequence[Step], step: Step) -> Step:
+    """Return the main step in whose call this step of the plan is carried out."""
+    for following in steps[steps.index(step) :]:
+        if following in MAIN_STEPS:
+            return following
+    return Step.TERMINATE
+
+
+def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
+    """Return the steps of the plan that are carried out with this main step, before it."""
+    return tuple(step for step in steps if step is not main and main_of(steps, step) is main)
+
+
+def unmet(companion: Step, instance: Instance) -> str | None:
+    """Return why a companion cannot be carried out; `None` if it can."""
+    if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
+        return "its Spot request is not known, so a successor could be launched"
+    return None
+
+
+ADDRESS_USD_PER_HOUR = Decimal("0.005")
+"""Price of a public IPv4 address, if the Region's price was not read. Source: Amazon VPC pricing,
+2026."""
+
+
+def mode_of(policy: Policy, plan: Plan) -> Mode:
+    """Return the mode in which this plan is carried out.
+
+    Mode auto asks about a plan that loses data, unless the policy allows that loss.
+    """
+    if policy.mode is Mode.AUTO and not _may_lose_unasked(policy, plan):
+        return Mode.ASK
+    return policy.mode
+
+
+def acts_on_silence(policy: Policy, plan: Plan) -> bool:
+    """Return whether the policy lets this plan act if nobody answers."""
+    return policy.approval.on_expiry == "act" and _may_lose_unasked(policy, plan)
+
+
+def about_stopped(policy: Policy) -> Policy:
+    """Return the policy of a question about an instance that an earlier question has stopped.
+
+    Only people decide whether it is terminated: never silence, and never mode auto.
+    """
+    rule = policy.plan
+    if rule.action is not Action.NOTIFY_ONLY:
+        rule = replace(rule, action=Action.TERMINATE)
+    mode = Mode.OBSERVE if policy.mode is Mode.OBSERVE else Mode.ASK
+    approval = replace(policy.approval, on_expiry="no-action")
+    return replace(policy, mode=mode, plan=rule, approval=approval)
+
+
+def _may_lose_unasked(policy: Policy, plan: Plan) -> bool:
+    return policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
+
+
+def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
+    """Return the plan by this policy. It has no steps if nothing can be done."""
+    action, reasons = _possible_action(facts, policy)
+    steps = _steps(facts, action)
+    return Plan(
+        wanted=policy.plan.action,
+        action=action,
+        steps=steps,
+        replaced_because=tuple(reasons),
+        losses=_losses(facts, steps),
+        stays=_stays(facts, steps, policy),
+        saving=saving_of(facts.instance, facts.price, steps, policy),
+        loses_local_disks=bool(steps) and _has_local_data(facts),
+    )
+
+
+def _has_local_data(facts: PlanFacts) -> bool:
+    """Return whether disks inside the host may hold data. An unknown type counts as having such
+    disks."""
+    if facts.instance.state == "stopped":
+        # Local disks lost their data when it was stopped.
+        return False
+    if facts.instance.root_device_type != "ebs":
+        return True
+    return facts.shape is None or bool(facts.shape.local_nvme)
+
+
+def can_stop(facts: PlanFacts) -> str | None:
+    """Return why EC2 can never stop this instance; `None` if it can."""
+    if facts.instance.root_device_type != "ebs":
+        return "its root volume is an instance store, which cannot be stopped"
+    is_spot = facts.instance.lifecycle is Lifecycle.SPOT
+    if is_spot and facts.spot_request is not SpotRequestType.PERSISTENT:
+        return "it is a one-time Spot instance, which cannot be stopped"
+    return None
+
+
+def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
+    """Return the action that is possible, with the reasons if it is not the policy's."""
+    if policy.plan.action is Action.NOTIFY_ONLY:
+        return Action.NOTIFY_ONLY, []
+    refusal = left_alone(facts.instance, policy.managed.tag_keys)
+    if refusal is not None:
+        return Action.NOTIFY_ONLY, [refusal]
+    if facts.protection.stop:
+        return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
+    return _possible_stop_or_termination(facts, policy.plan)
+
+
+def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
+    """Return the same for an instance that nothing protects from a stop."""
+    action: Action = rule.action
+    reasons: list[str] = []
+    unstoppable = can_stop(facts)
+    if action is Action.STOP and unstoppable is not None:
+        action = rule.when_stop_is_unsupported
+        reasons.append(f"{unstoppable}; the policy then says {action.value}")
+    if action is Action.TERMINATE and facts.protection.termination:
+        reasons.append("termination protection (disableApiTermination) is on: a human said no")
+        action = rule.when_termination_is_protected if unstoppable is None else Action.NOTIFY_ONLY
+    if action is Action.TERMINATE and not facts.instance.volumes:
+        reasons.append("it has no EBS volume, so nothing could be kept in a snapshot")
+        action = Action.NOTIFY_ONLY
+    return action, reasons
+
+
+_NOTHING = "stopping saves nothing"
+
+
+_BILLED_ANYWAY = f"which is billed whether used or not: {_NOTHING}"
+
+
+_NO_SAVING: Mapping[Lifecycle, str] = {
+    Lifecycle.CAPACITY_BLOCK: f"it runs in a Capacity Block, which is paid in advance: {_NOTHING}",
+    Lifecycle.SCHEDULED: "it runs in a scheduled reservation, which is paid either way: "
+    f"{_NOTHING}",
+    Lifecycle.INTERRUPTIBLE_RESERVATION: (
+        f"it runs in an interruptible reservation of somebody else's: {_NOTHING} here"
+    ),
+    Lifecycle.UNKNOWN: "EC2 calls its lifecycle by a name this version does not know",
+}
+
+
+def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
+    """Return why nothing is done, whatever the policy wants; `None` if nothing forbids an action.
+
+    Another service runs the instance, or a stop saves nothing.
+    """
+    manager = managed_by(instance, manager_tags)
+    if manager is not None:
+        return (
+            f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+        )
+    if instance.lifecycle in _NO_SAVING:
+        return _NO_SAVING[instance.lifecycle]
+    if instance.capacity_reservation_id is not None:
+        return (
+            f"it fills the Capacity Reservation {instance.capacity_reservation_id}, "
+            f"{_BILLED_ANYWAY}"
+        )
+    if instance.host_id is not None:
+        return f"it runs on the Dedicated Host {instance.host_id}, {_BILLED_ANYWAY}"
+    return None
+
+
+def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
+    """Return the steps of this action in their order; empty if nothing is done."""
+    if action is Action.NOTIFY_ONLY:
+        return ()
+    steps: list[Step] = []
+    # A stop before the snapshots makes them consistent; without one they are crash-consistent.
+    if action is Action.STOP or can_stop(facts) is None:
+        steps.append(Step.STOP)
+    if facts.instance.volumes:
+        steps.append(Step.SNAPSHOT)
+    if action is Action.STOP:
+        return tuple(steps)
+    if facts.spot_request is SpotRequestType.PERSISTENT:
+        # Left open, a persistent request would launch a successor of the terminated instance.
+        steps.append(Step.CANCEL_SPOT_REQUEST)
+    steps.append(Step.TERMINATE)
+    return tuple(steps)
+
+
+def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return what the steps lose, a line each; empty if nothing is done."""
+    if not steps:
+        return ()
+    losses: list[str] = []
+    if facts.instance.state != "stopped":
+        losses.append("everything in RAM and in GPU memory")
+    losses += _lost_disks(facts)
+    launch = facts.instance.launch or LaunchFacts()
+    ip = facts.instance.public_ip
+    if ip and ip not in launch.elastic_ips:
+        losses.append(f"the public IPv4 address {ip}, unless it is an Elastic IP")
+    if facts.instance.root_device_type != "ebs":
+        losses.append("the whole root volume: it is an instance store and in no snapshot")
+    if Step.TERMINATE in steps:
+        losses += _lost_with_instance(facts.instance, launch)
+    if Step.STOP not in steps:
+        losses.append(
+            "what it writes to its volumes after the snapshots begin, since it cannot be stopped "
+            "first; they are crash-consistent"
+        )
+    return tuple(losses)
+
+
+def _lost_disks(facts: PlanFacts) -> list[str]:
+    """Return a line about the local disks of the running instance; empty if it has none."""
+    if facts.instance.state == "stopped":
+        return []
+    if facts.shape is None:
+        instance_type = facts.instance.instance_type
+        return [f"local disks, if {instance_type} has any (the type is not in the catalogue)"]
+    size_gb = facts.shape.local_nvme
+    if not size_gb:
+        return []
+    if size_gb == "unknown":
+        return [
+            "all data on local disks (their size is not in the catalogue); it is in no snapshot"
+        ]
+    return [f"all data on local NVMe ({size_gb} GB); it is in no snapshot"]
+
+
+def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
+    """Return what a termination deletes besides the instance, a line each."""
+    losses: list[str] = []
+    for volume in instance.volumes:
+        if volume.delete_on_termination:
+            losses.append(f"{_volume_text(volume)}: deleted with it")
+    if launch.network:
+        losses.append(f"network interfaces ({launch.network}) that are deleted with it")
+    if launch.placement_group:
+        losses.append(f"its place in the placement group {launch.placement_group}")
+    losses.append("user data, if it has any; a copy is kept in the audit bucket first")
+    return losses
+
+
+def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
+    """Return what is left after the steps, a line each; empty if nothing is done."""
+    if not steps:
+        return ()
+    launch = facts.instance.launch or LaunchFacts()
+    kept: list[str] = []
+    for volume in _kept_volumes(facts.instance, steps):
+        kept.append(f"{_volume_text(volume)}, billed as before")
+    for ip in launch.elastic_ips:
+        kept.append(f"Elastic IP {ip}, billed as before")
+    if Step.SNAPSHOT in steps:
+        days = policy.plan.snapshot_retention_days
+        kept.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
+    if Step.TERMINATE not in steps:
+        kept.append(_instance_text(launch))
+    return tuple(kept)
+
+
+def _instance_text(launch: LaunchFacts) -> str:
+    """Return that the instance is kept, and what starting it again depends on."""
+    text = "the instance itself; starting it again depends on free capacity of its type"
+    if launch.placement_group:
+        return f"{text} in the placement group {launch.placement_group}"
+    return text
+
+
+def _kept_volumes(instance: Instance, steps: tuple[Step, ...]) -> list[Volume]:
+    """Return the volumes that still exist after the steps."""
+    if Step.TERMINATE not in steps:
+        return list(instance.volumes)
+    return [volume for volume in instance.volumes if not volume.delete_on_termination]
+
+
+def _volume_text(volume: Volume) -> str:
+    size = "size unknown" if volume.size_gib is None else f"{volume.size_gib} GiB"
+    return f"volume {volume.volume_id} ({volume.device}, {size})"
+
+
+def saving_of(
+    instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy
+) -> Saving:
+    """Return the costs per hour before and after these steps. They are `None` if the price or a
+    volume's size is not known."""
+    price = price_of.usd_per_hour
+    sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
+    if price is None or len(sizes) < len(instance.volumes):
+        return Saving(None, None)
+
+    storage = price_of.storage or StoragePrices()
+    addresses = _addresses_per_hour(instance, storage)
+    volumes_per_month = _volumes_per_month(instance.volumes, storage, policy.prices)
+    before = price + addresses + volumes_per_month / HOURS_PER_MONTH
+    if not steps:
+        return Saving(before, before)
+
+    kept_volumes = _kept_volumes(instance, steps)
+    after_per_month = _volumes_per_month(kept_volumes, storage, policy.prices)
+    if Step.SNAPSHOT in steps:
+        snapshot_price = storage.snapshot_usd_per_gib_month
+        if snapshot_price is None:
+            snapshot_price = policy.prices.snapshot_usd_per_gib_month
+        # A first snapshot is charged by its used blocks; the full size is the most it can cost.
+        after_per_month += sum(sizes) * snapshot_price
+    return Saving(before, addresses + after_per_month / HOURS_PER_MONTH)
+
+
+def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHour:
+    """Return the price of all Elastic IPs of an instance."""
+    launch = instance.launch or LaunchFacts()
+    address_price = storage.address_usd_per_hour
+    if address_price is None:
+        address_price = ADDRESS_USD_PER_HOUR
+    return address_price * len(launch.elastic_ips)
+
+
+def _volumes_per_month(volumes: Iterable[Volume], storage: StoragePrices, flat: Prices) -> Usd:
+    """Return the price of these volumes, each by its type, or by the policy's flat price."""
+    total = Decimal(0)
+    for volume in volumes:
+        usd = storage.usd_per_month(volume)
+        if usd is None:
+            usd = (volume.size_gib or 0) * flat.ebs_usd_per_gib_month
+        total += usd
+    return total

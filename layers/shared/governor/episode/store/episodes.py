@@ -1,0 +1,279 @@
+"""Episodes, from the lock on the instance record to the close that frees it.
+
+The question of an episode is in `governor.approvals.store.approvals`, the notes before calls to
+EC2 in `governor.remediation.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import ConflictError
+from governor.core.instance import UserData
+from governor.core.units import as_utc
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.plan import Step
+from governor.table import keys
+from governor.table.table import (
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    check,
+    present,
+    unset,
+    update,
+    where,
+)
+
+_JOURNAL_KEPT = timedelta(days=400)
+_ATTEMPTS = 6
+"""Attempts of a close that read an older state."""
+_CLOSED = where("phase", "=", Phase.CLOSED)
+IS_OPEN = present() & where("phase", "<>", Phase.CLOSED)
+"""The condition that an episode exists and is not closed."""
+_NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
+
+
+class Episodes(Store):
+    def take_lock(self, ref: EpisodeRef) -> bool:
+        """Open the episode on the lock of its instance, and count it.
+
+        Return true if this call took the lock, or the same episode holds it already; false if
+        another episode is open, or this number has been used.
+        """
+        is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
+        locked = {"open_episode": ref.execution_name, "episodes": ref.number}
+        is_free_or_own = is_free | is_held_by(ref)
+        return self._table.wins(*(update(key, locked, is_free_or_own) for key in locks(ref)))
+
+    def free_lock(self, ref: EpisodeRef) -> None:
+        """Free the locks that a closed episode still holds: the previous release freed only the
+        record."""
+        for key in locks(ref):
+            self._table.holds(update(key, {}, is_held_by(ref), remove=["open_episode"]))
+
+    def episode(self, ref: EpisodeRef) -> Episode | None:
+        return self._table.read(Episode, keys.episode(ref))
+
+    def clear_step(
+        self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
+    ) -> bool:
+        """Let this step through once after a recheck. `seen` is the episode as the recheck read it.
+
+        Return false if another recheck has let a step through since. Raises: ConflictError when the
+        episode is closed.
+        """
+        cleared_before = {} if seen is None else seen.first_cleared
+        cleared: Document = {
+            "phase": Phase.ACTING,
+            "phase_since": at,
+            "cleared_step": step,
+            "cleared_at": at,
+            "is_clearance_used": False,
+            "first_cleared": {step: at, **cleared_before},
+        }
+        condition = IS_OPEN
+        if seen is not None:
+            is_last = where("cleared_at", "=", seen.cleared_at)
+            if seen.cleared_at is None:
+                is_last |= absent("cleared_at")
+            condition &= is_last
+        try:
+            self._table.write(update(keys.episode(ref), cleared, condition))
+        except ConflictError:
+            stored = self.episode(ref)
+            if stored is None or stored.phase is Phase.CLOSED:
+                raise
+            return False
+        return True
+
+    def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
+        """Note why the episode goes no further, after the outcome or the error's name. A closed
+        episode stays as it is."""
+        self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN))
+
+    def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
+        """Note the step as `note_step` does, and let this one attempt make the snapshots.
+
+        Return false if the episode has snapshots, is closed, or was reserved after `stale`.
+        """
+        is_free = unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
+        reserved = {"snapshots_reserved_at": at}
+        reserving = update(
+            keys.episode(ref),
+            reserved,
+            IS_OPEN & _NO_SNAPSHOTS & is_free,
+            first=("steps_done", step, at),
+        )
+        return self._table.holds(reserving)
+
+    def release_snapshots(self, ref: EpisodeRef, at: datetime) -> None:
+        """Let another attempt make the snapshots: the one that reserved at this time has made
+        none."""
+        is_ours = where("snapshots_reserved_at", "=", at)
+        self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
+
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
+        """Note volume ids by snapshot id, once; return those that are noted. Raises:
+        ConflictError."""
+        change = update(
+            keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
+        )
+        if self._table.holds(change):
+            return snapshots
+        stored = self.episode(ref)
+        if stored is None:
+            raise ConflictError(f"there is no episode {ref.execution_name}")
+        return stored.snapshots
+
+    def note_user_data(self, ref: EpisodeRef, kept: UserData) -> None:
+        """Note where the copy is. Raises ConflictError when the episode is closed."""
+        self._table.write(update(keys.episode(ref), {"user_data": kept}, IS_OPEN))
+
+    def forget_step(self, episode: Episode, step: str, noted_at: datetime) -> bool:
+        """Take back the note of a call made at this time, which had no effect.
+
+        Return false if the step was rechecked, or noted again, since `episode` was read.
+        """
+        remaining_steps = {name: at for name, at in episode.steps_done.items() if name != step}
+        is_same_note = where(f"steps_done.{step}", "=", noted_at)
+        is_unchanged = IS_OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
+        return self._table.holds(
+            update(keys.episode(episode.ref), {"steps_done": remaining_steps}, is_unchanged)
+        )
+
+    def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
+        """Keep a fact that the episode itself does not hold, for the audit alone: a refusal, or
+        EC2's answer."""
+        key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
+        self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _JOURNAL_KEPT))
+
+    def note_told(self, ref: EpisodeRef, at: datetime) -> None:
+        """Note that people know the outcome. Raises ConflictError when there is no such episode."""
+        # The record first: if only this write succeeds, nobody is notified a second time.
+        is_untold = where("untold", "=", ref.execution_name)
+        self._table.holds(update(_record(ref), {}, is_untold, remove=("untold",)))
+        self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
+
+    def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
+        """Note who undid the episode; return true if nobody was noted before. Raises: ConflictError
+        unless the episode is closed or its instance stopped."""
+        key = keys.episode(ref)
+        undone = {"undone_at": at, "undone_by": by}
+        was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
+        try:
+            self._table.write(update(key, undone, was_stopped & unset("undone_at")))
+        except ConflictError:
+            if (self._table.get(key) or {}).get("undone_at") is None:
+                raise
+            return False
+        return True
+
+    def close_episode(
+        self,
+        ref: EpisodeRef,
+        outcome: Outcome,
+        reason: str,
+        at: datetime,
+        *,
+        quiet_until: datetime | None,
+        became: Outcome | None = None,
+        booking: Sequence[Write] = (),
+    ) -> bool:
+        """Close the episode, even if it was never saved, free its lock and carry out the writes
+        that book its saving, all or nothing.
+
+        `became` is what GPU Governor made of the instance. Return true if the episode was open.
+        Raises: ConflictError where it keeps changing.
+        """
+        closed = {
+            "phase": Phase.CLOSED,
+            "phase_since": at,
+            "closed_at": at,
+            "outcome": outcome,
+            "outcome_reason": reason,
+            "became": became,
+        }
+        for _ in range(_ATTEMPTS):
+            stored = self._table.get(keys.episode(ref))
+            held_locks = self._held_locks(ref)
+            is_over = stored["phase"] == Phase.CLOSED if stored else not held_locks
+            if is_over:
+                return False
+            # Without an episode, freeing the lock is the whole close, unless one is saved now.
+            writes = [check(keys.episode(ref), absent())]
+            if stored:
+                writes = [update(keys.episode(ref), closed, IS_OPEN)]
+            if held_locks:
+                writes += _freeing(ref, held_locks, outcome, quiet_until, opened=stored is not None)
+            writes += booking
+            if self._table.wins(*writes):
+                return True
+        raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
+
+    def _held_locks(self, ref: EpisodeRef) -> list[Key]:
+        """Return the places of the lock that this episode holds."""
+        held_locks = []
+        for key in locks(ref):
+            item = self._table.get(key) or {}
+            if item.get("open_episode") == ref.execution_name:
+                held_locks.append(key)
+        return held_locks
+
+
+def _record(ref: EpisodeRef) -> Key:
+    return keys.instance(ref.target, ref.instance_id)
+
+
+def locks(ref: EpisodeRef) -> tuple[Key, Key]:
+    """Return where the lock is, and where the previous release reads it.
+
+    Both are written and read for one release, since a rollback brings the previous one back. An
+    instance is locked if either place says so.
+    """
+    return keys.lock(ref.target, ref.instance_id), _record(ref)
+
+
+def is_held_by(ref: EpisodeRef) -> Condition:
+    return where("open_episode", "=", ref.execution_name)
+
+
+def _freeing(
+    ref: EpisodeRef,
+    held_locks: Sequence[Key],
+    outcome: Outcome,
+    quiet_until: datetime | None,
+    *,
+    opened: bool,
+) -> list[Write]:
+    """Return the writes that free the lock of a closed episode and note its end on the record."""
+    values: Document = {"last_outcome": outcome}
+    removed: list[str] = []
+    added: dict[str, int] = {}
+    if opened:
+        values["untold"] = ref.execution_name
+    if outcome is not Outcome.FAILED:
+        removed.append("failures")
+    elif quiet_until is not None:
+        added["failures"] = 1
+    if quiet_until is None:
+        removed += ["quiet_until", "quiet_launch_time"]
+    else:
+        values["quiet_until"] = quiet_until
+        values["quiet_launch_time"] = ref.launch_time
+
+    lock, record = locks(ref)
+    writes: list[Write] = []
+    if lock in held_locks:
+        writes.append(update(lock, {}, is_held_by(ref), remove=["open_episode"]))
+    is_own = None
+    if record in held_locks:
+        is_own = is_held_by(ref)
+        removed.append("open_episode")
+    writes.append(update(record, values, is_own, remove=removed, add=added))
+    return writes

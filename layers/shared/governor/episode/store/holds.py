@@ -1,0 +1,183 @@
+"""Keeps and exemptions of an instance: a person has said that it stays as it is.
+
+A keep or an exemption holds from the moment it is stored. A longer keep stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+
+from governor.core.errors import CloudError, ConflictError
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, as_utc
+from governor.episode.store import keeps
+from governor.table import keys
+from governor.table.table import (
+    Condition,
+    Document,
+    Key,
+    Store,
+    Table,
+    Write,
+    absent,
+    check,
+    unset,
+    update,
+    where,
+)
+from governor.verdict.model import Hold
+
+_log = logging.getLogger(__name__)
+
+_ENDS_KEPT = timedelta(days=400)
+_ATTEMPTS = 6
+"""Attempts to store a keep while others change the keeps of the instance."""
+KEEP_ATTRIBUTES = ("snoozed_until", "kept_in", "kept_by")
+"""The attributes of a hold that describe a keep."""
+
+
+class Holds(Store):
+    def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
+        """Store a keep or an exemption by itself; a longer keep stays.
+
+        Raises: ConflictError: somebody else changed the keeps at each attempt.
+        """
+        alternatives = standing_writes(target, instance_id, standing)
+        for _ in range(_ATTEMPTS):
+            if self._is_stored(alternatives):
+                return
+        raise ConflictError(f"the keeps of {instance_id} change all the time")
+
+    def _is_stored(self, alternatives: Sequence[Sequence[Write]]) -> bool:
+        """Write the first alternative, or the last one where a longer keep stands. Return false if
+        that keep ended in between."""
+        are_written = [self._table.holds(write) for write in alternatives[0]]
+        if all(are_written[:1]):
+            return True
+        return all(self._table.holds(write) for write in alternatives[-1])
+
+    def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
+        """Take a keep and an exemption off. From then on the longest other keep that still runs
+        holds.
+
+        Raises: ConflictError where another hold than `seen` stands, or anything of it changes at
+        this moment.
+        """
+        place, old_place = keys.holds(target, instance_id)
+        item = self._table.get(place) or {}
+        old_item = self._table.get(old_place) or {}
+        [hold] = self._table.records(Hold, [item])
+        [copied_hold] = self._table.records(Hold, [old_item])
+        if hold.stricter(copied_hold) != seen:
+            raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
+        others = keeps.beside(self._table, item, at, seen)
+        names = [field.name for field in fields(Hold)]
+        # An item that does not exist is not written; the check fails if it came meanwhile.
+        own = check(place, _is_hold_as_read(item))
+        if item:
+            own = hold_ended(place, names, others, _is_hold_as_read(item))
+        copy = check(old_place, _is_hold_as_read(old_item))
+        if old_item:
+            copy = hold_copy_ended(old_place, names, others.longest, _is_hold_as_read(old_item))
+        ended = {
+            "what": "hold ended",
+            "by": by,
+            "instance_id": instance_id,
+            "kept_until": seen.snoozed_until,
+            "exempt_reason": seen.exempt_reason,
+        }
+        key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
+        log = update(key, ended, absent(), until=at + _ENDS_KEPT)
+        self._table.transact(own, copy, log)
+
+
+def standing_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
+    """Return the writes of a standing answer about the instance, as alternatives for a transaction.
+
+    The first writes both places. A longer keep stays, so each of the others is for one or both
+    places with a longer keep. Without a standing answer there is one alternative without writes.
+    """
+    if hold.snoozed_until is not None:
+        return _standing_keep(target, instance_id, hold, hold.snoozed_until)
+    if hold.exempt_reason is None:
+        return [[]]
+    place, old_place = keys.holds(target, instance_id)
+    exempt = {"exempt_reason": hold.exempt_reason}
+    # Not in the old place: the previous release would leave the project there beside a new hold.
+    own = update(place, {**exempt, "exempt_in": hold.exempt_in})
+    return [[own, update(old_place, exempt)]]
+
+
+def _standing_keep(
+    target: Target, instance_id: str, hold: Hold, until: UtcDatetime
+) -> list[list[Write]]:
+    """Return the alternatives of `standing_writes` for a keep."""
+    place, old_place = keys.holds(target, instance_id)
+    is_shorter = unset("snoozed_until") | where("snoozed_until", "<=", until)
+    kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
+    remembered = {keeps.name_of(hold): keeps.only_keep(hold)}
+    counted = {keeps.COUNT: 1}
+    own = update(place, {**kept, **remembered}, is_shorter, add=counted)
+    # Only the end: the previous release would leave project and question beside a new hold.
+    copy = update(old_place, {"snoozed_until": until}, is_shorter)
+    longer_stays = update(place, remembered, where("snoozed_until", ">", until), add=counted)
+    return [[own, copy], [own], [longer_stays, copy], [longer_stays]]
+
+
+def hold_ended(
+    place: Key,
+    names: Sequence[str],
+    others: keeps.OtherKeeps,
+    condition: Condition,
+) -> Write:
+    """Return the write that takes these attributes of a hold off, or puts the longest other keep in
+    their place, and forgets keeps that are over."""
+    kept: Document = {}
+    if others.longest.snoozed_until is not None:
+        kept = {name: getattr(others.longest, name) for name in KEEP_ATTRIBUTES}
+    removed = [name for name in names if name not in kept]
+    forgotten = others.names_to_forget
+    return update(place, kept, condition, remove=[*removed, *forgotten], add={keeps.COUNT: 1})
+
+
+def hold_copy_ended(
+    place: Key, names: Sequence[str], following: Hold, condition: Condition
+) -> Write:
+    """Return the write of `hold_ended` for the previous release, which knows only the end of a
+    keep."""
+    kept: Document = {}
+    if following.snoozed_until is not None:
+        kept = {"snoozed_until": following.snoozed_until}
+    removed = [name for name in names if name not in kept]
+    return update(place, kept, condition, remove=removed)
+
+
+def forget_past_keeps(table: Table, target: Target, instance_id: str, at: datetime) -> None:
+    """Take keeps that are over off the item. Otherwise the item of an instance that is kept every
+    day would grow without end."""
+    place, _ = keys.holds(target, instance_id)
+    try:
+        item = table.get(place) or {}
+        past = keeps.beside(table, item, at).names_to_forget
+        if past:
+            table.holds(update(place, {}, keeps.as_read(item), remove=past))
+    except CloudError:
+        _log.exception("past keeps of %s stay stored", instance_id)
+
+
+def _is_hold_as_read(item: Document) -> Condition:
+    """Return the condition that neither the hold nor its keeps have changed since the item was
+    read."""
+    condition = keeps.as_read(item)
+    for field in fields(Hold):
+        condition &= _as_read(item, field.name)
+    return condition
+
+
+def _as_read(item: Document, attribute: str) -> Condition:
+    """Return the condition that the attribute is as the item holds it; unset if it does not."""
+    value = item.get(attribute)
+    return unset(attribute) if value is None else where(attribute, "=", value)

@@ -1,0 +1,211 @@
+"""Instance records with their holds, marks and warnings, each attribute written by itself; failures
+by their cause; and open incidents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from itertools import chain
+
+from governor.alerts.model import Incident
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.core.units import iso, parse_iso
+from governor.episode.model.episode import Failing, InstanceRecord
+from governor.table import keys
+from governor.table.table import (
+    DAMAGED,
+    Document,
+    Key,
+    Readable,
+    Store,
+    absent,
+    delete,
+    present,
+    put,
+    update,
+    where,
+)
+from governor.verdict.model import Hold
+
+_FIELDS = {field.name for kind in (InstanceRecord, Hold) for field in fields(kind)}
+_BESIDE_A_WARNING = _FIELDS - {"target", "instance_id", "hold", "warned_until", "problem"}
+"""Attributes for which a record is kept after its warning is over."""
+
+_FAILING = "FAILING#all"
+"""One partition for all targets: a cause is over when it is over in every account and Region."""
+_FAILING_KEPT = timedelta(days=30)
+_INCIDENTS = "INCIDENT#all"
+"""One partition for all targets: the sweep of any target closes incidents, as the hub's account may
+be no target."""
+
+
+class Instances(Store):
+    def records(self, target: Target) -> dict[str, InstanceRecord]:
+        """Return all records of a target by instance id. One that cannot be read says so in
+        `problem`."""
+        items_by_id: dict[str, list[Document]] = defaultdict(list)
+        # The locks are read before the records. The close of an episode frees the lock and says how
+        # long the instance is quiet: a reader that sees the lock free must see that, too.
+        locks = list(self._table.query(f"LOCK#{keys.place(target)}"))
+        stored = self._table.query(keys.target_pk(target), "INSTANCE#")
+        for item in chain(stored, locks, self._table.query(f"HOLD#{keys.place(target)}")):
+            instance_id = item["sk"].partition("#")[2]
+            items_by_id[instance_id].append(item)
+        records: dict[str, InstanceRecord] = {}
+        for instance_id, items in items_by_id.items():
+            try:
+                records[instance_id] = self._read(target, instance_id, items)
+            except CloudError as error:
+                # One damaged record must not end the sweep of all others. No action rests on it.
+                records[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
+        return records
+
+    def record(self, target: Target, instance_id: str) -> InstanceRecord:
+        """Return the record of an instance; an empty one if there is none."""
+        hold, record = keys.holds(target, instance_id)
+        items = self._table.get_each([record, keys.lock(target, instance_id), hold])
+        return self._read(target, instance_id, items)
+
+    def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
+        """Return the record with its lock and hold. Raises: CloudError.
+
+        The release before this one keeps both in the record: an episode that either names is open,
+        and the stricter hold counts.
+        """
+        identity = {
+            "account": target.account,
+            "region": target.region,
+            "instance_id": instance_id,
+        }
+        documents = [{**item, **identity} for item in items]
+        record, *lock_and_hold = self._table.records(InstanceRecord, documents)
+        for part in lock_and_hold:
+            record = replace(
+                record,
+                open_episode=part.open_episode or record.open_episode,
+                episodes=max(part.episodes, record.episodes),
+                hold=part.hold.stricter(record.hold),
+            )
+        return record
+
+    def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
+        """Note when these instances were marked; with `None`, that they are not marked."""
+        if at is not None:
+            self._table.write_all(
+                [
+                    update(keys.instance(target, instance_id), {"marked_at": at})
+                    for instance_id in ids
+                ]
+            )
+            return
+        for instance_id in ids:
+            self._remove(target, instance_id, "marked_at")
+
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """Note when warnings end, by instance id. The last one counts."""
+        self._table.write_all(
+            [
+                update(keys.instance(target, instance_id), {"warned_until": end})
+                for instance_id, end in until.items()
+            ]
+        )
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """Delete a record that holds an old warning and nothing else. Any other stays."""
+        holds_only_a_warning = where("warned_until", "<=", now)
+        for attribute in sorted(_BESIDE_A_WARNING):
+            holds_only_a_warning = holds_only_a_warning & absent(attribute)
+        self._table.wins(delete(keys.instance(target, instance_id), holds_only_a_warning))
+
+    def clear_quiet(self, target: Target, instance_id: str) -> None:
+        """Note that work has resumed: the next idle stretch is reported again."""
+        self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
+
+    def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
+        # Without a record there is nothing to remove.
+        self._table.holds(
+            update(keys.instance(target, instance_id), {}, present(), remove=attributes)
+        )
+
+
+class Failures(Store):
+    def failing(self) -> list[Failing]:
+        """Return the newest failure of each instance and cause, with those that are over. Damaged
+        ones are left out."""
+        items = {item["sk"]: item for item in self._table.query(_FAILING)}
+        causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
+        failures: list[Failing] = []
+        for failure in Readable(self._table).records(Failing, causes):
+            _, worked_sk = _worked(failure.target)
+            worked_at = self._worked_at(failure, items.get(worked_sk, {}))
+            if worked_at > failure.at:
+                failures.append(replace(failure, over_at=worked_at))
+            else:
+                failures.append(failure)
+        return failures
+
+    def _worked_at(self, failure: Failing, worked: Document) -> datetime:
+        """Return when the step that failed last worked in its target; the time of the failure if
+        that is not known."""
+        text = worked.get(failure.step)
+        if not text:
+            return failure.at
+        try:
+            return parse_iso(text)
+        except DAMAGED:
+            self._table.leave_out(" / ".join(_worked(failure.target)))
+            return failure.at
+
+    def note_failing(self, failure: Failing) -> None:
+        """Note the newest failure of this instance and cause."""
+        self._table.write(update(_cause(failure), failure, until=failure.at + _FAILING_KEPT))
+
+    def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
+        """Note in one write when these steps last worked in a target."""
+        self._table.write(
+            update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT)
+        )
+
+    def note_over(self, failure: Failing, at: datetime) -> None:
+        """Note when this failure was over, if it is still known."""
+        self._table.holds(update(_cause(failure), {"over_at": at}, present()))
+
+    def drop_failing(self, failures: Iterable[Failing]) -> None:
+        self._table.write_all([delete(_cause(failure)) for failure in failures])
+
+    def note_incident(self, incident: Incident) -> None:
+        """Keep an incident that must be closed in time; `incidents` returns it until then."""
+        until = incident.ends_at + _FAILING_KEPT
+        self._table.write(put(_incident(incident.key), incident, until=until))
+
+    def extend_incident(self, key: str, until: datetime) -> None:
+        """Keep an incident open for longer, because its cause persists. Without an incident nothing
+        happens."""
+        self._table.holds(
+            update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
+        )
+
+    def incidents(self) -> list[Incident]:
+        """Return the open incidents that can be read."""
+        return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
+
+    def drop_incident(self, incident: Incident) -> None:
+        """Delete an incident, unless it was opened again or extended meanwhile."""
+        is_same_end = where("ends_at", "=", iso(incident.ends_at))
+        self._table.holds(delete(_incident(incident.key), is_same_end))
+
+
+def _incident(key: str) -> Key:
+    return _INCIDENTS, key
+
+
+def _cause(failure: Failing) -> Key:
+    failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
+    return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
+
+
+def _worked(target: Target) -> Key:
+    return _FAILING, f"WORKED#{keys.place(target)}"

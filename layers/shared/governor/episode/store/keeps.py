@@ -1,0 +1,72 @@
+"""Keeps of an instance that stand beside the longest one.
+
+The item of a hold says until when the instance is kept: the longest keep counts. Each keep is also
+remembered in that item by itself, so that a shorter one holds again when the longest is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from governor.core.units import as_utc
+from governor.table.table import Condition, Document, Table, absent, where
+from governor.verdict.model import NO_HOLD, Hold
+
+COUNT = "keeps"
+"""Raised by each keep and each end, so that an end sees any keep that came since it read the
+item."""
+_KEEP = "keep_"
+
+
+def name_of(keep: Hold) -> str:
+    """Return the attribute that remembers a keep, by its question, if it has one, and its end.
+
+    Several people may keep an instance by the same question. A keep with the same end as another
+    one of its question is refused, so no two of them have the same name.
+    """
+    question = keep.kept_by or "none"
+    if keep.snoozed_until is None:
+        return f"{_KEEP}{question}"
+    return f"{_KEEP}{question}_{as_utc(keep.snoozed_until):%Y%m%d%H%M%S}"
+
+
+def only_keep(hold: Hold) -> Hold:
+    """Return the keep without an exemption."""
+    return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKeeps:
+    """The keeps that an item remembers beside one that ends."""
+
+    longest: Hold
+    """The longest of those that still run; `NO_HOLD` if there is none."""
+    names_to_forget: Sequence[str]
+    """The attributes of the keeps that are over, and of the one that ends."""
+
+
+def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
+    """Return what an item remembers beside `ended`. Raises: CloudError where a keep cannot be
+    read."""
+    longest = NO_HOLD
+    names = []
+    for name, keep in _remembered(table, item):
+        if name == name_of(ended) or not keep.stands(at):
+            names.append(name)
+        else:
+            longest = longest.stricter(keep)
+    return OtherKeeps(longest, names)
+
+
+def as_read(item: Document) -> Condition:
+    """Return the condition that no keep came, and none was ended, since the item was read."""
+    return absent(COUNT) if COUNT not in item else where(COUNT, "=", item[COUNT])
+
+
+def _remembered(table: Table, item: Document) -> Iterator[tuple[str, Hold]]:
+    for name, value in item.items():
+        if name.startswith(_KEEP):
+            [keep] = table.records(Hold, [value])
+            yield name, keep

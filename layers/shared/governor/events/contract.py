@@ -1,0 +1,345 @@
+"""The events of AWS: from EventBridge, from a queue, from the table's stream, and from the rotation
+of keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasPath, BeforeValidator, Field
+
+from governor.alerts.model import Queued
+from governor.approvals.rotate_keys import RotationStep
+from governor.core.errors import InputError
+from governor.core.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
+from governor.core.units import UtcDatetime, as_utc, parse_iso, printable
+from governor.episode.rules.audit import Change
+from governor.events.model.interruption import Cause, LifecycleAction, Warned
+from governor.events.model.notice import BlockChange, Notice, ScheduledChange
+
+_YEARS = range(2006, 3000)
+"""EC2 began in 2006. Arithmetic fails for dates at the ends of the calendar."""
+_ACTION_CHARACTERS = 64
+_INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
+_KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
+
+
+def detail(*path: str, **more: Any) -> Any:
+    return Field(validation_alias=AliasPath("detail", *path), **more)
+
+
+def moment(text: object) -> UtcDatetime:
+    """Return a moment in ISO 8601 or RFC 1123. Raises: ValueError, also for a year like 9999."""
+    try:
+        parsed = parse_iso(str(text))
+    except ValueError:
+        try:
+            parsed = as_utc(parsedate_to_datetime(str(text)))
+        except OverflowError as error:
+            raise ValueError(f"{text}: no such year") from error
+    if parsed.year not in _YEARS:
+        raise ValueError(f"{text}: no such year in an announcement")
+    return parsed
+
+
+def _moment_or_none(text: object) -> UtcDatetime | None:
+    """Return a moment as `moment` does; `None` for any other form, since no event is refused for
+    its date."""
+    if not text:
+        return None
+    try:
+        return moment(text)
+    except ValueError:
+        return None
+
+
+def _action_or_none(action: object) -> str | None:
+    if not isinstance(action, str):
+        return None
+    return printable(action)[:_ACTION_CHARACTERS] or None
+
+
+_MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
+
+
+class Envelope(Event):
+    """The frame of an event. `to_domain` returns the event itself.
+
+    The account is taken from here: the ARN of a Spot warning names none.
+    """
+
+    id: str = Field(min_length=1)
+    account: AccountId
+    region: Region
+    time: Moment
+
+
+class _InstanceEvent(Envelope):
+    instance_id: InstanceId = detail("instance-id")
+
+    def _warned(self, cause: Cause, **more: Any) -> Warned:
+        return Warned(
+            self.id, self.account, self.region, self.instance_id, cause, self.time, **more
+        )
+
+
+class StateChangeEvent(_InstanceEvent):
+    """`EC2 Instance State-change Notification`."""
+
+    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"] = (
+        detail("state")
+    )
+
+
+WARNINGS: Mapping[str, Cause] = {
+    "EC2 Spot Instance Interruption Warning": Cause.SPOT,
+    "EC2 Capacity Reservation Instance Interruption Warning": Cause.RESERVATION,
+    "EC2 Instance Rebalance Recommendation": Cause.REBALANCE,
+}
+
+
+def _cause_of(detail_type: object) -> Cause:
+    cause = WARNINGS.get(str(detail_type))
+    if cause is None:
+        raise ValueError(f"must be one of {', '.join(WARNINGS)}")
+    return cause
+
+
+class InterruptionEvent(_InstanceEvent):
+    """One of `WARNINGS`. Only the instance must be readable: two minutes are running, whatever else
+    EC2 says."""
+
+    cause: Annotated[Cause, BeforeValidator(_cause_of)] = Field(alias="detail-type")
+    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail(
+        "instance-action", default=None
+    )
+    stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
+
+    def to_domain(self) -> Warned:
+        return self._warned(self.cause, action=self.action, stated_end=self.stated_end)
+
+
+class LifecycleEvent(_InstanceEvent):
+    """`EC2 Instance-terminate Lifecycle Action`."""
+
+    instance_id: InstanceId = detail("EC2InstanceId")
+    group: str = detail("AutoScalingGroupName", min_length=1, max_length=255)
+    hook: str = detail("LifecycleHookName", min_length=1, max_length=255)
+    token: str = detail("LifecycleActionToken", min_length=1)
+    transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = detail("LifecycleTransition")
+    destination: str = detail("Destination", default="EC2")
+
+    def to_domain(self) -> Warned:
+        waits = LifecycleAction(self.group, self.hook, self.token, self.destination == "WarmPool")
+        action = "put into the warm pool" if waits.to_warm_pool else "terminate"
+        return self._warned(Cause.AUTO_SCALING, action=action, waits=waits)
+
+
+class ExecutionEndEvent(Envelope):
+    """`Step Functions Execution Status Change`."""
+
+    name: str = detail("name")
+    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"] = (
+        detail("status")
+    )
+
+
+class _AffectedEntity(Event):
+    entity_value: str | None = Field(default=None, alias="entityValue")
+    status: str | None = None
+    """`RESOLVED` if nothing is left to do about it, although the event goes on for others."""
+
+    @property
+    def is_resolved(self) -> bool:
+        return (self.status or "").upper() == "RESOLVED"
+
+    @property
+    def instance_id(self) -> str | None:
+        """Return the id of the instance that the value names; `None` if it names none."""
+        match = re.search(_INSTANCE_ID, self.entity_value or "")
+        return match[0] if match else None
+
+
+class HealthEvent(Envelope):
+    """`AWS Health Event` of category scheduledChange for EC2."""
+
+    source: Literal["aws.health"]
+    event_arn: str = detail("eventArn", min_length=1)
+    service: Literal["EC2"] = detail("service")
+    event_type_code: str = detail("eventTypeCode", min_length=1)
+    event_type_category: Literal["scheduledChange"] = detail("eventTypeCategory")
+    start_time: _MaybeMoment = detail("startTime", default=None)
+    last_updated: _MaybeMoment = detail("lastUpdatedTime", default=None)
+    status_code: str = detail("statusCode", default="")
+    event_region: str | None = detail("eventRegion", default=None)
+    affected_account: AccountId | None = detail("affectedAccount", default=None)
+    affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
+
+    def to_domain(self) -> ScheduledChange:
+        """Return the change. An event of which everything is resolved is over."""
+        entities = self.affected_entities or ()
+        pending = [entity for entity in entities if not entity.is_resolved]
+        is_all_resolved = bool(entities) and not pending
+        is_over = self.status_code.lower() == "closed" or is_all_resolved
+        notice = self._notice()
+        notices: dict[str, Notice] = {}
+        for entity in entities if is_over else pending:
+            instance_id = entity.instance_id
+            if instance_id is not None:
+                notices[instance_id] = replace(notice, instance_id=instance_id)
+        return ScheduledChange(notices, is_over)
+
+    def _notice(self) -> Notice:
+        """Return the notice of this event, without an instance."""
+        change = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
+        # AWS Health sends a copy to a backup Region, too: the event names the Region it is about.
+        own_region = re.fullmatch(REGION, self.event_region or "")
+        region = own_region[0] if own_region else self.region
+        return Notice(
+            account=self.affected_account or self.account,
+            region=region,
+            source_id=self.event_arn,
+            what=f"AWS schedules: {change.replace('_', ' ').lower()}",
+            at=self.start_time,
+            said_at=self.last_updated or self.time,
+        )
+
+
+class CapacityBlockEvent(Envelope):
+    """`Capacity Block Delivered` and `... Expiration Warning`, with or without the word
+    Reservation."""
+
+    source: Literal["aws.ec2"]
+    detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
+    reservation_id: str = detail("capacity-reservation-id", pattern=r"^cr-[0-9a-f]+$")
+    end_date: Annotated[UtcDatetime, BeforeValidator(moment)] = detail("end-date")
+
+    def to_domain(self) -> BlockChange:
+        return BlockChange(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            reservation_id=self.reservation_id,
+            is_expiring="Expiration" in self.detail_type,
+            at=self.time,
+            ends_at=self.end_date,
+        )
+
+
+def notice_of(event: object) -> ScheduledChange | BlockChange | None:
+    """Return the date that an event announces; `None` for a kind of Capacity Block event that
+    announces none. Raises: InputError unless it is a Health event or an event of a Capacity Block,
+    with the fields that each needs."""
+    if not isinstance(event, dict) or event.get("source") != "aws.ec2":
+        return parse(HealthEvent, event).to_domain()
+    kind = str(event.get("detail-type"))
+    if kind.startswith("Capacity Block ") and not re.match(_KNOWN_BLOCK_EVENT, kind):
+        return None
+    return parse(CapacityBlockEvent, event).to_domain()
+
+
+class _QueuedMessage(Event):
+    message_id: str = Field(alias="messageId", min_length=1)
+    receipt: str = Field(alias="receiptHandle", min_length=1)
+    body: str
+    receives: int = Field(validation_alias=AliasPath("attributes", "ApproximateReceiveCount"), ge=1)
+    sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
+
+    def to_queued(self) -> Queued:
+        sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
+        return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
+
+
+class QueueBatch(Event):
+    records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
+
+
+def must_be_of(account: str, event: Mapping[str, Any]) -> None:
+    """Refuse an event, or the records of a queue or a stream, from another account. Raises:
+    InputError."""
+    for record in event.get("Records", (event,)):
+        if account not in (record.get("account"), *record.get("eventSourceARN", "").split(":")):
+            raise InputError(f"the event was refused: it is not one of account {account}")
+
+
+def queued_event(body: str) -> Any:
+    """Return the event that a rule has put into a queue. Raises: InputError if it is no JSON."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise InputError(f"the message holds no JSON: {error}") from error
+
+
+def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the version that a data event of CloudTrail names, and the ARN that wrote it; `None`
+    if it does not name both."""
+    match event.get("detail"):
+        case {
+            "responseElements": {"x-amz-version-id": str(version)},
+            "userIdentity": {"arn": str(arn)},
+        }:
+            return version, arn
+    return None
+
+
+# Changes of the state table, as its stream hands them to a function.
+
+_Item = Mapping[str, Mapping[str, Any]]
+
+
+def _stream(*path: str, **more: Any) -> Any:
+    return Field(validation_alias=AliasPath("dynamodb", *path), **more)
+
+
+class _ChangeRecord(Event):
+    operation: str = Field(alias="eventName")
+    keys: _Item = _stream("Keys")
+    at: Moment = _stream("ApproximateCreationDateTime")
+    sequence: str = _stream("SequenceNumber", pattern=r"^\d+$")
+    before: _Item = _stream("OldImage", default={})
+    after: _Item = _stream("NewImage", default={})
+    principal: str | None = Field(
+        validation_alias=AliasPath("userIdentity", "principalId"), default=None
+    )
+
+    def to_domain(self) -> Change:
+        fields = self.model_dump(exclude={"keys", "before", "after"})
+        return Change(
+            **_plain(self.keys), **fields, before=_plain(self.before), after=_plain(self.after)
+        )
+
+
+class _ChangeBatch(Event):
+    records: tuple[_ChangeRecord, ...] = Field(alias="Records")
+
+
+def changes_of(event: object) -> list[Change]:
+    """Return the changes of the state table in an event of its stream. Raises: InputError."""
+    return [record.to_domain() for record in parse(_ChangeBatch, event).records]
+
+
+def _plain(item: _Item) -> dict[str, Any]:
+    """Return the item as plain JSON. Numbers stay text, as the stream writes them, and bytes stay
+    base64."""
+    return {name: _value(value) for name, value in item.items()}
+
+
+def _value(value: Mapping[str, Any]) -> Any:
+    [(letter, inner)] = value.items()
+    if letter == "M":
+        return _plain(inner)
+    if letter == "L":
+        return [_value(item) for item in inner]
+    return None if letter == "NULL" else inner
+
+
+class RotationEvent(Event):
+    """The event of Secrets Manager for a rotation function."""
+
+    step: RotationStep = Field(alias="Step")
+    version: str = Field(alias="ClientRequestToken", min_length=32, max_length=64)

@@ -1,0 +1,290 @@
+"""Messages about warnings that an instance is taken back, and about dates that AWS announces.
+
+They only word what happened; `interruption.py` decides what is done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from governor.alerts.model import INCIDENT_UNTIL, Alert, Owner, Severity, ids, named, only
+from governor.alerts.templates import said, written
+from governor.core.documents import plain
+from governor.core.instance import Instance, Lifecycle, Target
+from governor.core.units import UtcDatetime, iso, left, listed, plural, usd
+from governor.events.model.interruption import Checkpoint, HookAnswer, SpotPrice, Warned
+from governor.events.model.notice import TERMINATED_BEFORE_END, BlockChange, Notice
+from governor.policy.model.policy import Policy
+
+_NAMED = 20
+"""Instances named in the text of a summary; the facts hold all."""
+_ADVISED = 5
+"""Zones named in an advice, cheapest first."""
+
+
+def warning_alert(
+    instance: Instance,
+    warned: Warned,
+    checkpoint: Checkpoint | None,
+    owner: Owner,
+    now: UtcDatetime,
+    hook: HookAnswer,
+) -> Alert:
+    """Return the warning about one instance; `checkpoint` is `None` if the stack has no hook to
+    send."""
+    has_known_end = warned.response.is_taken_back or warned.stated_end is not None
+    is_hook_sent = checkpoint is not None and checkpoint.send
+    facts = {
+        "cause": warned.cause.value,
+        "action": warned.action,
+        "warned_at": warned.at,
+        "ends_at": warned.ends_at if has_known_end else None,
+        "auto_scaling_group": warned.group,
+        "availability_zone": instance.availability_zone,
+        "checkpoint_sent": hook.was_sent if is_hook_sent else False,
+        INCIDENT_UNTIL: warned.stands_until(now),
+    }
+    words = {
+        "plan": warned.plan,
+        "end": warned.ends_at,
+        "hook": _hook_lines(checkpoint, hook),
+    }
+    dedup_id = f"{warned.cause.value}-{warned.event_id}"
+    return written(warned.cause.value, instance, dedup_id, now, facts, words, owner=owner)
+
+
+def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
+    """Return what became of the request to save the work."""
+    if checkpoint is None:
+        return said("hook", {"state": "none", "why": None, "error": hook.error})
+    state = hook.state.value if checkpoint.send else "off"
+    return said("hook", {"state": state, "why": checkpoint.why, "error": hook.error})
+
+
+def mass_alert(
+    instance: Instance,
+    warned: Warned,
+    endangered: Sequence[Instance] | None,
+    policy: Policy,
+    since: UtcDatetime,
+    now: UtcDatetime,
+    *,
+    owner: Owner,
+    unasked: Collection[str] = (),
+) -> Alert:
+    """Return one message about many warnings in one zone or group.
+
+    `endangered` is what the `owner` has there, `None` if it could not be listed. The hooks of
+    `unasked` instances may have been refused.
+    """
+    rule = policy.events
+    window = timedelta(minutes=rule.mass_interruption_window_minutes)
+    target = instance.target
+    zone = instance.availability_zone or target.region
+    group = warned.group
+    instances = endangered or ()
+    without_hook = [member for member in instances if member.instance_id in unasked]
+    facts = {
+        "availability_zone": zone,
+        "auto_scaling_group": group,
+        "cause": warned.cause.value,
+        "since": since,
+        "instance_ids": ids(instances),
+        "owners": {owner.name: len(instances)} if instances else {},
+        "checkpoint_not_sent": ids(without_hook),
+        INCIDENT_UNTIL: max(since + window, warned.stands_until(now)),
+    }
+    (warnings,) = said("many", {"kind": warned.response.kind})
+    words = {
+        "place": zone,
+        "which": "there on capacity that EC2 can take back",
+        "many": f"more than {rule.mass_interruption_told_singly} {warnings}",
+        "known": _known(endangered),
+        "number": plural(len(instances), "instance"),
+        "listed": _names(instances),
+        "hooks": plural(len(without_hook), "hook"),
+        "unasked": _names(without_hook),
+        "minutes": rule.mass_interruption_window_minutes,
+    }
+    if group:
+        words["place"] = f"the group {group}"
+        words["which"] = "in that group"
+    place = f"{target.account}-{group or zone}"
+    dedup_id = f"mass-{warned.cause.value}-{place}-{iso(since)}-{owner.key}"
+    severity = Severity.CRITICAL if warned.response.is_taken_back else None
+    return written(
+        "many warnings", target, dedup_id, now, facts, words, owner=owner, severity=severity
+    )
+
+
+def _known(endangered: Sequence[Instance] | None) -> str:
+    """Return what is known of the endangered instances, in the words of the template."""
+    if endangered is None:
+        return "unlisted"
+    return "some" if endangered else "none"
+
+
+def _names(instances: Sequence[Instance]) -> str:
+    names = [f"{instance.name} ({instance.instance_id})" for instance in instances]
+    return listed(names, _NAMED)
+
+
+def checkpoint_failed_alert(
+    instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return the message that the hook was not sent, or may not have been: somebody must save the
+    work by hand."""
+    facts = {
+        "cause": warned.cause.value,
+        "error": hook.error,
+        "checkpoint_sent": hook.was_sent,
+        INCIDENT_UNTIL: warned.stands_until(now),
+    }
+    words = {"end": warned.ends_at if warned.response.is_certain else None}
+    dedup_id = f"checkpoint-failed-{warned.event_id}"
+    return written("hook failed", instance, dedup_id, now, facts, words, owner=owner)
+
+
+def elsewhere_alert(
+    instance: Instance,
+    prices: Sequence[SpotPrice],
+    scores: Mapping[str, int],
+    owner: Owner,
+    now: UtcDatetime,
+) -> Alert | None:
+    """Return the cheapest other zones for the same type; `None` if their prices are not known.
+
+    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if they
+    were asked for.
+    """
+    zone = instance.availability_zone
+    usd_here = next((price.usd_per_hour for price in prices if price.zone == zone), None)
+    other_zones = [price for price in prices if price.zone != zone][:_ADVISED]
+    if not other_zones:
+        return None
+    facts = {
+        "availability_zone": zone,
+        "usd_per_hour": usd_here,
+        "elsewhere": [_price_document(price) for price in other_zones],
+        "placement_scores": dict(scores),
+    }
+    best_first = sorted(scores.items(), key=lambda score: (-score[1], score[0]))
+    cheapest = other_zones[0]
+    is_cheaper = usd_here is None or cheapest.usd_per_hour < usd_here
+    words = {
+        "hope": "cheaper or longer" if is_cheaper else "longer, though no cheaper,",
+        "here": "an unknown price" if usd_here is None else f"{usd(usd_here)} an hour",
+        "best": cheapest,
+        "chances": ", ".join(f"{region} {score}" for region, score in best_first),
+        "prices": [_price_line(price) for price in other_zones],
+    }
+    place = f"{instance.target.account}-{zone}-{instance.instance_type}"
+    dedup_id = f"advice-{place}-{iso(now)}"
+    return written("elsewhere", instance, dedup_id, now, facts, words, owner=owner)
+
+
+def _price_document(price: SpotPrice) -> dict[str, object]:
+    return {
+        "region": price.region,
+        "availability_zone": price.zone,
+        "usd_per_hour": plain(price.usd_per_hour),
+    }
+
+
+def _price_line(price: SpotPrice) -> str:
+    return f"{price.zone} in {price.region}: {usd(price.usd_per_hour)} an hour"
+
+
+def notice_alert(
+    notice: Notice,
+    instances: Sequence[Instance],
+    owner: Owner,
+    now: UtcDatetime,
+    *,
+    again: bool,
+    reminded: bool = False,
+) -> Alert:
+    """Return the message about a date for the `instances` of one owner.
+
+    It is the reminder if it is sent `again`. Else it says whether people will be `reminded`.
+    """
+    instance = only(instances)
+    at = notice.at
+    subject_start = ""
+    id_start = "notice"
+    severity: Severity | None = None
+    if again:
+        subject_start = "Reminder: "
+        id_start = "reminder"
+        severity = Severity.CRITICAL
+    if instance is not None:
+        subject_start = f"{subject_start}{instance.name}: "
+    facts = {
+        "what": notice.what,
+        "happens_at": at,
+        "reminder": again,
+        "source_id": notice.source_id,
+        "capacity_reservation_id": notice.reservation_id,
+        "instance_ids": ids(instances),
+        INCIDENT_UNTIL: at,
+    }
+    words = {
+        "prefix": subject_start,
+        "due": _due(at, now),
+        "left": None if at is None else left(at - now),
+        "listed": ", ".join(named(instance) for instance in instances),
+        "advice": _advice(notice, instances),
+        "minutes": int(TERMINATED_BEFORE_END.total_seconds() // 60),
+        "follows": reminded,
+    }
+    about = instance or Target(notice.account, notice.region)
+    dedup_id = f"{id_start}-{notice.message_key}-{owner.key}"
+    return written("date", about, dedup_id, now, facts, words, owner=owner, severity=severity)
+
+
+def _due(at: UtcDatetime | None, now: UtcDatetime) -> str:
+    """Return when the date is, in the words of the template: `never` is a date that AWS did not
+    name."""
+    if at is None:
+        return "never"
+    return "now" if at <= now else "later"
+
+
+def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
+    """Return which advice of the template fits these instances."""
+    if notice.reservation_id is not None:
+        return "block"
+    if any(instance.root_device_type != "ebs" for instance in instances):
+        return "unstoppable"
+    if any(instance.lifecycle is Lifecycle.SPOT for instance in instances):
+        return "spot"
+    return "restart"
+
+
+def block_alert(
+    change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return the message that a Capacity Block has begun, or that its instances are terminated in
+    minutes. `instances` are those of one owner.
+
+    A block is paid whether it is used or not.
+    """
+    target = Target(change.account, change.region)
+    names = ", ".join(named(instance) for instance in instances)
+    words = {"listed": names or "none yet"}
+    facts: dict[str, object] = {
+        "capacity_reservation_id": change.reservation_id,
+        "instance_ids": ids(instances),
+    }
+    if change.is_expiring:
+        facts["what"] = "Capacity Block expires"
+        facts["terminated_from"] = change.terminated_from
+        facts[INCIDENT_UNTIL] = change.ends_at
+        about = only(instances) or target
+        dedup_id = f"expiring-{change.event_id}-{owner.key}"
+        return written("block ends", about, dedup_id, now, facts, words, owner=owner)
+    facts["what"] = "Capacity Block delivered"
+    facts["ends_at"] = change.ends_at
+    dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
+    return written("block begins", target, dedup_id, now, facts, words, owner=owner)

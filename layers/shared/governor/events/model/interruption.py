@@ -1,0 +1,260 @@
+"""EC2's warnings about a running instance, and whether it is asked to save its work.
+
+This module decides and sends nothing. It must not ask an instance that the policy or its tag
+forbids to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from governor.core.instance import CHECKPOINT_TAG, Instance
+from governor.core.units import UsdPerHour, UtcDatetime, clock
+from governor.policy.model.policy import Events, Mode, Policy
+
+_NOTICE = timedelta(minutes=2)
+"""How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+_KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
+_LATE = timedelta(minutes=5)
+"""For this long after the stated end EC2 may still act. An instance that runs after that was
+spared, or the event is old."""
+_LONGEST = timedelta(minutes=30)
+_OFF = ("off", "no", "false", "none", "never", "0")
+_ON = ("hook", "on", "yes", "true", "1", "signal")
+
+
+class Cause(StrEnum):
+    """The cause of a warning."""
+
+    SPOT = "spot"
+    RESERVATION = "capacity-reservation"
+    REBALANCE = "rebalance"
+    """An interruption has become more likely; it may come at once, later or never."""
+    AUTO_SCALING = "auto-scaling"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The response to one cause of warnings."""
+
+    kind: str
+    """Warnings of one kind in one place are counted together: many of them are one message."""
+    hook_reason: str
+    """The reason that the checkpoint hook gets; its document accepts these words only."""
+    wants_hook: Callable[[Events], bool]
+    """Reads from the policy whether the instance is asked to save its work."""
+    is_certain: bool = True
+    """True if it will happen. An open question is then canceled, and the instance's tag may demand
+    the hook."""
+    hook_first: bool = True
+    """True if the hook is sent before the notification because seconds count."""
+    is_taken_back: bool = False
+    """True if EC2 needs the capacity: GPU Governor does not stop the instance, and data volumes may
+    be snapshot."""
+    advises: bool = False
+    """Owners get the Spot prices of other zones and Regions."""
+
+
+RESPONSES: Mapping[Cause, Response] = {
+    Cause.SPOT: Response(
+        kind="interruption",
+        hook_reason="spot-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+        advises=True,
+    ),
+    Cause.RESERVATION: Response(
+        kind="interruption",
+        hook_reason="capacity-reservation-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+    ),
+    Cause.REBALANCE: Response(
+        kind="rebalance",
+        hook_reason="rebalance-recommendation",
+        wants_hook=lambda events: events.checkpoint_on_rebalance,
+        is_certain=False,
+    ),
+    Cause.AUTO_SCALING: Response(
+        kind="termination",
+        hook_reason="auto-scaling-termination",
+        wants_hook=lambda events: events.checkpoint_on_auto_scaling,
+        hook_first=False,
+    ),
+}
+
+
+class LifecycleAction(NamedTuple):
+    """An Auto Scaling group is about to terminate an instance, and waits until one of its lifecycle
+    hooks is completed."""
+
+    group: str
+    hook: str
+    token: str
+    to_warm_pool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning about one instance."""
+
+    event_id: str
+    account: str
+    region: str
+    instance_id: str
+    cause: Cause
+    at: UtcDatetime
+    action: str | None = None
+    """The action that EC2 will take; `None` for a rebalance recommendation, or if EC2 names
+    none."""
+    stated_end: UtcDatetime | None = None
+    waits: LifecycleAction | None = None
+    """The action for which its Auto Scaling group waits."""
+
+    @property
+    def response(self) -> Response:
+        return RESPONSES[self.cause]
+
+    @property
+    def group(self) -> str | None:
+        return self.waits.group if self.waits else None
+
+    @property
+    def ends_at(self) -> UtcDatetime:
+        """Return the stated end, or two minutes after the warning: a hook that ends too early loses
+        the least."""
+        return self.stated_end or self.at + _NOTICE
+
+    @property
+    def plan(self) -> str:
+        """Return what EC2 will do, for a sentence after `will`. An unknown action is taken for a
+        termination."""
+        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
+            return str(self.action)
+        if not self.action:
+            return "terminate"
+        return f"terminate (or {self.action}, which is not known here)"
+
+    @property
+    def void_reason(self) -> str | None:
+        """Return why an open question is canceled; `None` if it stays open."""
+        if self.waits is not None:
+            if self.waits.to_warm_pool:
+                # If an instance in the warm pool is stopped, its change of state cancels it.
+                return None
+            return f"the Auto Scaling group {self.group} terminates it"
+        if not self.response.is_certain:
+            return None
+        capacity = "the capacity of its reservation"
+        if self.cause is Cause.SPOT:
+            capacity = "this Spot instance"
+        when = clock(self.ends_at, "UTC", self.at)
+        return f"EC2 takes {capacity} back and will {self.plan} it at about {when}"
+
+    def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
+        """Return whether it is about an earlier run, or its end is long past: events may be an hour
+        late."""
+        if self.at < instance.launch_time:
+            return True
+        if not self.response.is_certain or instance.state != "running":
+            return False
+        return now - self.ends_at > _LATE
+
+    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
+        """Return when others may act on it again.
+
+        EC2 may be late. A stated end that is far away does not count.
+        """
+        return min(self.ends_at, now + _LONGEST) + _LATE
+
+    def seconds_left(self, now: UtcDatetime) -> int:
+        """Return whole seconds until EC2 acts, or 0 if that is over.
+
+        It is two minutes after a rebalance recommendation, which names no end.
+        """
+        if not self.response.is_certain:
+            return int(_NOTICE.total_seconds())
+        return max(0, int((self.ends_at - now).total_seconds()))
+
+
+class SpotPrice(NamedTuple):
+    """The Spot price of a type in one zone, by the account's own zone names."""
+
+    region: str
+    zone: str
+    usd_per_hour: UsdPerHour
+
+
+class Checkpoint(NamedTuple):
+    """The decision whether the instance is asked to save its work."""
+
+    send: bool
+    signal: bool
+    """True if its GPU processes get a SIGTERM, too."""
+    why: str
+
+
+class HookState(StrEnum):
+    """The state of the hook at the time when the owner is notified."""
+
+    NEXT = "next"
+    SENT = "sent"
+    EARLIER = "earlier"
+    """Another delivery of the same warning has sent it, or sends it now."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """Nothing was answered in time: the hook may run."""
+
+
+class HookAnswer(NamedTuple):
+    """The result of a hook. `error` gives the reason if it was refused or is not known."""
+
+    state: HookState
+    error: str = ""
+
+    @property
+    def was_sent(self) -> bool | None:
+        """Return whether it was sent; `None` if that is not known, or not yet."""
+        if self.state in (HookState.SENT, HookState.EARLIER):
+            return True
+        return False if self.state is HookState.REFUSED else None
+
+
+def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
+    """Return whether to send the hook: by the instance's tag, else by the policy, and never if it
+    could do harm.
+
+    After a rebalance recommendation a tag can only forbid the hook.
+    """
+    tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
+    is_wanted = warned.response.wants_hook(policy.events)
+    why = "the policy says so"
+    if tag in _OFF or (tag in _ON and warned.response.is_certain):
+        is_wanted = tag in _ON
+        why = f"its tag {CHECKPOINT_TAG} says {tag}"
+    if not is_wanted:
+        return Checkpoint(send=False, signal=False, why=why)
+    why_forbidden = _why_forbidden(instance, policy, warned)
+    if why_forbidden is not None:
+        return Checkpoint(send=False, signal=False, why=why_forbidden)
+    signal = policy.events.signal_gpu_processes
+    if tag in _ON:
+        signal = tag == "signal"
+    return Checkpoint(send=True, signal=signal, why=why)
+
+
+def _why_forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
+    """Return why the hook could do harm, or would do nothing; `None` if it may be sent."""
+    if policy.mode is Mode.OBSERVE:
+        return "mode observe changes nothing on an instance"
+    if warned.action == "hibernate":
+        return "hibernation begins at once and keeps the memory"
+    if "windows" in instance.platform.lower():
+        return "the hook is a Linux program"
+    if instance.state != "running":
+        return f"the instance is {instance.state}"
+    return None

@@ -1,0 +1,92 @@
+"""Announcements of AWS with a date: scheduled changes of instances, and ends of Capacity Blocks.
+
+Nothing here acts on an instance: people are notified and reminded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.instance import Instance
+from governor.core.units import UtcDatetime, iso
+
+TERMINATED_BEFORE_END = timedelta(minutes=30)
+"""How long before the end of a Capacity Block EC2 begins to terminate; an hour for UltraServers.
+Source: EC2 user guide, how Capacity Blocks work."""
+_EXPIRY_LEAD = timedelta(minutes=10)
+"""From the event that a block expires to the first termination."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An announcement of AWS about one instance, or about the instances in a reservation."""
+
+    account: str
+    region: str
+    source_id: str
+    """The same in all its messages: an ARN of AWS Health, or an id."""
+    what: str
+    at: UtcDatetime | None
+    """The date, if AWS names one."""
+    said_at: UtcDatetime
+    """Time of the message. The latest one counts."""
+    instance_id: str | None = None
+    reservation_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the event. It stays the same when the date changes."""
+        return f"{self.source_id}#{self.instance_id or self.reservation_id}"
+
+    @property
+    def message_key(self) -> str:
+        """Return the key of the event with its date: people are notified of another date.
+
+        Without a date, they are notified of any change.
+        """
+        if self.at:
+            return f"{self.key}#{iso(self.at)}"
+        return f"{self.key}#undated#{iso(self.said_at)}"
+
+    def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Return those of the instances that it is about."""
+        return tuple(instance for instance in instances if self._is_about(instance))
+
+    def _is_about(self, instance: Instance) -> bool:
+        if self.instance_id is not None:
+            return instance.instance_id == self.instance_id
+        return instance.capacity_reservation_id == self.reservation_id
+
+    def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
+        """Return whether it is time for its reminder: from `before` the date until the date."""
+        return self.at is not None and self.at - before <= now < self.at
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChange:
+    """Announcements of AWS Health, by instance id. A repeated event has the same content and
+    time."""
+
+    notices: Mapping[str, Notice]
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChange:
+    """A Capacity Block has begun, or its instances are about to be terminated."""
+
+    event_id: str
+    account: str
+    region: str
+    reservation_id: str
+    is_expiring: bool
+    at: UtcDatetime
+    ends_at: UtcDatetime
+
+    @property
+    def terminated_from(self) -> UtcDatetime:
+        """Return when EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity
+        Blocks."""
+        return self.at + _EXPIRY_LEAD

@@ -1,0 +1,304 @@
+"""Notifies owners of warnings: the first few in a zone or group one by one, then all as one message
+(`events.mass_interruption_*`). Advice where to start instead comes after, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from governor.alerts.model import NOBODY, Owner
+from governor.alerts.ports import Announcer
+from governor.core.catalog import alike
+from governor.core.errors import CloudError, ConflictError, GovernorError
+from governor.core.instance import AUTO_SCALING_TAG, Instance, Lifecycle
+from governor.core.ports import Clock
+from governor.events.messages import elsewhere_alert, mass_alert, warning_alert
+from governor.events.model.interruption import Checkpoint, HookAnswer, HookState, Warned
+from governor.events.store.bursts import Burst, Bursts
+from governor.evidence.ports import InstanceReader
+from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import by_owner
+from governor.table.once import Once, joined, run_all
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Instance, Target
+    from governor.events.model.interruption import SpotPrice
+    from governor.policy.model.policy import Policy
+
+
+class SpotPrices(NamedTuple):
+    """Spot prices, cheapest first. `problems` gives the reason for each Region that could not be
+    read."""
+
+    prices: tuple[SpotPrice, ...]
+    problems: Mapping[str, str]
+
+
+class SpotMarket(Protocol):
+    """Spot prices and placement scores of Regions, in the target's account, read only."""
+
+    def prices(
+        self, target: Target, regions: Sequence[str], instance_type: str, platform: str
+    ) -> SpotPrices:
+        """Never raises."""
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """Return by Region how likely a request for one of these types succeeds, from 1 to 10. Give
+        at most ten Regions."""
+
+
+_TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
+_FEWEST_TYPES = 3
+"""Fewest types to ask scores for: EC2 gives a low score to fewer, whatever capacity there is.
+Source: EC2 user guide, Spot placement score."""
+Result = TypeVar("Result")
+
+
+class Notified(StrEnum):
+    """How owners were notified of a warning. The words are part of what handlers answer."""
+
+    SINGLY = "singly"
+    AS_A_MASS = "as a mass"
+    """By the summary, which this call sent."""
+    COUNTED = "counted"
+    """By a summary that another call sent."""
+
+
+@dataclass(slots=True)
+class Reaction:
+    """Effects of one event. `notes` are failures that nothing had to wait for."""
+
+    ours: bool = True
+    notified: Notified | None = None
+    """`None`: notified before, or not ours."""
+    checkpoint_sent: bool = False
+    snapshots: tuple[str, ...] = ()
+    voided: bool = False
+    advised: bool = False
+    completed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """The response to one warning."""
+
+    warned: Warned
+    reaction: Reaction = field(default_factory=Reaction)
+    failed: list[Exception] = field(default_factory=list)
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Try every step, whatever becomes of those before it."""
+        try:
+            run_all(steps)
+        except Exception as error:  # noqa: BLE001 - the other warnings have their turn
+            self.failed.append(error)
+
+    def get(self, step: Callable[[], Result]) -> Result | None:
+        """Return what the step returns, or `None` if it fails, which is noted."""
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed.append(error)
+            return None
+
+    def result(self) -> Reaction | Exception:
+        """Return what was done, or the first error with notes of the others."""
+        return joined(self.failed) if self.failed else self.reaction
+
+
+@dataclass(slots=True, kw_only=True)
+class Case(Attempt):
+    """A warning of a governed instance, under its own `policy`; without a document `checkpoint` is
+    `None`."""
+
+    instance: Instance
+    policy: Policy
+    owner: Owner
+    checkpoint: Checkpoint | None
+    hook: HookAnswer = HookAnswer(HookState.NEXT)
+    hook_error: CloudError | None = None
+    """Why the hook was not sent, or could not be noted as sent."""
+
+    @property
+    def is_hooked(self) -> bool:
+        return self.checkpoint is not None and self.checkpoint.send
+
+    @property
+    def is_unasked(self) -> bool:
+        """Return whether its hook was not sent, as far as that is known."""
+        return self.hook_error is not None and not self.hook.was_sent
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyWarning:
+    """Counts, then notifies; a count that cannot be written never keeps a warning back."""
+
+    clock: Clock
+    instances: InstanceReader
+    burst_store: Bursts
+    once: Once
+    announcer: Announcer
+
+    def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
+        """Notify the owner, unless this event was notified before. `base`, the policy without
+        overrides, decides what a mass is.
+
+        Raises: CloudError if the message could not be sent, or not be noted as sent: it is sent
+        again.
+        """
+        notify = partial(self._notify, case, base, unasked)
+        self.once(f"{case.warned.event_id}#told", notify)
+
+    def _notify(self, case: Case, base: Policy, unasked: Collection[str]) -> None:
+        burst = self._count(case, base)
+        if burst is None or burst.number <= base.events.mass_interruption_told_singly:
+            alert = warning_alert(
+                case.instance,
+                case.warned,
+                case.checkpoint,
+                case.owner,
+                self.clock.now(),
+                case.hook,
+            )
+            self.announcer.announce(alert)
+            case.reaction.notified = Notified.SINGLY
+        elif self._notify_of_mass(case, base, burst, unasked):
+            case.reaction.notified = Notified.AS_A_MASS
+        else:
+            case.reaction.notified = Notified.COUNTED
+
+    def _count(self, case: Case, base: Policy) -> Burst | None:
+        """Count the warning among those of its group or zone; `None` if that cannot be written."""
+        window = timedelta(minutes=base.events.mass_interruption_window_minutes)
+        place = case.warned.group or case.instance.availability_zone or "unknown-zone"
+        name = f"{case.warned.response.kind}#{place}"
+        try:
+            return self.burst_store.count(case.instance.target, name, self.clock.now(), window)
+        except (CloudError, ConflictError) as error:
+            # Notified singly: one message too many is the safe side.
+            case.reaction.notes.append(f"not counted: {error}")
+            return None
+
+    def _notify_of_mass(
+        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+    ) -> bool:
+        """Send one message for all of a group or zone, once for each burst of warnings. Return
+        whether this call did."""
+        kind = case.warned.response.kind
+        place = case.warned.group or case.instance.availability_zone
+        started = int(burst.started_at.timestamp())
+        key = f"mass#{kind}#{case.instance.target}#{place}#{started}"
+        return self.once(key, partial(self._announce_mass, case, base, burst, unasked))
+
+    def _announce_mass(
+        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+    ) -> None:
+        """Send one message to each owner, who may be reached by nobody else's channel."""
+        endangered = self._endangered(case, base)
+        now = self.clock.now()
+        announcements = []
+        for owner, instances in endangered.items():
+            alert = mass_alert(
+                case.instance,
+                case.warned,
+                instances,
+                base,
+                burst.started_at,
+                now,
+                owner=owner,
+                unasked=unasked,
+            )
+            announcements.append(partial(self.announcer.announce, alert))
+        run_all(announcements)
+
+    def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
+        """Return the instances that may be taken back with this one, by owner.
+
+        `None` stands for instances that could not be listed, an empty list for no such instance.
+        """
+        try:
+            listed = self.instances.list_selected(case.instance.target, base.selector)
+        except CloudError as error:
+            case.reaction.notes.append(f"the zone was not listed: {error}")
+            return {NOBODY: None}
+        endangered = [instance for instance in listed if _is_endangered(instance, case)]
+        return by_owner(endangered, base.ownership) or {NOBODY: ()}
+
+
+def _is_endangered(instance: Instance, case: Case) -> bool:
+    """Return whether it is in the same group as the warned one, or in the same zone and of a kind
+    that EC2 takes back."""
+    if case.warned.group is not None:
+        return instance.tags.get(AUTO_SCALING_TAG) == case.warned.group
+    is_in_zone = instance.availability_zone == case.instance.availability_zone
+    return is_in_zone and instance.lifecycle in _TAKEN_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class AdviseElsewhere:
+    """Compares Spot prices over the policy's Regions and names the cheapest zones, with placement
+    scores if the policy asks for them."""
+
+    clock: Clock
+    market: SpotMarket
+    once: Once
+    announcer: Announcer
+
+    def __call__(self, case: Case) -> None:
+        """Advise on a Spot instance if its owner was notified just now. What AWS refuses becomes a
+        note."""
+        instance = case.instance
+        events = case.policy.events
+        is_wanted = events.compare_spot_prices and instance.lifecycle is Lifecycle.SPOT
+        was_notified = case.reaction.notified in (Notified.SINGLY, Notified.AS_A_MASS)
+        if not is_wanted or not was_notified:
+            return
+        key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
+        window = timedelta(minutes=events.mass_interruption_window_minutes)
+        try:
+            self.once(key, partial(self._advise, case), keep=window)
+        except GovernorError as error:
+            case.reaction.notes.append(f"no advice: {error}")
+
+    def _advise(self, case: Case) -> None:
+        instance = case.instance
+        reaction = case.reaction
+        regions = (instance.target.region, *case.policy.events.spot_price_regions)
+        answer = self.market.prices(
+            instance.target, regions, instance.instance_type, instance.platform
+        )
+        reaction.notes += [
+            f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()
+        ]
+        scores = self._scores(case, regions)
+        alert = elsewhere_alert(instance, answer.prices, scores, case.owner, self.clock.now())
+        if alert is not None:
+            self.announcer.announce(alert)
+            reaction.advised = True
+
+    def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
+        """Return the placement scores by Region; empty if they are not wanted or not available."""
+        if not case.policy.events.placement_scores:
+            return {}
+        types = alike(case.instance.instance_type)
+        if len(types) < _FEWEST_TYPES:
+            why = (
+                f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than "
+                f"{_FEWEST_TYPES}"
+            )
+            case.reaction.notes.append(f"no placement scores: {why}")
+            return {}
+        try:
+            return self.market.scores(case.instance.target, regions, types)
+        except GovernorError as error:
+            case.reaction.notes.append(f"no placement scores: {error}")
+            return {}

@@ -1,0 +1,108 @@
+"""Reacts when an instance changes its state: closes open questions and ends savings.
+
+Events come at least once and in any order. Each reaction is a conditional write, and the sweep
+repairs what a lost event leaves behind. This module must not act on any instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, InstanceRecord, Outcome
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.money.book_saving import settle_restart
+from governor.money.model.ledger import Ending
+from governor.money.rules.ledger import ended_by
+from governor.money.store.ledger import Ledger
+from governor.policy.ports import Policies
+from governor.remediation.end_episode import VoidEpisode
+
+_NOTHING = "nothing to do"
+_ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+_SETTLING = ("running", "terminated")
+"""States that end a saving."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToStateChange:
+    """Handles a change by us or by others. Events carry no tags, so those of every instance come
+    here: an unknown instance costs one read. `policies` is asked only if a saving ends."""
+
+    policies: Callable[[], Policies]
+    clock: Clock
+    episode_store: Episodes
+    instance_store: Instances
+    ledger_store: Ledger
+    void: VoidEpisode
+
+    def __call__(
+        self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
+    ) -> str:
+        """Close a question that the change has answered, settle the ledger, and return what was
+        done."""
+        target = Target(account, region)
+        record = self.instance_store.record(target, instance_id)
+        # Everything that was opened, marked or booked has left a record.
+        if record == InstanceRecord(target, instance_id):
+            return _NOTHING
+        done = []
+        if self._void_ended(record, ec2_state, at):
+            done.append("question voided")
+        if ec2_state in _SETTLING:
+            done += self._settle_change(record, ec2_state, at)
+        return ", ".join(done) or _NOTHING
+
+    def _void_ended(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> bool:
+        """Void the open question about an instance that stops or ends. Return whether this call
+        did."""
+        ref = record.open_episode
+        if ref is None or ec2_state not in _ENDING:
+            return False
+        if at < ref.launch_time:
+            # A late event of an earlier run of the instance says nothing about this one.
+            return False
+        # Only a question can be voided: in the acting phase the change is the workflow's own.
+        return self.void(ref, f"the instance is {ec2_state} by others", Outcome.VOID)
+
+    def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
+        """Void a question about a stopped instance that runs again, and end its savings. Return
+        what was done."""
+        done = []
+        episode = None
+        if record.open_episode is not None:
+            episode = self.episode_store.episode(record.open_episode)
+        if ec2_state == "running":
+            if episode is not None and at > episode.opened_at:
+                reason = "the instance was started again"
+                if self.void(episode.ref, reason, Outcome.VOID):
+                    done.append("question voided")
+        elif record.last_outcome is Outcome.TERMINATED or _terminates(episode):
+            return done  # Our own termination: the saving of its stop goes on.
+        return done + self._settle(record, ec2_state, at)
+
+    def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
+        """End the savings that were booked before the change; return what was done for each."""
+        entries = self.ledger_store.open_entries(record.target, record.instance_id)
+        ended = ended_by(entries, at)
+        if not ended:
+            return []
+        if ec2_state == "running":
+            minutes = self.policies().base().policy.ledger.false_stop_within_minutes
+            false_within = timedelta(minutes=minutes)
+            return settle_restart(self.ledger_store, ended, at, false_within, self.clock.now())
+        return [
+            "saving settled: terminated by others"
+            for entry in ended
+            if self.ledger_store.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
+        ]
+
+
+def _terminates(episode: Episode | None) -> bool:
+    """Return whether the open episode has asked EC2 to terminate the instance."""
+    return episode is not None and episode.plan.destroys and episode.begun_at is not None

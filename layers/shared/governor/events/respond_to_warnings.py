@@ -1,0 +1,327 @@
+"""Responds to warnings that instances are taken back: work is saved, owners are notified, and open
+questions are taken back. This module must not stop or terminate anything.
+
+`RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls.
+Each step is tried, whatever became of the others. A repeated event repeats only what failed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from governor.core.errors import CloudError, ConfigurationError, Throttled, Unavailable
+from governor.core.instance import EVENT_TAG, Instance, Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime, iso
+from governor.episode.model.episode import Outcome
+from governor.episode.ports import Snapshotter
+from governor.episode.store.instances import Instances
+from governor.events.model.interruption import LifecycleAction, Warned, decide_checkpoint
+from governor.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
+from governor.events.send_checkpoint import SEND, SendCheckpoint
+from governor.evidence.ports import InstanceReader
+from governor.policy.accounts import Accounts
+from governor.policy.model.policy import Mode, Policy
+from governor.policy.ports import Policies
+from governor.policy.rules.owners import owner_of
+from governor.remediation.end_episode import VoidEpisode
+from governor.table.once import Once, begin
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Instance, Target
+    from governor.core.units import UtcDatetime
+    from governor.events.model.interruption import LifecycleAction
+    from governor.policy.model.policy import Policy
+
+
+class LifecycleHooks(Protocol):
+    """The lifecycle hooks of Auto Scaling groups."""
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """Return how long the group waits for the hook to be completed; `None` if it has no such
+        hook."""
+
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
+        """Let the group go on. An action that is over already is no error."""
+
+
+_PATIENCE_SECONDS = 10.0
+"""With an account or Region that hangs: a third of the function's time."""
+_NOTE = "dynamodb:TransactWriteItems"
+_NOTE_SECONDS = 2.0
+"""How long the notes of warnings may take after the hooks, beside which they are begun."""
+_GONE = ("shutting-down", "terminated")
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True, slots=True)
+class RespondToWarnings:
+    """Responds to interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling
+    groups. Parts after `checkpoint` are `None` in a function that gets no cause which needs
+    them."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+    instance_store: Instances
+    once: Once
+    notify: NotifyWarning
+    checkpoint: SendCheckpoint
+    void: VoidEpisode | None = None
+    snapshots: Snapshotter | None = None
+    advise: AdviseElsewhere | None = None
+    hooks: LifecycleHooks | None = None
+
+    def one(self, warned: Warned) -> Reaction:
+        """Respond to a warning that comes alone. Raises: the error of the first failed step."""
+        (result,) = self([warned])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
+        """Respond to a batch of warnings; return what was done about each, in their order.
+
+        An exception stands for a warning whose instance could not be read, or of which a step
+        failed. All other steps were done, and the warning should come again.
+        """
+        base = self.policies.base().policy
+        attempts = [Attempt(warned=warned) for warned in batch]
+        opened = self._open(attempts, base)
+        cases = [attempt for attempt in opened if isinstance(attempt, Case)]
+        taken_back = [case for case in cases if case.warned.response.is_taken_back]
+        self._note_and_send_first(cases, taken_back)
+        unasked = frozenset(case.warned.instance_id for case in cases if case.is_unasked)
+        for attempt in opened:
+            attempt.run(*self._steps(attempt, base, unasked))
+        self._snapshot_all(taken_back)
+        self._advise_all(cases)
+        return [attempt.result() for attempt in attempts]
+
+    def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
+        """Return the attempts with anything left to do, as `_examine` does.
+
+        Instances are described in a few calls for each account and Region; one that hangs holds up
+        no other.
+        """
+        by_target = self._by_target(attempts, base)
+        calls = {}
+        for target, attempts_there in by_target.items():
+            instance_ids = dict.fromkeys(attempt.warned.instance_id for attempt in attempts_there)
+            calls[target] = partial(self.instances.describe_all, target, tuple(instance_ids))
+        described = begin(calls, "ec2:DescribeInstances")(_PATIENCE_SECONDS)
+        opened: list[Attempt] = []
+        for target, attempts_there in by_target.items():
+            for attempt in attempts_there:
+                examined = attempt.get(partial(self._examine, attempt, described[target], base))
+                if examined is not None:
+                    opened.append(examined)
+        return opened
+
+    def _by_target(self, attempts: Sequence[Attempt], base: Policy) -> dict[Target, list[Attempt]]:
+        """Group attempts by account and Region, without those that the policy does not name."""
+        by_target: dict[Target, list[Attempt]] = defaultdict(list)
+        for attempt in attempts:
+            account = attempt.warned.account
+            region = attempt.warned.region
+            if self.accounts.governs(base, account, region):
+                by_target[self._target(attempt.warned)].append(attempt)
+            else:
+                attempt.reaction.ours = False
+                attempt.reaction.notes.append(f"{account} in {region} is no target of the policy")
+        return by_target
+
+    def _target(self, warned: Warned) -> Target:
+        return self.accounts.target(warned.account, warned.region)
+
+    def _examine(
+        self,
+        attempt: Attempt,
+        described: Mapping[str, Instance | CloudError] | CloudError,
+        base: Policy,
+    ) -> Attempt | None:
+        """Return a `Case` if the instance is governed and the warning stands; the attempt itself if
+        only an open question may have to be taken back; `None` if the warning came too late.
+
+        Raises: CloudError if the instance could not be read; PolicyError.
+        """
+        warned = attempt.warned
+        instance = _described_instance(described, warned.instance_id)
+        if instance is None or not base.selector.is_on(instance):
+            attempt.reaction.ours = False
+            return attempt
+        if warned.waits is not None:
+            if instance.state in _GONE:
+                # The event came late: nobody can save anything any more, and nothing waits.
+                return attempt
+            warned = self._with_heartbeat(warned, warned.waits, attempt.reaction)
+        # Past its heartbeat no group waits, unless somebody prolonged it: then it is left to them.
+        if warned.is_over(instance, self.clock.now()):
+            attempt.reaction.notes.append(
+                f"the event of {iso(warned.at)} came too late: it is about an earlier "
+                "run, or is over"
+            )
+            return None
+        policy = self.policies.applied_to(instance).policy
+        checkpoint = None
+        if self.checkpoint.hook:
+            checkpoint = decide_checkpoint(instance, policy, warned)
+        return Case(
+            warned=warned,
+            reaction=attempt.reaction,
+            failed=attempt.failed,
+            instance=instance,
+            policy=policy,
+            owner=owner_of(instance, policy.ownership),
+            checkpoint=checkpoint,
+        )
+
+    def _with_heartbeat(
+        self, warned: Warned, action: LifecycleAction, reaction: Reaction
+    ) -> Warned:
+        """Return the warning with the end of its group's wait; as it was if that is not known."""
+        hooks = _wired(self.hooks)
+        try:
+            wait = hooks.heartbeat(self._target(warned), action.group, action.hook)
+        except CloudError as error:
+            reaction.notes.append(f"how long the group waits is not known: {error}")
+            return warned
+        return warned if wait is None else replace(warned, stated_end=warned.at + wait)
+
+    def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
+        """Send the hooks that go before any notification, and note warnings beside them."""
+        wait_for_notes = begin({_NOTE: partial(self._note_all, taken_back)}, _NOTE)
+        self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
+        note_error = wait_for_notes(_NOTE_SECONDS)[_NOTE]
+        if note_error is not None:
+            for case in taken_back:
+                case.failed.append(note_error)
+
+    def _note_all(self, cases: Sequence[Case]) -> None:
+        """Note until when each warning stands: the governor may not stop or terminate an instance
+        under its checkpoint."""
+        now = self.clock.now()
+        until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
+        for case in cases:
+            until[case.instance.target][case.warned.instance_id] = case.warned.stands_until(now)
+        for target, until_by_id in until.items():
+            self.instance_store.note_warned(target, until_by_id)
+
+    def _steps(
+        self, attempt: Attempt, base: Policy, unasked: Collection[str]
+    ) -> list[Callable[[], object]]:
+        """Return the steps for a warning: notification and hook in the order of its cause; then the
+        open question is taken back."""
+        void = partial(self._void, attempt.warned, attempt.reaction)
+        if not isinstance(attempt, Case):
+            return [void]
+        notify = partial(self.notify, attempt, base, unasked)
+        report = partial(self.checkpoint.report, attempt)
+        if attempt.warned.response.hook_first:
+            return [notify, report, void]
+        send = partial(self.checkpoint.send_all, [attempt])
+        return [notify, send, report, void, partial(self._complete, attempt)]
+
+    def _void(self, warned: Warned, reaction: Reaction) -> None:
+        """Take the open question back, unless the warning leaves it open or is of an earlier
+        run."""
+        reason = warned.void_reason
+        if reason is None:
+            return
+        record = self.instance_store.record(self._target(warned), warned.instance_id)
+        episode = record.open_episode
+        if episode is not None and warned.at >= episode.launch_time:
+            reaction.voided = _wired(self.void)(episode, reason, Outcome.INTERRUPTED)
+
+    def _complete(self, case: Case) -> None:
+        """Complete a lifecycle hook that the policy names, so that nobody pays for the wait. It is
+        left alone while a checkpoint runs or may come: that would end the instance under it."""
+        action = case.warned.waits
+        if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
+            return
+        if action.hook in case.policy.events.completed_lifecycle_hooks:
+            instance = case.instance
+            hooks = _wired(self.hooks)
+            complete = partial(hooks.complete, instance.target, instance.instance_id, action)
+            case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
+
+    def _advise_all(self, cases: Sequence[Case]) -> None:
+        for case in cases:
+            if case.warned.response.advises:
+                case.run(partial(_wired(self.advise), case))
+
+    def _snapshot_all(self, cases: Sequence[Case]) -> None:
+        """Create all snapshots at the same time, as each takes EC2 most of a second. They come
+        after the messages, which need none of them."""
+        calls = {}
+        for number, case in enumerate(cases):
+            has_data_volumes = len(case.instance.volumes) > 1
+            if has_data_volumes and case.policy.events.snapshot_data_volumes:
+                calls[number] = partial(self._snapshot, case)
+        errors = begin(calls, "ec2:CreateSnapshots")(_PATIENCE_SECONDS)
+        for number, error in errors.items():
+            if error is not None:
+                cases[number].failed.append(error)
+
+    def _snapshot(self, case: Case) -> None:
+        retention = timedelta(days=case.policy.plan.snapshot_retention_days)
+        tags = case.instance.snapshot_tags(
+            "before its interruption",
+            self.clock.now() + retention,
+            {EVENT_TAG: case.warned.event_id},
+        )
+        create = partial(self._create_snapshots, case, tags)
+        self.once(f"{case.warned.event_id}#snapshots", create)
+
+    def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
+        """Snapshot data volumes only: the boot volume holds nothing that a new instance lacks."""
+        created = _wired(self.snapshots).create(
+            case.instance.target,
+            case.instance.instance_id,
+            tags,
+            dry_run=case.policy.mode is Mode.OBSERVE,
+            boot=False,
+        )
+        case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
+
+
+def _described_instance(
+    described: Mapping[str, Instance | CloudError] | CloudError, instance_id: str
+) -> Instance | None:
+    """Return the instance, or `None` if EC2 does not know it. Raises: CloudError if it, or all of
+    its target, could not be read."""
+    if isinstance(described, CloudError):
+        raise described
+    instance = described.get(instance_id)
+    if isinstance(instance, CloudError):
+        raise instance
+    return instance
+
+
+def _may_save_work(case: Case) -> bool:
+    """Return whether a checkpoint runs on the instance, or may come."""
+    if not case.is_hooked:
+        return False
+    error = case.hook_error
+    is_refused = (
+        error is not None
+        and error.operation == SEND
+        and not isinstance(error, Throttled | Unavailable)
+    )
+    return not is_refused
+
+
+def _wired(part: _Part | None) -> _Part:
+    """Return the part. Raises: ConfigurationError if this function was made without it."""
+    if part is None:
+        raise ConfigurationError(
+            "this function was not made for warnings of this cause: see its wiring"
+        )
+    return part

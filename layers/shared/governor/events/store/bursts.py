@@ -1,0 +1,56 @@
+"""Counts of warnings that come at once.
+
+A count is sent once, with a short timeout: a warning leaves two minutes, and the caller can do
+without an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from governor.core.errors import ConflictError
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime
+from governor.table.keys import target_pk
+from governor.table.table import HastyStore, absent, epoch, update, where
+
+_ATTEMPTS = 3
+"""How often a count is tried if another one begins at the same moment."""
+_COUNT_KEPT = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """The place of a warning among those of its zone: `number` counts from 1 since `started_at`."""
+
+    number: int
+    started_at: UtcDatetime
+
+
+class Bursts(HastyStore):
+    def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+        """Count one more of `name`, and return its place. A new count begins when the first of the
+        last one is older than `window`. Raises: ConflictError."""
+        key = (target_pk(target), f"BURST#{name}")
+        window_start = epoch(now - window)
+        is_open = where("started_at_epoch", ">", window_start)
+        count_one_more = update(key, {}, is_open, add={"warnings": 1}, returns_item=True)
+        is_over_or_absent = absent() | where("started_at_epoch", "<=", window_start)
+        begin = update(
+            key,
+            {"started_at_epoch": epoch(now), "warnings": 1},
+            is_over_or_absent,
+            until=now + window + _COUNT_KEPT,
+            returns_item=True,
+        )
+        for _ in range(_ATTEMPTS):
+            # If no count is open, begin one. If another caller begins it first, add to theirs.
+            for write in (count_one_more, begin):
+                try:
+                    item = self._hasty.write(write)
+                except ConflictError:
+                    continue
+                started_at = datetime.fromtimestamp(item["started_at_epoch"], tz=UTC)
+                return Burst(item["warnings"], started_at)
+        raise ConflictError(f"the count of {name} in {target} kept beginning anew")

@@ -1,0 +1,61 @@
+"""Reads the newest readings of one instance, right before a step that no person has approved.
+
+Missing readings mean that the step waits. This module must not let a step through that the rest of
+the recheck refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from governor.core.errors import Unavailable
+from governor.core.instance import Instance
+from governor.core.units import UtcDatetime
+from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.rules.figures import required_figures
+from governor.evidence.rules.freshness import MOST_AHEAD, reading_period, why_stale
+from governor.policy.model.policy import Policy
+
+READ_AGAIN = timedelta(minutes=7)
+"""A step that waits for readings is checked again after this. It is not a multiple of five minutes,
+because EC2's own figures would then be equally old at every check."""
+_LOOK_BACK = timedelta(minutes=30)
+
+
+def why_readings_are_stale(
+    gather: GatherEvidence, instance: Instance, policy: Policy, now: UtcDatetime
+) -> str | None:
+    """Return why the newest readings prove too little to act unasked; `None` if they are new
+    enough.
+
+    Raises:
+        Unavailable: the metrics could not be read.
+    """
+    seconds = int(reading_period(policy.metrics).total_seconds())
+    names = replace(
+        policy.metrics,
+        period_seconds=seconds,
+        collection_interval_seconds=seconds,
+        lag_seconds=0,
+        work=None,
+    )
+    request = EvidenceRequest(
+        instance=instance,
+        # These names say where to read and how finely. The instance's own policy says what the
+        # readings mean.
+        policy=Policy(metrics=names),
+        per_gpu=True,
+        figures=frozenset(required_figures(policy)),
+        length=_LOOK_BACK + MOST_AHEAD,
+    )
+    # A reading that is dated after this moment shows that the dates are wrong.
+    gathered = gather(instance.target, [request], now + MOST_AHEAD)
+    evidence = gathered[instance.instance_id].evidence
+    if evidence.read_problem is not None:
+        text = (
+            f"the newest metrics of {instance.instance_id} could not be read: "
+            f"{evidence.read_problem}"
+        )
+        raise Unavailable(text, operation="cloudwatch:GetMetricData")
+    return why_stale(evidence, policy, now)

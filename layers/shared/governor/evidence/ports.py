@@ -1,0 +1,134 @@
+"""What gathering evidence needs from EC2, CloudWatch and Systems Manager.
+
+Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
+`governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that
+role in that account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from governor.core.errors import CloudError
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import (
+        Instance,
+        Protection,
+        Reservation,
+        Session,
+        SpotRequestType,
+        Target,
+        Volume,
+    )
+    from governor.evidence.model import Series, Window
+    from governor.policy.model.policy import TagMatch
+
+
+class InstanceReader(Protocol):
+    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or left out.
+
+    Lists leave out a record without the fields that EC2 always sends. Describing such an instance
+    fails; among others, only that one fails.
+    """
+
+    def list_selected(
+        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+    ) -> Sequence[Instance]:
+        """Return all running instances once, hidden ones too, with volumes without sizes. `odd`
+        receives what is wrong, by instance id: by "" if it may be about any missing instance."""
+
+    def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
+        """Return running instances of an accelerated type without the tag: up to 500, only to be
+        shown."""
+
+    def creator(self, target: Target, instance_id: str) -> str | None:
+        """Return who launched it, mostly as an ARN; `None` if CloudTrail's last 90 days do not
+        say."""
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None: ...
+    def describe_all(
+        self, target: Target, instance_ids: Sequence[str]
+    ) -> Mapping[str, Instance | CloudError]: ...
+    def protection(self, target: Target, instance_id: str) -> Protection: ...
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
+    def knows_reservation(self, target: Target, reservation_id: str) -> bool: ...
+    def reservations(self, target: Target) -> Sequence[Reservation]:
+        """Return those of accelerated types that are charged to the target's account."""
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
+
+
+class MetricQuery(NamedTuple):
+    """One series, by its exact dimensions and a statistic of CloudWatch. `key` names its answer."""
+
+    key: str
+    namespace: str
+    metric: str
+    dimensions: tuple[tuple[str, str], ...]
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAnswer:
+    """Series by key, each with a value for every bin of the window. A key without a series
+    published nothing. `problems` names keys that could not be read: their series may be missing or
+    incomplete."""
+
+    series: Mapping[str, Series]
+    problems: Mapping[str, str]
+
+
+class SeriesFilter(NamedTuple):
+    """The series to list; `None` means any. `recently` leaves out those without readings in the
+    last three hours."""
+
+    namespace: str | None
+    metric: str | None
+    recently: bool = True
+
+
+class Listed(NamedTuple):
+    namespace: str
+    metric: str
+    dimensions: tuple[tuple[str, str], ...]
+
+
+class MetricReader(Protocol):
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Return the series of all queries over the window. Never raises: `problems` names what
+        could not be read."""
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> Mapping[str, Sequence[Listed]]:
+        """Return the series by their `InstanceId`. Never call this with an `instance_id` in a
+        loop."""
+
+
+class InstanceTagger(Protocol):
+    """Sets EC2 tags in batches; a tag with the value `None` is removed. It returns failures by
+    instance id, which do not affect the others."""
+
+    def set_tags(
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        tags: Mapping[str, str | None],
+        *,
+        dry_run: bool,
+    ) -> Mapping[str, str]: ...
+
+
+class SessionReader(Protocol):
+    """Session Manager, read only."""
+
+    def open_sessions(
+        self, target: Target, instance_id: str, since: datetime
+    ) -> tuple[Session, ...]:
+        """Return the sessions begun after `since`. Raises: AccessDenied if the member role is of an
+        earlier release."""

@@ -1,0 +1,186 @@
+"""The one table of figures: what is measured besides utilization, and may show work.
+
+A row says where a figure is published, how it is read, and what limits it. The sweep, the recheck,
+`governor simulate`, `governor doctor` and the docs read this table. A new veto is a row here, a
+limit in `Vetoes`, and a field in `Evidence`. This module reads and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from governor.core.instance import Shape
+from governor.policy.model.policy import Metrics, Policy
+
+EC2_NAMESPACE = "AWS/EC2"
+"""The CloudWatch namespace of EC2's own metrics."""
+WORK = "work"
+"""The name of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
+
+
+class Publisher(Enum):
+    """The publisher of a figure, which decides how its series are found."""
+
+    AGENT = "the agent, for each GPU"
+    """Under the names of the policy."""
+    EC2 = "EC2, for the whole instance"
+    """Every five minutes. Several metrics of one figure add up."""
+    EC2_GPU = "EC2, for some instance types"
+    """Only a listing shows the series, so a back-test cannot read it."""
+    INSTANCE = "the instance, in a namespace of its own"
+    """Only a listing shows the series, so a back-test cannot read it."""
+
+
+class Scale(Enum):
+    """How a reading becomes the figure."""
+
+    PERCENT = "%"
+    PERCENT_OF_POWER = "% of the GPU's power limit"
+    PERCENT_OF_MEMORY = "% of the GPU's memory"
+    PER_SECOND = "bytes per second"
+
+
+class Figure(NamedTuple):
+    """A measurement besides utilization.
+
+    `field` names its maximum in `Evidence`. `limit` is the path of the setting of the policy that
+    it must stay under. `metrics` are names of CloudWatch where EC2 publishes, else names of the
+    settings in `Metrics` that hold them.
+    """
+
+    words: str
+    field: str
+    limit: str
+    publisher: Publisher
+    metrics: tuple[str, ...]
+    statistic: str
+    scale: Scale
+
+
+FIGURES: Mapping[str, Figure] = {
+    "power": Figure(
+        words="power draw",
+        field="power_percent_of_limit",
+        limit="vetoes.power_percent_of_limit",
+        publisher=Publisher.AGENT,
+        metrics=("power_draw",),
+        statistic="Maximum",
+        scale=Scale.PERCENT_OF_POWER,
+    ),
+    "memory": Figure(
+        words="GPU memory held",
+        field="memory_used_percent",
+        limit="vetoes.memory_used_percent",
+        publisher=Publisher.AGENT,
+        metrics=("memory_used",),
+        statistic="Maximum",
+        scale=Scale.PERCENT_OF_MEMORY,
+    ),
+    "cpu": Figure(
+        words="CPU",
+        field="cpu_percent",
+        limit="vetoes.cpu_percent",
+        publisher=Publisher.EC2,
+        metrics=("CPUUtilization",),
+        statistic="Average",
+        scale=Scale.PERCENT,
+    ),
+    "network": Figure(
+        words="network traffic",
+        field="network_bytes_per_second",
+        limit="vetoes.network_bytes_per_second",
+        publisher=Publisher.EC2,
+        metrics=("NetworkIn", "NetworkOut"),
+        statistic="Sum",
+        scale=Scale.PER_SECOND,
+    ),
+    "agentless": Figure(
+        words="EC2's own GPUPowerUtilization",
+        field="agentless_power_percent",
+        limit="vetoes.power_percent_of_limit",
+        publisher=Publisher.EC2_GPU,
+        metrics=("GPUPowerUtilization",),
+        statistic="Maximum",
+        scale=Scale.PERCENT,
+    ),
+    "bound": Figure(
+        words="the utilization that the instance itself publishes",
+        field="bound_utilization_percent",
+        limit="idle.utilization_below_percent",
+        publisher=Publisher.INSTANCE,
+        metrics=("utilization",),
+        statistic="Maximum",
+        scale=Scale.PERCENT,
+    ),
+}
+"""Figures that may veto by the policy, in the order of the checks."""
+
+
+def limit_of(policy: Policy, figure: str) -> float | None:
+    """Return the limit that a figure must stay under; `None` if the policy does not ask for it."""
+    row = FIGURES[figure]
+    if row.publisher is Publisher.INSTANCE and not policy.metrics.bound_namespaces:
+        return None
+    section, _, name = row.limit.partition(".")
+    limit: float | None = getattr(getattr(policy, section), name)
+    return limit
+
+
+def required_figures(policy: Policy) -> Iterator[str]:
+    """Yield the figures that must be measured, because they may veto."""
+    for figure in (*policy.vetoes.required, *published_by(Publisher.INSTANCE)):
+        if limit_of(policy, figure) is not None:
+            yield figure
+
+
+def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
+    """Return CloudWatch's names of the metrics that show a figure."""
+    row = FIGURES[figure]
+    if row.publisher in (Publisher.AGENT, Publisher.INSTANCE):
+        return tuple(getattr(names, setting) for setting in row.metrics)
+    return row.metrics
+
+
+def published_by(*publishers: Publisher) -> tuple[str, ...]:
+    """Return the figures that one of these publishes, in the order of the table."""
+    return tuple(figure for figure, row in FIGURES.items() if row.publisher in publishers)
+
+
+def can_be_replayed(figure: str) -> bool:
+    """Return whether a back-test can read the past of a figure: it needs the names of its
+    series."""
+    return FIGURES[figure].publisher in (Publisher.AGENT, Publisher.EC2)
+
+
+def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float | None:
+    """Return the factor that turns a reading of a period into the figure.
+
+    Return `None` if the instance type does not say what 100% is.
+    """
+    if scale is Scale.PERCENT:
+        return 1.0
+    if scale is Scale.PER_SECOND:
+        return 1.0 / period_seconds
+    whole = _whole(scale, shape)
+    return 100.0 / whole if whole else None
+
+
+def _whole(scale: Scale, shape: Shape | None) -> int | None:
+    """Return the reading of a GPU that is 100%: its power limit in W, or its memory in MiB.
+
+    Return `None` if the instance type does not say.
+    """
+    if shape is None:
+        return None
+    if scale is Scale.PERCENT_OF_POWER:
+        return shape.board_power_watts
+    return shape.memory_mib_each
+
+
+def amount_text(figure: str, value: float) -> str:
+    """Return a value of a figure with its unit."""
+    if FIGURES[figure].scale is Scale.PER_SECOND:
+        return f"{value / 1_000_000:.2f} MB/s"
+    return f"{value:.1f}%"

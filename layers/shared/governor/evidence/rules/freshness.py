@@ -1,0 +1,162 @@
+"""Judge how old the newest readings of an instance are, before an action that no person has
+approved.
+
+This module judges ages alone. Whether the readings show idleness is for `verdict` to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import timedelta
+
+from governor.core.units import END_BIN, UtcDatetime, in_utc, minutes, span
+from governor.evidence.model import Evidence, GpuReadings, MetricSource
+from governor.evidence.rules.figures import FIGURES, Publisher, required_figures
+from governor.evidence.rules.series import last_reading_end, peak
+from governor.policy.model.policy import Metrics, Policy
+
+MINUTE = timedelta(minutes=1)
+MOST_AHEAD = timedelta(hours=2)
+"""CloudWatch accepts a reading dated at most this far ahead. Source: API, PutMetricData."""
+
+
+def reading_period(metrics: Metrics) -> timedelta:
+    """Return the period by which the newest GPU readings are read: a minute, or five where the
+    agent collects less than once a minute."""
+    return MINUTE if metrics.collection_interval_seconds <= 60 else END_BIN
+
+
+def oldest_gpu_reading(metrics: Metrics) -> timedelta:
+    """Return how long ago the newest period of every GPU may have ended."""
+    if reading_period(metrics) == MINUTE:
+        return timedelta(minutes=metrics.unasked_newest_reading_minutes)
+    return _oldest_reading_of_5_minutes(metrics)
+
+
+def _oldest_reading_of_5_minutes(metrics: Metrics) -> timedelta:
+    return timedelta(minutes=metrics.unasked_newest_5_minute_reading_minutes)
+
+
+def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
+    """Return for how many minutes work may go on without a recheck seeing it.
+
+    The window of a recheck ends at a whole period, at least the lag ago, and its newest five
+    minutes hold at least one reading of every GPU. An action `unasked` needs a newer reading, which
+    shows nothing of the time after its own beginning.
+    """
+    lag = timedelta(seconds=metrics.lag_seconds)
+    period = timedelta(seconds=metrics.period_seconds)
+    most = lag + period + max(END_BIN, period)
+    if unasked:
+        most = min(most, oldest_gpu_reading(metrics) + reading_period(metrics))
+    return math.ceil(most / MINUTE)
+
+
+def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    """Return why the newest readings are too old, or are not those of every GPU; `None` if they are
+    good.
+
+    `evidence` is read by `reading_period`, and `MOST_AHEAD` beyond `now`.
+    """
+    return _why_gpus_stale(evidence, policy, now) or _why_figures_stale(evidence, policy, now)
+
+
+def why_never_fresh(policy: Policy) -> Iterator[str]:
+    """Yield why a policy's readings are always or often too old to act without a person's
+    approval."""
+    metrics = policy.metrics
+    setting_of_5_minutes = "metrics.unasked_newest_5_minute_reading_minutes"
+    setting = setting_of_5_minutes
+    if reading_period(metrics) == MINUTE:
+        setting = "metrics.unasked_newest_reading_minutes"
+    collected = timedelta(seconds=metrics.collection_interval_seconds)
+    oldest = oldest_gpu_reading(metrics)
+    if collected + policy.lag > oldest:
+        yield (
+            f"the newest GPU reading may be {span(collected + policy.lag)} old "
+            f"(metrics.collection_interval_seconds: {metrics.collection_interval_seconds}, "
+            f"metrics.lag_seconds: {metrics.lag_seconds}), and {setting} allows "
+            f"{minutes(oldest)} min"
+        )
+    ec2_figures = [figure for figure in required_figures(policy) if _is_of_ec2(figure)]
+    oldest_of_5_minutes = _oldest_reading_of_5_minutes(metrics)
+    if ec2_figures and END_BIN + policy.lag > oldest_of_5_minutes:
+        words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
+        yield (
+            f"EC2's newest reading of {words} may be {span(END_BIN + policy.lag)} old "
+            f"(metrics.lag_seconds: {metrics.lag_seconds}), and {setting_of_5_minutes} allows "
+            f"{minutes(oldest_of_5_minutes)} min"
+        )
+
+
+def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    if not evidence.gpus:
+        return "no GPU has published a reading in the last 30 minutes"
+    if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
+        return (
+            "the newest reading of each GPU is not known, because only one series for "
+            "all GPUs is published; "
+            "publish a series for each GPU"
+        )
+    reporting = [gpu for gpu in evidence.gpus if peak(gpu.utilization) is not None]
+    if evidence.gpus_expected is None or len(reporting) < evidence.gpus_expected:
+        return _why_gpus_missing(len(reporting), evidence.gpus_expected)
+    for gpu in evidence.gpus:
+        reason = _why_gpu_stale(gpu, evidence, policy, now)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _why_gpus_missing(reporting: int, expected: int | None) -> str:
+    if expected is None:
+        return (
+            f"{reporting} GPUs published a reading lately, and it is not known how "
+            "many the instance has"
+        )
+    return f"only {reporting} of {expected} GPUs published a reading lately"
+
+
+def _why_gpu_stale(
+    gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime
+) -> str | None:
+    window = evidence.window
+    label = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+    ended = last_reading_end(gpu.utilization, window)
+    if ended - window.period > now:
+        # The clock is wrong by an unknown time, so no date says how old a reading is.
+        return (
+            f"the clock of the instance is ahead: {label} has a reading dated "
+            f"{in_utc(ended)}; set the clock"
+        )
+    allowed = oldest_gpu_reading(policy.metrics)
+    if now - ended > allowed:
+        return _too_old(f"the newest reading of {label}", ended, allowed)
+    return None
+
+
+def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    for figure in required_figures(policy):
+        allowed = oldest_gpu_reading(policy.metrics)
+        if _is_of_ec2(figure):
+            allowed = _oldest_reading_of_5_minutes(policy.metrics)
+        what = f"the newest reading of {FIGURES[figure].words}"
+        ended = evidence.last_measured.get(figure)
+        if ended is None:
+            return f"{what} is missing"
+        if now - ended > allowed:
+            return _too_old(what, ended, allowed)
+    return None
+
+
+def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:
+    return (
+        f"{what} ended at {in_utc(ended)}; without a person's approval it may be at most "
+        f"{minutes(allowed)} min old"
+    )
+
+
+def _is_of_ec2(figure: str) -> bool:
+    """Return whether EC2 publishes a figure itself, every five minutes."""
+    return FIGURES[figure].publisher is Publisher.EC2

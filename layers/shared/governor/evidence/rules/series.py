@@ -1,0 +1,297 @@
+"""Measurements: aligned series over one window.
+
+A period without a reading is a hole: it stays `None` and is never filled. This module summarizes
+readings; it does not judge them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from governor.core.units import END_BIN, Percent, UtcDatetime, as_utc, iso
+from governor.evidence.model import Evidence, GpuReadings, Series, Window
+
+Dimensions = tuple[tuple[str, str], ...]
+
+
+def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
+    """Return the window of the last whole periods that end at least `lag` before `now`.
+
+    A period that is filled in part would look idle.
+    """
+    step = int(period.total_seconds())
+    last = int((as_utc(now) - lag).timestamp()) // step * step
+    end = datetime.fromtimestamp(last, tz=as_utc(now).tzinfo)
+    bins = max(1, int(length / period))
+    return Window(start=end - period * bins, end=end, period=period)
+
+
+def is_gpu(dimensions: Dimensions) -> bool:
+    """Return whether these are the dimensions of one GPU."""
+    return any(name == "index" for name, _ in dimensions)
+
+
+def gpu_label(dimensions: Dimensions) -> str:
+    """Return the index of the GPU, or `all` for an aggregate."""
+    return dict(dimensions).get("index", "all")
+
+
+def by_index(label: str) -> tuple[int, str]:
+    """Return a key that sorts labels of GPUs: indexes by number, after anything else."""
+    return (int(label), "") if label.isdigit() else (-1, label)
+
+
+def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
+    """Return the highest reading of each period; holes are `None` or NaN.
+
+    One GPU can be published under two dimension sets.
+    """
+    if left is None:
+        return tuple(right)
+    # One comprehension, for speed: it runs for every reading of every GPU. Only NaN differs from
+    # itself.
+    return tuple(
+        [
+            old if new is None or new != new or (old is not None and old >= new) else new
+            for old, new in zip(left, right, strict=True)
+        ]
+    )
+
+
+def is_reading(value: float | None) -> bool:
+    """Return whether a value measures anything: some publishers write -1 or NaN if the driver says
+    N/A."""
+    return value is not None and value >= 0
+
+
+def readings(series: Series) -> list[float]:
+    """Return the values that measure something."""
+    # `is_reading` in one pass: a call for every value takes half of the time of a judgement.
+    return [value for value in series if value is not None and value >= 0]
+
+
+def peak(series: Series) -> float | None:
+    """Return the highest reading; `None` if there is none."""
+    return max(readings(series), default=None)
+
+
+def mean(series: Series) -> float | None:
+    """Return the mean of the readings; `None` if there is none."""
+    values = readings(series)
+    if not values:
+        return None
+    return sum(values) / len(values)
+
+
+def coverage_percent(series: Series) -> Percent:
+    """Return the share of the periods that have a reading."""
+    if not series:
+        return 0.0
+    return 100.0 * len(readings(series)) / len(series)
+
+
+def last_at_or_above(series: Series, threshold: float) -> int | None:
+    """Return the index of the newest value that is not below the threshold; `None` if there is
+    none."""
+    for index in range(len(series) - 1, -1, -1):
+        value = series[index]
+        if value is not None and value >= threshold:
+            return index
+    return None
+
+
+END = 2 * END_BIN
+"""The newest part of a window, in which each bin must be measured."""
+
+
+LONGEST_HOLE = timedelta(minutes=15)
+"""More time than this without a reading ends a proof of idleness."""
+
+
+def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
+    """Return the bins that cover the newest part of the window, newest first.
+
+    A bin has five minutes, or a period if that is longer. Return `None` if the window is too short.
+    A series that is shorter than the window has its holes at the end.
+    """
+    bin_length = max(END_BIN, window.period)
+    periods_per_bin = bin_length // window.period
+    # Rounded up.
+    number_of_bins = max(1, -(-length // bin_length))
+    values = padded(series, window)
+    if len(values) < periods_per_bin * number_of_bins:
+        return None
+    bins: list[Series] = []
+    end = len(values)
+    for _ in range(number_of_bins):
+        start = end - periods_per_bin
+        bins.append(values[start:end])
+        end = start
+    return bins
+
+
+def padded(series: Series, window: Window) -> Series:
+    """Return the series in the length of its window, with holes for values missing at its end."""
+    return (*series, *(None,) * (window.bins - len(series)))
+
+
+def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
+    """Return the highest reading in the newest part of the window; `None` unless every bin of it
+    has one."""
+    bins = newest_bins(series, window, length)
+    if bins is None:
+        return None
+    peaks: list[float] = []
+    for values in bins:
+        bin_peak = peak(values)
+        if bin_peak is None:
+            return None
+        peaks.append(bin_peak)
+    return max(peaks)
+
+
+def last_reading_end(series: Series, window: Window) -> UtcDatetime:
+    """Return the end of the newest period with a reading; the start of the window if there is
+    none."""
+    last = last_at_or_above(series[: window.bins], 0.0)
+    if last is None:
+        return window.start
+    return window.bin_end(last)
+
+
+def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDatetime]]:
+    """Yield the length and the end of each time without a reading, newest last."""
+    periods = 0
+    for index, value in enumerate((*padded(series, window), 0.0)):
+        # `not value >= 0`, because NaN is no reading.
+        if value is None or not value >= 0:
+            periods += 1
+        elif periods:
+            yield window.period * periods, window.start + window.period * index
+            periods = 0
+
+
+def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
+    """Return the end of the newest time that is too long for a proof of idleness, and in which some
+    GPU was not measured. Nothing before it is known.
+
+    Consecutive holes of different GPUs count as one. Return `None` if there is no such time.
+    """
+    if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
+        return None
+    newest_end: UtcDatetime | None = None
+    for length, end in holes(measured_together(gpus, window), window):
+        if length > LONGEST_HOLE:
+            newest_end = end
+    return newest_end
+
+
+def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
+    """Return a series with a reading in the periods in which every GPU has one, and holes in the
+    others."""
+    rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
+    return tuple([0.0 if all(map(is_reading, row)) else None for row in rows])
+
+
+def busiest(gpus: Sequence[GpuReadings], window: Window, below: Percent) -> Series:
+    """Return the utilization of the busiest GPU in each period.
+
+    A period is a hole unless a GPU worked in it, or all of them were measured.
+    """
+    rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
+    return tuple([busiest_of(row, below) for row in rows])
+
+
+def busiest_of(values: Sequence[float | None], below: Percent) -> float | None:
+    """Return the highest of the GPUs' values in one period; `None` if it proves nothing.
+
+    A value under `below` proves nothing while another GPU was not measured.
+    """
+    known = [value for value in values if value is not None and is_reading(value)]
+    highest = max(known, default=0.0)
+    if highest < below and len(known) < len(values):
+        return None
+    return highest
+
+
+def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
+    """Return the latest of the moments that are known; `None` if none is."""
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def longest_hole(series: Series, window: Window) -> timedelta:
+    """Return the longest time without a reading; zero if there is none."""
+    return max((length for length, _ in holes(series, window)), default=timedelta(0))
+
+
+def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
+    """Return each GPU for the table beside the picture: name, highest, average, share measured."""
+    rows = []
+    for gpu in evidence.gpus:
+        row = (
+            "all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
+            _percent_text(peak(gpu.utilization)),
+            _percent_text(mean(gpu.utilization)),
+            f"{coverage_percent(gpu.utilization):.0f}%",
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def _percent_text(percent: Percent | None) -> str:
+    return "not measured" if percent is None else f"{percent:.1f}%"
+
+
+_LEFT_OUT_IF_EMPTY = (
+    "work",
+    "samples",
+    "memory_newest_percent",
+    "last_measured",
+    "longest_hole_minutes",
+    "bound_utilization_percent",
+)
+"""Fields that were added later. Evidence that was frozen before they existed keeps its hash."""
+
+
+def evidence_document(evidence: Evidence) -> dict[str, Any]:
+    """Return plain JSON data with all of the evidence to the last digit. This form is hashed and
+    stored."""
+    document: dict[str, Any] = {}
+    for evidence_field in fields(evidence):
+        name = evidence_field.name
+        value = getattr(evidence, name)
+        if name in _LEFT_OUT_IF_EMPTY and value in (None, (), {}):
+            continue
+        document[name] = plain(value)
+    return document
+
+
+def plain(value: Any) -> Any:
+    """Return a part of the evidence as plain JSON data."""
+    match value:
+        case Window():
+            seconds = int(value.period.total_seconds())
+            return {"start": iso(value.start), "end": iso(value.end), "period_seconds": seconds}
+        case GpuReadings():
+            return {"gpu": value.gpu, "utilization": list(value.utilization)}
+        case datetime():
+            return iso(value)
+        case tuple():
+            return [plain(member) for member in value]
+        case frozenset():
+            return sorted(value)
+        case Mapping():
+            return {key: plain(member) for key, member in sorted(value.items())}
+        case _:
+            return value
+
+
+def evidence_hash(evidence: Evidence) -> str:
+    """Return the hash that binds an approval to its evidence."""
+    text = json.dumps(evidence_document(evidence), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

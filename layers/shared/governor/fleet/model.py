@@ -1,0 +1,171 @@
+"""Rows of one sweep, and costs of each day.
+
+They must stay small: every page of the console reads all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from decimal import Decimal
+from operator import attrgetter
+
+from governor.core.instance import Target
+from governor.core.units import Usd, UsdPerHour, UtcDatetime
+from governor.evidence.model import Evidence
+from governor.evidence.rules.series import peak
+from governor.limits.rules.breaker import HOUR, hour_of
+from governor.verdict.model import KEPT, Family, VerdictKind
+
+Hours = tuple[int | None, ...]
+"""The highest utilization in percent by hour (UTC), oldest first; `None` for an hour without a
+reading."""
+HOURS = 24
+NOT_MEASURED: Hours = (None,) * HOURS
+REASON_CHARACTERS = 120
+MOST_UNGOVERNED = 500
+UNGOVERNED = "ungoverned"
+"""In place of a verdict: the instance does not have the policy's selector tag. It is shown, and
+nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """One instance as the last sweep of its target saw it; an `UNGOVERNED` one as a sweep in the
+    hour before saw it."""
+
+    instance_id: str
+    name: str
+    account: str
+    region: str
+    instance_type: str
+    owner: str
+    project: str
+    verdict: str
+    """The value of a `VerdictKind`, or `UNGOVERNED`."""
+    reason: str
+    """The sentence of the verdict, cut to `REASON_CHARACTERS`."""
+    usd_per_hour: UsdPerHour | None
+    launched_at: UtcDatetime
+    idle_since: UtcDatetime | None = None
+    managed_by: str | None = None
+    kept_until: UtcDatetime | None = None
+    exempt: bool = False
+    episode: str | None = None
+    approval_id: str | None = None
+    """Set while a question is open."""
+    asked_at: UtcDatetime | None = None
+    """Set once the question is sent, as is `expires_at`."""
+    expires_at: UtcDatetime | None = None
+    verb: str | None = None
+    """The action of the open episode: `stop` or `terminate`; `None` if it plans neither."""
+    is_reported: bool = False
+    """True if nobody is asked about it, as far as is known: it is reported as idle, and nothing
+    follows."""
+    quiet_until: UtcDatetime | None = None
+    hours: Hours = NOT_MEASURED
+    """The last one is that of the sweep."""
+    advice: tuple[str, ...] = ()
+    created_by: str | None = None
+    """Creator of an `UNGOVERNED` instance: empty if CloudTrail does not know it, `None` until
+    CloudTrail is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPage:
+    """The rows of one target by its last sweep. `problem` says why it is incomplete, without
+    names."""
+
+    account: str
+    region: str
+    swept_at: UtcDatetime
+    mode: str
+    problem: str | None = None
+    rows: tuple[FleetRow, ...] = ()
+
+    @property
+    def target(self) -> Target:
+        return Target(self.account, self.region)
+
+
+def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDatetime) -> Hours:
+    """Return the hours up to `now`: those of a row that is `passed` hours old, with the readings in
+    `found`."""
+    hours: list[float | None] = [*past[passed:], *NOT_MEASURED[:passed]]
+    for evidence in found:
+        for back in range(HOURS):
+            start = hour_of(now) - HOUR * back
+            if start + HOUR <= evidence.window.start:
+                break
+            highest = _highest_in_hour(evidence, start)
+            known = hours[-1 - back]
+            if highest is not None and (known is None or highest > known):
+                hours[-1 - back] = highest
+    return tuple(None if hour is None else min(100, round(hour)) for hour in hours)
+
+
+def _highest_in_hour(evidence: Evidence, start: UtcDatetime) -> float | None:
+    """Return the highest utilization of any GPU in the hour from `start`; `None` without a
+    reading."""
+    window = evidence.window
+    first = max(0, (start - window.start) // window.period)
+    last = max(0, (start + HOUR - window.start) // window.period)
+    highest = peak(evidence.aggregate[first:last])
+    for gpu in evidence.gpus:
+        gpu_peak = peak(gpu.utilization[first:last])
+        if gpu_peak is not None and (highest is None or gpu_peak > highest):
+            highest = gpu_peak
+    return highest
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Cost of instances while used, idle, kept by an answer, and not measured."""
+
+    used: Usd = Decimal(0)
+    idle: Usd = Decimal(0)
+    kept: Usd = Decimal(0)
+    unmeasured: Usd = Decimal(0)
+
+    @property
+    def total(self) -> Usd:
+        """Return the whole cost."""
+        return self.used + self.idle + self.kept + self.unmeasured
+
+    def __add__(self, share: Share) -> Share:
+        return Share(
+            self.used + share.used,
+            self.idle + share.idle,
+            self.kept + share.kept,
+            self.unmeasured + share.unmeasured,
+        )
+
+
+UNMEASURED = "unmeasured"
+AMOUNTS: Callable[[Share], tuple[Usd, ...]] = attrgetter(*(part.name for part in fields(Share)))
+_PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
+
+
+def part_of(kind: VerdictKind | None) -> str:
+    """Return the part of a `Share` to which the cost of an instance with this verdict belongs."""
+    if kind in KEPT:
+        return "kept"
+    if kind is None:
+        return UNMEASURED
+    return _PARTS.get(kind.family, UNMEASURED)
+
+
+@dataclass(frozen=True, slots=True)
+class DayCosts:
+    """Cost of the governed instances of one target on a day (UTC), by owner and project."""
+
+    day: date
+    account: str
+    region: str
+    shares: Mapping[tuple[str, str], Share] = field(default_factory=dict)
+
+    def plus(self, more: Mapping[tuple[str, str], Share]) -> DayCosts:
+        """Return the costs of the day with these shares added."""
+        added = {whose: self.shares.get(whose, Share()) + share for whose, share in more.items()}
+        return replace(self, shares={**self.shares, **added})

@@ -1,0 +1,177 @@
+"""The console's read models, written by each sweep: a page of rows for each target, and the costs
+of each target and day (UTC)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.table.keys import place
+from governor.table.table import (
+    DAMAGED,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    packed,
+    put,
+    unpacked,
+    where,
+)
+
+_FLEET = "FLEET"
+_MOST_SHARES = 100
+"""Owners and projects kept of a day if not all fit: each name may have 256 characters."""
+OTHERS = ("others", "others")
+_PAGES_KEPT = timedelta(days=7)
+_DAYS_KEPT = timedelta(days=400)
+
+
+class Fleet(Store):
+    """Pages and days. A month is `yyyy-mm`."""
+
+    def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
+        """Return the pages of all targets, or of those `among` them, by account and Region. This is
+        one query."""
+        pages = self._pages("")
+        if among is None:
+            return tuple(pages)
+        return tuple(page for page in pages if page.target in among)
+
+    def page(self, target: Target) -> FleetPage | None:
+        """Return the page of a target; `None` if no sweep has kept one, or it is damaged."""
+        return next(self._pages(f"{place(target)}#"), None)
+
+    def keep_page(self, page: FleetPage) -> bool:
+        """Replace the whole page of a target; return false if a later sweep has kept its page."""
+        head = self._table.document(replace(page, rows=()))
+        is_not_later = absent() | where("swept_at", "<=", head["swept_at"])
+        rows = [self._table.document(row) for row in page.rows]
+        # The rest of a longer earlier page lies behind the end of these rows, and expires.
+        writes: list[Write] = []
+        for number, part in enumerate(packed([rows])):
+            key = (_FLEET, f"{place(page.target)}#{number:03d}")
+            condition = is_not_later if number == 0 else None
+            until = page.swept_at + _PAGES_KEPT
+            writes.append(put(key, {**head, "rows": part}, condition, until=until))
+        if len(writes) == 1:
+            # Nearly every page is one item, whose write costs half as much outside a transaction.
+            return self._table.holds(writes[0])
+        return self._table.wins(*writes)
+
+    def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
+        """Return the costs of a target on each of these days, read at once. A day without costs, or
+        whose item is damaged, has none."""
+        items = self._table.get_all([_day_key(target, day) for day in days])
+        costs_by_day: dict[date, DayCosts] = {}
+        for item in items:
+            costs = self._day(item)
+            if costs is not None:
+                costs_by_day[costs.day] = costs
+        return [
+            costs_by_day.get(day) or DayCosts(day, target.account, target.region) for day in days
+        ]
+
+    def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
+        """Return the days of all targets in a month, by account, Region and day. This is one query;
+        damaged items are left out."""
+        days: list[DayCosts] = []
+        for item in self._table.query(f"DAYS#{month}"):
+            if str(item.get("day")) < f"{since}":
+                continue
+            costs = self._day(item)
+            if costs is not None:
+                days.append(costs)
+        return tuple(days)
+
+    def _day(self, item: Document) -> DayCosts | None:
+        """Return the costs of a stored day; `None` if the item is damaged."""
+        try:
+            [lines] = unpacked([item["shares"]])
+            shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
+            day = date.fromisoformat(item["day"])
+            return DayCosts(day, item["account"], item["region"], shares)
+        except DAMAGED:
+            self._table.leave_out(f"{item['pk']} / {item['sk']}")
+            return None
+
+    def _pages(self, prefix: str) -> Iterator[FleetPage]:
+        """Yield the page of each target, with a `problem` instead of rows that cannot be read."""
+        by_target: dict[str, list[Document]] = defaultdict(list)
+        for item in self._table.query(_FLEET, prefix):
+            by_target[item["sk"].rpartition("#")[0]].append(item)
+        for name, items in by_target.items():
+            try:
+                [page] = self._table.records(FleetPage, [{**items[0], "rows": []}])
+            except (CloudError, ValueError):
+                self._table.leave_out(f"the page of {name}")
+                continue
+            try:
+                [documents] = unpacked(item["rows"] for item in items)
+                yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
+            except (CloudError, *DAMAGED):
+                # This happens, too, if a sweep replaces the page between two parts of the query.
+                self._table.leave_out(f"the rows of {name}")
+                yield replace(page, problem="What the last sweep saw could not be read. Try again.")
+
+
+def keeping(costs: DayCosts) -> Write:
+    """Return the write that replaces the costs of a day, to go with the write of their meter.
+
+    An item holds only so many owners and projects, and anybody who tags can add more. Then the most
+    expensive ones are kept, and the rest is summed up.
+    """
+    target = Target(costs.account, costs.region)
+    day = costs.day
+    parts = packed([_lines(costs.shares)])
+    if len(parts) > 1:
+        parts = packed([_lines(_most_expensive(costs.shares))])
+    document = {
+        "account": costs.account,
+        "region": costs.region,
+        "day": f"{day}",
+        "shares": parts[0],
+    }
+    until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
+    return put(_day_key(target, day), document, until=until)
+
+
+_Payer = tuple[str, str]
+"""An owner and a project."""
+
+
+def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
+    """Return the most expensive shares, and the sum of all others."""
+    named = [payer for payer in shares if payer != OTHERS]
+    by_cost = sorted(named, key=lambda payer: shares[payer].total, reverse=True)
+    rest = shares.get(OTHERS, Share())
+    for payer in by_cost[_MOST_SHARES:]:
+        rest = rest + shares[payer]
+    kept = {payer: shares[payer] for payer in by_cost[:_MOST_SHARES]}
+    return {**kept, OTHERS: rest}
+
+
+def _lines(shares: Mapping[_Payer, Share]) -> list[list[str]]:
+    """Return each owner and project with its amounts, as they are packed."""
+    return [
+        [
+            owner,
+            project,
+            str(share.used),
+            str(share.idle),
+            str(share.kept),
+            str(share.unmeasured),
+        ]
+        for (owner, project), share in shares.items()
+    ]
+
+
+def _day_key(target: Target, day: date) -> Key:
+    return f"DAYS#{day:%Y-%m}", f"{place(target)}#{day:%d}"

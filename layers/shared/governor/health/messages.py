@@ -1,0 +1,212 @@
+"""Messages about the health of GPUs, split so that none is too long for its channel.
+
+They only word findings; `health.py` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from governor.alerts.model import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, Owner, named, only
+from governor.alerts.model import Severity as AlertSeverity
+from governor.alerts.templates import said, written
+from governor.core.hashing import short_hash
+from governor.core.instance import Reservation
+from governor.core.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
+from governor.health.model import Finding, InstanceFinding, Severity
+
+_LINES = 20
+"""Lines about findings in one message, one per instance and kind; the others are listed in
+short."""
+_A_LINE = 5
+"""Instances with their kinds in one line of the short list. Teams gets 600 characters of a line."""
+_INSTANCES = 50
+"""Instances named in one message. SNS accepts 256 KiB, which hold the facts once per protocol."""
+_RANK = list(Severity)
+_Item = TypeVar("_Item")
+
+
+def advice_text(finding: Finding) -> str:
+    """Return what to do about a finding."""
+    return "".join(said("health advice", {"kind": finding.bottleneck or finding.kind}))
+
+
+def finding_document(member: InstanceFinding) -> dict[str, object]:
+    """Return a finding as JSON data."""
+    finding = member.finding
+    return {
+        "instance_id": member.instance.instance_id,
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "gpus": list(finding.gpus),
+        "seen": finding.seen,
+        "since": iso(finding.since),
+        "advice": advice_text(finding),
+        "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
+    }
+
+
+def advice_key(owner: Owner) -> str:
+    """Return the key of the advice to one owner, for any number of instances.
+
+    It is hashed, because tags may be long.
+    """
+    return f"advice#{owner.key}"
+
+
+def health_alerts(
+    news: Sequence[InstanceFinding],
+    lasting: Sequence[InstanceFinding],
+    owner: Owner,
+    now: UtcDatetime,
+) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
+    """Yield the messages about one owner's new findings, the most severe first, each with its
+    findings.
+
+    There are several messages if one would be too long, and none without news. `lasting` findings
+    were sent before and still hold; the last message mentions them.
+    """
+    most_severe_first = sorted(
+        news, key=lambda finding: (_rank(finding), finding.instance.instance_id)
+    )
+    # Findings that differ in nothing but the GPU go into one line, with their advice once.
+    groups = _grouped(most_severe_first, _instance_and_kind)
+    parts = list(in_parts(_grouped(groups, _instance_of_group), _INSTANCES))
+    for number, groups_by_instance in enumerate(parts, 1):
+        is_last = number == len(parts)
+        part_text = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
+        part = [group for instance_groups in groups_by_instance for group in instance_groups]
+        part.sort(key=lambda group: _rank(group[0]))
+        alert = _alert(part, lasting if is_last else (), owner, now, part_text)
+        yield alert, _findings(part)
+
+
+def _rank(finding: InstanceFinding) -> int:
+    """Return the place of its severity; 0 is critical."""
+    return _RANK.index(finding.finding.severity)
+
+
+def _instance_and_kind(finding: InstanceFinding) -> tuple[str, ...]:
+    return (finding.instance.instance_id, finding.finding.kind.value)
+
+
+def _instance_of_group(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
+    return (group[0].instance.instance_id,)
+
+
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], tuple[str, ...]]) -> list[list[_Item]]:
+    """Return the items with equal keys together, in the order in which each key appears first."""
+    groups: dict[tuple[str, ...], list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _findings(groups: Iterable[Iterable[InstanceFinding]]) -> list[InstanceFinding]:
+    """Return the findings of all groups."""
+    findings: list[InstanceFinding] = []
+    for group in groups:
+        findings.extend(group)
+    return findings
+
+
+def _alert(
+    groups: Sequence[Sequence[InstanceFinding]],
+    lasting: Sequence[InstanceFinding],
+    owner: Owner,
+    now: UtcDatetime,
+    part_text: str,
+) -> Alert:
+    """Return one message about these groups of findings, the most severe group first."""
+    first = groups[0][0]
+    findings = _findings(groups)
+    instances = {group[0].instance.instance_id: group[0].instance for group in groups}
+    instance = only(list(instances.values()))
+    target = first.instance.target
+    facts = {
+        "instance_ids": sorted(instances),
+        "findings": [_group_document(group) for group in groups],
+        "lasting": len(lasting),
+        INCIDENT_UNTIL: now,
+        INCIDENT_WHILE: _critical_keys(findings),
+    }
+    lasting_ids = {finding.instance.instance_id for finding in lasting}
+    words = {
+        "number": len(findings),
+        "single": len(findings) == 1,
+        "first": first.finding.kind.value,
+        "where": instance.name if instance else f"{len(instances)} instances",
+        "part": part_text,
+        "listed": [_line(group, owner, now) for group in groups[:_LINES]],
+        "others": _short_lines(groups[_LINES:]),
+        "before": ", ".join(sorted(lasting_ids)[:_LINES]),
+    }
+    dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, part_text)}"
+    severity = AlertSeverity(first.finding.severity) if first.is_fault else AlertSeverity.INFO
+    about = instance or target
+    return written("health", about, dedup_id, now, facts, words, owner=owner, severity=severity)
+
+
+def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
+    """Return the keys of critical findings, in order. The incident lasts while one of them does."""
+    keys: list[str] = []
+    for finding in findings:
+        if finding.finding.severity is Severity.CRITICAL:
+            keys.extend(finding.keys)
+    return sorted(keys)
+
+
+def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
+    """Return one document, as `finding_document`, for all GPUs of an instance with such a
+    finding."""
+    findings = [member.finding for member in group]
+    return {
+        **finding_document(group[0]),
+        "seen": "; ".join(dict.fromkeys(finding.seen for finding in findings)),
+        "gpus": [gpu for finding in findings for gpu in finding.gpus],
+        "since": iso(min(finding.since for finding in findings)),
+    }
+
+
+def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
+    """Yield instances with their kinds of findings, in lines that chats do not cut."""
+    texts = []
+    for instance_groups in _grouped(groups, _instance_of_group):
+        instance_id = instance_groups[0][0].instance.instance_id
+        kinds = [group[0].finding.kind.value for group in instance_groups]
+        texts.append(f"{instance_id} {', '.join(kinds)}")
+    for part in in_parts(texts, _A_LINE):
+        yield f"And {'; '.join(part)}."
+
+
+def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
+    """Return one line about a group of findings, with its advice."""
+    findings = [member.finding for member in group]
+    seen = "; ".join(finding.about for finding in findings)
+    since = clock(min(finding.since for finding in findings), owner.time_zone, now)
+    severity = findings[0].severity.value.capitalize()
+    advice = advice_text(findings[0])
+    return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {advice}"
+
+
+def empty_alert(
+    one: Reservation, since: UtcDatetime, price: UsdPerHour | None, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return the message that a part of the reservation has been empty since `since`. `price` is
+    that of one instance."""
+    usd_per_hour = None if price is None else price * one.available
+    usd_per_month = None if usd_per_hour is None else usd_per_hour * HOURS_PER_MONTH
+    facts = {
+        "capacity_reservation_id": one.reservation_id,
+        "reserved_type": one.instance_type,
+        "total": one.total,
+        "available": one.available,
+        "empty_since": since,
+        "usd_per_hour": usd_per_hour,
+        "ends_at": one.ends_at,
+    }
+    kind = "Capacity Block" if one.is_block else "Capacity Reservation"
+    words = {"one": one, "kind": kind, "monthly": usd_per_month}
+    dedup_id = f"empty-{one.reservation_id}-{iso(now)}"
+    return written("empty", one.target, dedup_id, now, facts, words, owner=owner)

@@ -1,0 +1,332 @@
+"""Reads the state of the GPUs of many instances in as few metric reads as possible.
+
+The `InstanceId` aggregate is read first, where it exists, and single GPUs only for what it cannot
+rule out. One listing a namespace says which series exist. This module must not notify anybody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache, partial
+from itertools import chain
+from typing import NamedTuple
+
+from governor.core.instance import Instance, Target
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import Listed, MetricQuery, MetricReader, SeriesFilter
+from governor.evidence.rules import series as evidence
+from governor.evidence.rules.series import Dimensions
+from governor.health.model import Finding, GpuFigures
+from governor.health.rules import HOT_AVERAGES, KNOWN_XIDS, health_findings
+from governor.policy.model.policy import HEAT_AVERAGE, Health, Metrics, Policy
+
+LOST_METRIC = "GPULost"
+"""Published for every GPU by `agent/` with its group `health`, so it shows where that group is
+found."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRequest:
+    """One instance, the policy it is under, and whether advice is wanted, which costs a read a GPU
+    more."""
+
+    instance: Instance
+    policy: Policy
+    advice: bool = False
+
+
+@dataclass(slots=True)
+class HealthReading:
+    """Facts about the GPUs of one instance.
+
+    Attributes:
+        findings: the highest severity first. Advice on what holds GPUs back only where it was asked
+            for.
+        measured: whether its GPUs have any reading in the window; without, nothing is known.
+        has_hardware_figures: whether there is a reading of lost GPUs, Xid, ECC, repairs or
+            throttling.
+        works: whether its GPUs were at work, so that advice could be given.
+        problem: what could not be read; findings may be missing then.
+    """
+
+    instance: Instance
+    findings: tuple[Finding, ...] = ()
+    measured: bool = False
+    has_hardware_figures: bool = False
+    works: bool = False
+    problem: str | None = None
+
+
+def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
+    """Return the highest mean that one of the GPUs behind an aggregate can have. The others are
+    taken to be at zero, and this one to be measured just long enough for a mean to count."""
+    share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
+    return (evidence.mean(series) or 0.0) * gpus * share
+
+
+def _hot(series: Series, _gpus: int, rule: Health) -> bool:
+    # The aggregate is the hottest one.
+    hot_averages = [
+        celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
+    ]
+    return len(hot_averages) >= HOT_AVERAGES
+
+
+def _at_work(series: Series, gpus: int, rule: Health) -> bool:
+    return _most_of_one(series, gpus, rule) >= rule.busy_from_percent
+
+
+def _throttled(series: Series, gpus: int, rule: Health) -> bool:
+    return _most_of_one(series, gpus, rule) > rule.throttled_above_percent
+
+
+def _any(series: Series, _gpus: int, _rule: Health) -> bool:
+    return (evidence.peak(series) or 0.0) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """One figure of `GpuFigures`, and how it is read.
+
+    Attributes:
+        published: the metric of `agent/`; else the name in `policy.metrics`.
+        suspicious: whether a series of so many GPUs may hide a finding; it never misses one.
+        of_gpu, of_all: the statistic of a single GPU, and of the aggregate.
+        is_hardware: only `agent/` publishes it.
+    """
+
+    name: str
+    published: str
+    suspicious: Callable[[Series, int, Health], bool]
+    of_gpu: str
+    of_all: str
+    is_hardware: bool = True
+
+    def metric(self, names: Metrics) -> tuple[str, str]:
+        """Return its namespace and the name of its metric."""
+        if self.is_hardware:
+            return names.hardware_namespace, self.published
+        return names.namespace, getattr(names, self.published)
+
+
+_UTILIZATION = _Figure(
+    "utilization", "utilization", _at_work, "Average", "Average", is_hardware=False
+)
+_MEMORY = replace(_UTILIZATION, name="memory_utilization", published="memory_utilization")
+_XIDS = _Figure("xids", "GPUXidErrors", _any, "Sum", "Sum")
+_BY_XID = {number: replace(_XIDS, name=f"xid {number}") for number in KNOWN_XIDS}
+"""The figure of each known Xid error, by its number."""
+_FIGURES = (
+    _Figure("temperature_celsius", "temperature", _hot, "Average", "Maximum", is_hardware=False),
+    _UTILIZATION,
+    _Figure("lost", LOST_METRIC, _any, "Maximum", "Maximum"),
+    _Figure("ecc_uncorrected", "GPUEccUncorrected", _any, "Maximum", "Maximum"),
+    _Figure("repair_pending", "GPUMemoryRepairPending", _any, "Maximum", "Maximum"),
+    _Figure("repair_failed", "GPUMemoryRepairFailed", _any, "Maximum", "Maximum"),
+    _Figure("thermal_throttle", "GPUThermalThrottle", _throttled, "Average", "Average"),
+    _Figure("hardware_slowdown", "GPUHardwareSlowdown", _throttled, "Average", "Average"),
+    _XIDS,
+)
+"""All that the first look reads."""
+_OF_GPUS = (*(figure for figure in _FIGURES if figure is not _XIDS), _MEMORY)
+"""Figures that are fields of `GpuFigures` by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """The dimension sets under which figures of one instance are published."""
+
+    first: tuple[Dimensions, ...]
+    """The aggregate, if it saves reads; else the GPUs one by one, or an aggregate without any."""
+    later: tuple[Dimensions, ...] = ()
+    """The GPUs of an aggregate in `first`."""
+
+    @classmethod
+    def of(cls, listed: Iterable[Listed]) -> _Sets:
+        """Return the sets of the listed series. The aggregate is the smallest set without a GPU:
+        `InstanceId` alone, if that is published."""
+        gpus = []
+        aggregates = []
+        for series in listed:
+            if evidence.is_gpu(series.dimensions):
+                gpus.append(series.dimensions)
+            else:
+                aggregates.append(series.dimensions)
+        first_aggregate = tuple(sorted(aggregates, key=len)[:1])
+        sorted_gpus = tuple(sorted(gpus))
+        if first_aggregate and len(sorted_gpus) > 1:
+            return cls(first_aggregate, sorted_gpus)
+        return cls(sorted_gpus or first_aggregate)
+
+
+@dataclass(slots=True)
+class _Work:
+    """The reads of one instance, and what they have shown."""
+
+    request: HealthRequest
+    agent: _Sets
+    hardware: _Sets
+    reading: HealthReading
+    figures: dict[str, dict[str, Series]] = field(default_factory=lambda: defaultdict(dict))
+    """Series by the name of the figure, then by GPU."""
+
+    def sets(self, figure: _Figure) -> _Sets:
+        return self.hardware if figure.is_hardware else self.agent
+
+    def first_reads(self) -> Iterator[_Read]:
+        """Yield the first look: every figure of the aggregate, or of each GPU without one."""
+        for figure in _FIGURES:
+            sets = self.sets(figure)
+            statistic = figure.of_all if sets.later else figure.of_gpu
+            for dimensions in sets.first:
+                yield _Read(self, figure, dimensions, statistic)
+
+    def later_reads(self) -> Iterator[_Read]:
+        """Yield what the first look could not rule out, GPU by GPU; then Xid numbers and memory
+        traffic."""
+        suspects = {figure: self._suspects(figure) for figure in _FIGURES}
+        self.reading.works = bool(suspects[_UTILIZATION])
+        for figure, labels in suspects.items():
+            if figure is _XIDS:
+                yield from self._reads_by_xid(labels)
+            elif labels:
+                yield from self._reads_by_gpu(figure, self.sets(figure).later)
+        if self.reading.works and self.request.advice:
+            yield from self._reads_by_gpu(_MEMORY, self.agent.later or self.agent.first)
+
+    def _reads_by_gpu(self, figure: _Figure, gpus: Iterable[Dimensions]) -> Iterator[_Read]:
+        for dimensions in gpus:
+            yield _Read(self, figure, dimensions, figure.of_gpu)
+
+    def _reads_by_xid(self, suspects: Sequence[str]) -> Iterator[_Read]:
+        """Yield the reads of each Xid number: of all GPUs behind a suspect aggregate, else of the
+        suspects. Their dimensions are known by those of their sum: none has to be listed."""
+        if not suspects:
+            return
+        sets = self.sets(_XIDS)
+        for dimensions in sets.later or sets.first:
+            if not sets.later and evidence.gpu_label(dimensions) not in suspects:
+                continue
+            for number, figure in _BY_XID.items():
+                xid_dimensions = (*dimensions, ("Xid", str(number)))
+                yield _Read(self, figure, xid_dimensions, figure.of_gpu)
+
+    def _suspects(self, figure: _Figure) -> list[str]:
+        """Return the GPUs, or the aggregate, whose series may hide a finding. The series of an
+        aggregate are dropped: its GPUs are read if it is a suspect."""
+        gpus = len(self.sets(figure).later)
+        series_by_label = self.figures[figure.name]
+        if gpus:
+            del self.figures[figure.name]
+        rule = self.request.policy.health
+        return [
+            label
+            for label, series in series_by_label.items()
+            if figure.suspicious(series, gpus or 1, rule)
+        ]
+
+    def note(self, figure: _Figure, dimensions: Dimensions, series: Series) -> None:
+        """Add a series to its figure. Only one with a reading counts as measured: a series is
+        listed for hours after its last reading."""
+        is_measured = evidence.peak(series) is not None
+        self.reading.measured |= is_measured and not figure.is_hardware
+        self.reading.has_hardware_figures |= is_measured and figure.is_hardware
+        series_by_label = self.figures[figure.name]
+        label = evidence.gpu_label(dimensions)
+        series_by_label[label] = evidence.merged(series_by_label.get(label), series)
+
+    def judged(self, window: Window) -> HealthReading:
+        """Return the reading with its findings."""
+        labels: set[str] = set()
+        for series_by_label in self.figures.values():
+            labels.update(series_by_label)
+        gpus = [self._gpu_figures(label) for label in sorted(labels, key=evidence.by_index)]
+        self.reading.findings = health_findings(window, gpus, self.request.policy.health)
+        return self.reading
+
+    def _gpu_figures(self, label: str) -> GpuFigures:
+        series = {figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS}
+        xids = {
+            number: self.figures[figure.name].get(label, ()) for number, figure in _BY_XID.items()
+        }
+        return GpuFigures(gpu=label, xids=xids, **series)
+
+
+class _Read(NamedTuple):
+    """A series to read for the work of one instance."""
+
+    work: _Work
+    figure: _Figure
+    dimensions: Dimensions
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHealth:
+    metrics: MetricReader
+
+    def __call__(
+        self, target: Target, requests: Sequence[HealthRequest], now: datetime
+    ) -> dict[str, HealthReading]:
+        """Return the readings by instance id. What cannot be read is a `problem`. Raises:
+        CloudError for the listing."""
+        groups: dict[tuple[Metrics, Health], list[HealthRequest]] = defaultdict(list)
+        for request in requests:
+            groups[request.policy.metrics, request.policy.health].append(request)
+        # Groups differ in thresholds and seldom in names: each listing is made once for all.
+        listing = cache(partial(self.metrics.list_series, target))
+        readings: dict[str, HealthReading] = {}
+        for (names, rule), group in groups.items():
+            window = evidence.window_before(now, rule.window, HEAT_AVERAGE, group[0].policy.lag)
+            works = _works(group, names, listing)
+            first_reads = chain.from_iterable(work.first_reads() for work in works)
+            self._fetch(target, names, window, list(first_reads))
+            later_reads = chain.from_iterable(work.later_reads() for work in works)
+            self._fetch(target, names, window, list(later_reads))
+            for work in works:
+                readings[work.request.instance.instance_id] = work.judged(window)
+        return readings
+
+    def _fetch(
+        self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]
+    ) -> None:
+        """Add the series to their figures, by GPU. What could not be read is noted with its
+        instance."""
+        if not reads:
+            return
+        queries = []
+        for number, read in enumerate(reads):
+            namespace, metric = read.figure.metric(names)
+            query = MetricQuery(str(number), namespace, metric, read.dimensions, read.statistic)
+            queries.append(query)
+        answer = self.metrics.read(target, queries, window)
+        for query, read in zip(queries, reads, strict=True):
+            if query.key in answer.problems:
+                read.work.reading.problem = f"{query.metric}: {answer.problems[query.key]}"
+            series = answer.series.get(query.key)
+            if series is not None:
+                read.work.note(read.figure, read.dimensions, series)
+
+
+def _works(
+    requests: Sequence[HealthRequest],
+    names: Metrics,
+    listing: Callable[[SeriesFilter], Mapping[str, Sequence[Listed]]],
+) -> list[_Work]:
+    """Return the work for each instance, by what the listings know of its series."""
+    by_id = {request.instance.instance_id: request for request in requests}
+    # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
+    agent = listing(SeriesFilter(names.namespace, names.temperature))
+    if not agent.keys() >= by_id.keys():
+        agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
+    hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
+    works = []
+    for instance_id, request in by_id.items():
+        agent_sets = _Sets.of(agent.get(instance_id, ()))
+        hardware_sets = _Sets.of(hardware.get(instance_id, ()))
+        reading = HealthReading(request.instance)
+        works.append(_Work(request, agent_sets, hardware_sets, reading))
+    return works

@@ -1,0 +1,30 @@
+"""Findings about a target that people know already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from governor.core.instance import Target
+from governor.table.keys import target_pk
+from governor.table.table import Store, put
+
+_TOLD = "TOLD#"
+
+
+class Findings(Store):
+    def told(self, target: Target, now: datetime) -> frozenset[str]:
+        """Return everything of the target that `keep_told` has kept and whose time is not over."""
+        items = self._table.query(target_pk(target), _TOLD)
+        return frozenset(
+            item["sk"].removeprefix(_TOLD)
+            for item in items
+            if item["expires_at_epoch"] > now.timestamp()
+        )
+
+    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
+        """Keep that people know what the keys name; a later call sets another end."""
+        pk = target_pk(target)
+        self._table.write_all(
+            [put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))]
+        )

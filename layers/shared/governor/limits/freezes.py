@@ -1,0 +1,155 @@
+"""Reasons to hold a step back for a while: a pause, a freeze, and the caps of 60 minutes.
+
+This module only reads and counts nothing itself: `limits/store/caps.py` reserves room under a cap.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.limits.model.breaker import BreakerState, Hub
+from governor.limits.rules.breaker import why_frozen
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.caps import ActionCaps
+from governor.limits.store.pauses import Pauses
+from governor.policy.model.policy import Breaker, Caps
+from governor.policy.ports import Policies
+
+_ALL_ACCOUNTS = "ORGANIZATION"
+"""The name of the cap of all accounts together."""
+FREEZE_CHECKED = timedelta(minutes=15)
+"""A step that a freeze holds back is checked again after this."""
+_SHORTEST_WAIT = timedelta(minutes=1)
+_LONGEST_SPACING = timedelta(hours=2)
+_SPACING = 12
+"""A step that has waited for hours waits at least a twelfth of that before the next check."""
+_SPREAD = timedelta(minutes=10)
+"""Steps that wait for the same room are spread over this time."""
+
+
+def frozen(
+    brake_store: Brakes, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
+) -> str | None:
+    """Return why plans of the target may not be carried out: a pause or a freeze; else `None`."""
+    return paused(pause_store) or frozen_by_breaker(brake_store, target, rule, now)
+
+
+def paused(pause_store: Pauses) -> str | None:
+    """Return who paused everything, and why; `None` if nothing is paused."""
+    pause = pause_store.pause()
+    return None if pause is None else f"everything is {pause.why}"
+
+
+def frozen_by_breaker(
+    brake_store: Brakes, target: Target, rule: Breaker, now: datetime
+) -> str | None:
+    """Return why a breaker freezes plans of the target; `None` if none does."""
+    why = why_frozen(brake_store.breaker(target), brake_store.hub(), now, rule)
+    return None if why is None else f"plans are frozen: {why}"
+
+
+def spaced(wait: timedelta, waited: timedelta) -> timedelta:
+    """Return how long a step waits until the next check, when it has waited for so long already.
+
+    The waits grow, or a week of them would pass the 25,000 events that the history of an execution
+    may have (`tests/unit/template/test_history.py`).
+    """
+    return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _SPACING))
+
+
+def caps_of(account: str, owner: str, caps: Caps) -> Mapping[str, int]:
+    """Return the caps that count an action in this account on an instance of this owner, and how
+    many actions each allows."""
+    capped = (_ALL_ACCOUNTS, f"ACCOUNT#{account}", f"OWNER#{owner}")
+    return {what: getattr(caps, _setting(what)) for what in capped}
+
+
+def _setting(what: str) -> str:
+    """Return the setting in `caps` that limits this."""
+    kind = what.partition("#")[0]
+    return f"{kind.lower()}_actions_per_hour"
+
+
+def cap_reached(what: str, most: int) -> str:
+    """Return the sentence that a cap is reached."""
+    kind, _, name = what.partition("#")
+    whose = "of all accounts"
+    if kind == "ACCOUNT":
+        whose = f"of account {name}"
+    elif kind == "OWNER":
+        whose = f"of the owner {name}"
+    return (
+        f"the cap of {most} stops and terminations in 60 minutes {whose} is reached "
+        f"(caps.{_setting(what)})"
+    )
+
+
+def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
+    """Return how long a step waits for room under a cap.
+
+    It waits until an action leaves the window, and some more by the hash of the execution's name,
+    so that not all steps come at once.
+    """
+    if room_at is None:
+        # The cap is 0, so only a change of the policy makes room.
+        return FREEZE_CHECKED
+    spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
+    return max(room_at - now, timedelta(0)) + spread
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBrakes:
+    """Lists what is frozen, and how much of each cap is used."""
+
+    brake_store: Brakes
+    pause_store: Pauses
+    cap_store: ActionCaps
+    policies: Policies
+    clock: Clock
+
+    def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
+        """Return what is frozen (`everything`, or account and Region), why, and since when, if
+        known. A pause comes first."""
+        pause = self.pause_store.pause()
+        if pause is None:
+            return self._by_breakers(targets)
+        return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
+
+    def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
+        """Return what the breaker over all targets and those of each one freeze."""
+        rule = self.policies.base().policy.breaker
+        now = self.clock.now()
+        hub = self.brake_store.hub()
+        freezes: list[tuple[str, str, UtcDatetime | None]] = []
+        why = why_frozen(None, hub, now, rule)
+        if why:
+            freezes.append(("everything", why, _tripped_at(hub.freeze)))
+        for target, breaker in self.brake_store.breakers(targets).items():
+            why = why_frozen(breaker, Hub(), now, rule)
+            if why:
+                freezes.append((str(target), why, _tripped_at(breaker)))
+        return freezes
+
+    def caps(self) -> list[tuple[str, int, int]]:
+        """Return each cap as `used_caps` does."""
+        return used_caps(self.cap_store, self.policies.base().policy.caps, self.clock.now())
+
+
+def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
+    """Return each cap with how many actions began in the last 60 minutes, and how many may begin.
+
+    The cap of all accounts comes first.
+    """
+    used = {_ALL_ACCOUNTS: 0, **cap_store.used(now)}
+    in_order = sorted(used, key=lambda what: (what != _ALL_ACCOUNTS, what))
+    return [(what, used[what], getattr(caps, _setting(what))) for what in in_order]
+
+
+def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:
+    return None if breaker is None else breaker.tripped_at

@@ -1,0 +1,56 @@
+"""Messages about freezes and pauses."""
+
+from __future__ import annotations
+
+from governor.alerts.model import Alert, Severity
+from governor.alerts.templates import written
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, iso
+from governor.limits.model.breaker import BreakerState
+from governor.limits.model.pause import Pause, PauseMessage
+
+
+def pause_alert(
+    message: PauseMessage, hub: Target, now: UtcDatetime, standing: Pause | None = None
+) -> Alert:
+    """Return the alert that everything is paused, or that the pause has ended, and who did it.
+
+    A sweep that sends it later says which pause is `standing` by then. Its id stays the same, so
+    nobody gets it twice.
+    """
+    pause = message.pause
+    is_history = message.is_history(standing, now)
+    facts = {"by": message.by, "since": pause.at, "reason": pause.reason}
+    words = {
+        "pressed_at": message.at,
+        "is_history": is_history,
+        "paused_again": standing.at if is_history and standing is not None else None,
+    }
+    dedup_id = f"{message.event.replace(' ', '-')}-{iso(pause.at)}"
+    return written(message.event, hub, dedup_id, now, facts, words)
+
+
+def breaker_alert(
+    template: str,
+    about: Target,
+    state: BreakerState,
+    now: UtcDatetime,
+    *,
+    left: int = 0,
+    again: int = 0,
+    by: str | None = None,
+) -> Alert:
+    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`,
+    by whom in the console. `again` counts the reminders; `left` of the instances that turned still
+    are so."""
+    place = "all" if template.startswith("all") else about
+    facts = {
+        "why": state.why,
+        "turned": state.turned,
+        "left": left,
+        "incident": f"breaker-{place}-{iso(state.tripped_at)}",
+    }
+    words = {"since": state.tripped_at, "again": again, "by": by}
+    dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
+    severity = Severity.WARNING if again else None
+    return written(template, about, dedup_id, now, facts, words, severity=severity)

@@ -1,0 +1,71 @@
+"""A pause: somebody holds back everything that destroys, in every target, until a named person ends
+it.
+
+Neither time nor the policy ends one. `domain.approvals.pausing` says who may begin and end it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from governor.core.units import UtcDatetime, people
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The pause that stands: since when, by whom, and why."""
+
+    at: UtcDatetime
+    by: str
+    reason: str | None = None
+
+    @property
+    def why(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"paused by {people(self.by)}{reason}"
+
+
+class PauseEvent(StrEnum):
+    """An event that people are notified of, by the name of the message."""
+
+    BEGUN = "paused"
+    ENDED = "pause ended"
+
+
+_SENT_BY_THE_PRESS = timedelta(minutes=2)
+"""The function that a press invokes has ended by then: what it has not sent is left to the
+sweep."""
+_END_IS_NEWS_FOR = timedelta(hours=1)
+"""After this time, the message of an end says that GPU Governor was paused, from when to when."""
+_END_IS_SENT_FOR = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseMessage:
+    """A message about a pause: that it has begun, or ended, when, and by whom."""
+
+    event: PauseEvent
+    pause: Pause
+    by: str
+    at: UtcDatetime
+
+    def is_left_to_the_sweep(self, standing: Pause | None, now: datetime) -> bool:
+        """Return whether the sweep sends it.
+
+        It sends that a pause has begun as long as that pause stands, and that one has ended for
+        some days.
+        """
+        age = now - self.at
+        if age < _SENT_BY_THE_PRESS:
+            return False
+        if self.event is PauseEvent.BEGUN:
+            return self.pause == standing
+        return age <= _END_IS_SENT_FOR
+
+    def is_history(self, standing: Pause | None, now: datetime) -> bool:
+        """Return whether the end of this pause no longer says whether anything is paused now."""
+        if self.event is PauseEvent.BEGUN:
+            return False
+        return standing is not None or now - self.at >= _END_IS_NEWS_FOR

@@ -1,0 +1,296 @@
+"""The breakers: they freeze plans when an unusual share of a fleet turns idle or silent at once,
+because one cause, such as a broken agent, is then likelier than real idleness.
+
+The functions have no side effects: they say why to freeze, or when a freeze ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from governor.core.units import UtcDatetime, parse_iso
+from governor.limits.model.breaker import BreakerState, Change, Hub, SweepDay, Turned
+from governor.policy.model.policy import Breaker, Mode, Policy
+from governor.verdict.model import IDLE, WORKING, YOUNG, VerdictKind
+
+_HISTORY = timedelta(days=14)
+"""A sweep is compared with the sweeps of this time before it."""
+
+
+_DAYS_NEEDED = 3
+"""How many days of that history must be known."""
+
+
+def count_turned(changes: Sequence[Change]) -> Turned:
+    """Return how many instances turned idle or silent in this sweep, and which."""
+    worked = 0
+    heard = 0
+    idle_ids: set[str] = set()
+    silent_ids: set[str] = set()
+    unused_ids: set[str] = set()
+    for change in changes:
+        is_silent = change.after is VerdictKind.NO_DATA
+        if change.was_read and change.before in (*WORKING, *IDLE):
+            heard += 1
+            if is_silent:
+                silent_ids.add(change.instance_id)
+        if is_silent:
+            continue
+        is_idle = change.after in IDLE
+        if change.last_known in WORKING:
+            worked += 1
+            if is_idle:
+                idle_ids.add(change.instance_id)
+        if change.last_known in YOUNG and is_idle:
+            unused_ids.add(change.instance_id)
+    return Turned(
+        worked=worked,
+        idle=len(idle_ids),
+        heard=heard,
+        silent=len(silent_ids),
+        who=frozenset(idle_ids | silent_ids),
+        unused=frozenset(unused_ids),
+    )
+
+
+def acts_unasked(policy: Policy) -> bool:
+    """Return whether this policy may stop an instance although nobody has approved it."""
+    if policy.mode is Mode.AUTO:
+        return True
+    return policy.mode is Mode.ASK and policy.approval.on_expiry == "act"
+
+
+def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
+    """Return whether so few of those that `turned` are `left`, without work since and not stopped
+    or terminated, that they may be acted on unasked. The share that trips the breaker also keeps it
+    open."""
+    return not _is_share(left, turned, rule.turned_idle_percent, rule)
+
+
+def is_freeze_over(
+    frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool
+) -> bool:
+    """Return whether plans may go on: never by time alone if some would be acted on `unasked`."""
+    held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
+    return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
+
+
+def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
+    """Return why plans must freeze; `None` if they need not.
+
+    They freeze if too large a share of the fleet turned, or far more instances than in any sweep of
+    `history`. A history of too few days is not compared.
+    """
+    many_idle = f"{turned.idle} of {turned.worked} working instances turned idle in one sweep"
+    many_silent = (
+        f"{turned.silent} of {turned.heard} instances that published metrics fell silent "
+        "in one sweep"
+    )
+    if _is_share(turned.idle, turned.worked, rule.turned_idle_percent, rule):
+        return many_idle
+    if is_outage(turned.silent, turned.heard, rule):
+        return many_silent
+    if len(history) < _DAYS_NEEDED:
+        return None
+    # The largest of many sweeps is a bound that the next one seldom passes, whatever their
+    # distribution.
+    most_idle = max(day.most_idle for day in history)
+    most_silent = max(day.most_silent for day in history)
+    if _is_unusual(turned.idle, most_idle, rule):
+        return f"{many_idle}; {_most_before(most_idle, history)}"
+    if _is_unusual(turned.silent, most_silent, rule):
+        return f"{many_silent}; {_most_before(most_silent, history)}"
+    return None
+
+
+def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
+    """Return whether far more turned than in any sweep before. Always false if the policy compares
+    nothing."""
+    times = rule.unusual_times_the_most
+    if times is None or count < rule.minimum_instances:
+        return False
+    return count > times * most_before
+
+
+def _most_before(most: int, history: Sequence[SweepDay]) -> str:
+    return f"the most in a sweep of the last {len(history)} days was {most}"
+
+
+def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
+    """Return the history with this sweep added, oldest day first. A sweep that froze the plans is
+    added, too."""
+    first_day = today - _HISTORY
+    days = {past.day: past for past in history if first_day <= past.day <= today}
+    today_before = days.get(today, SweepDay(today, 0, 0))
+    days[today] = SweepDay(
+        today,
+        max(today_before.most_idle, turned.idle),
+        max(today_before.most_silent, turned.silent),
+    )
+    return tuple(days[day] for day in sorted(days))
+
+
+def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
+    """Return whether so many of these instances are silent that they must have one cause."""
+    return _is_share(silent, whole, rule.turned_silent_percent, rule)
+
+
+def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
+    return count >= rule.minimum_instances and 100 * count >= percent * whole
+
+
+HOUR = timedelta(hours=1)
+
+
+DAYS_KEPT = 15
+"""How many days of counts are kept: those that are compared, and the window before them."""
+
+
+_DAYS_COMPARED = 14
+"""So many that holidays hide no habit."""
+
+
+_NEW_FOR = timedelta(days=2)
+"""One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
+usual."""
+
+
+_LONG = 12
+"""The hours of the longer window."""
+
+
+_SHORT = 2
+"""The hours of the shorter window: an outage in a quiet hour stands out in it, but not in half a
+day."""
+
+
+_SHIFTS = (-1, 0, 1)
+"""Hours by which habits may move, for example when clocks change."""
+
+
+def hour_of(at: datetime) -> UtcDatetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
+    """Return how many turned, and why everything must freeze; `None` if it need not."""
+    for length in (_SHORT, _LONG):
+        hours = _hours_up_to(now, length)
+        left = _left_since_lifted(hub, hours, _lifted(rule, now))
+        if left < rule.hub_minimum_instances:
+            continue
+        usual = _usual(hub, hours)
+        if left > rule.hub_times_the_usual * usual:
+            why = (
+                f"{left} instances of all accounts turned idle or silent in {length} h "
+                "and have not worked "
+                f"since; in the same hours of the two weeks before, {usual} turned at the most"
+            )
+            return left, why
+    return None
+
+
+def _hours_up_to(now: datetime, length: int) -> list[UtcDatetime]:
+    """Return the starts of so many hours, newest first, beginning with the current hour."""
+    this_hour = hour_of(now)
+    return [this_hour - HOUR * hours_ago for hours_ago in range(length)]
+
+
+def _left_since_lifted(hub: Hub, hours: list[UtcDatetime], lifted: UtcDatetime | None) -> int:
+    """Return how many turned in these hours and have not worked since. Hours before freezes were
+    lifted do not count."""
+    left = 0
+    for hour in hours:
+        is_lifted_hour = lifted is not None and hour < lifted
+        if hour in hub.hours and not is_lifted_hour:
+            left += hub.hours[hour].left
+    return left
+
+
+def _usual(hub: Hub, hours: list[datetime]) -> int:
+    """Return the most that turned in the same hours of an earlier day."""
+    turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
+    usual = 0
+    for day in range(1, _DAYS_COMPARED + 1):
+        for shift in _SHIFTS:
+            back = timedelta(days=day) - HOUR * shift
+            turned = sum(turned_by_hour.get(hour - back, 0) for hour in hours)
+            usual = max(usual, turned)
+    return usual
+
+
+def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
+    """Return how many turned around the time of the freeze, and how many of them have not worked
+    since."""
+    counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
+    turned = sum(count.turned for count in counts)
+    left = sum(count.left for count in counts)
+    return max(freeze.turned, turned), left
+
+
+def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
+    """Return by the hour how many instances a new freeze would count: those that turned then and
+    have not worked since. Hours without any are left out."""
+    left_by_hour: dict[datetime, int] = {}
+    for hour in _hours_up_to(now, _LONG):
+        if hour in hub.hours and hub.hours[hour].left:
+            left_by_hour[hour] = hub.hours[hour].left
+    return left_by_hour
+
+
+def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
+    """Return whether the policy has lifted this freeze."""
+    lifted = _lifted(rule, now)
+    return lifted is not None and freeze.tripped_at < lifted
+
+
+def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
+    """Return the time before which the policy lifts freezes; `None` if it lifts none."""
+    if not rule.lift_freezes_before:
+        return None
+    lifted = parse_iso(rule.lift_freezes_before)
+    # A time in the future lifts nothing: it would switch the breakers off.
+    return lifted if lifted <= now else None
+
+
+def is_new(hub: Hub, now: datetime) -> bool:
+    """Return whether the counts are too young to show what is usual."""
+    return hub.first is None or now - hub.first < _NEW_FOR
+
+
+def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
+    """Return the counted hours whose instances may have caused the freeze, or were part of it."""
+    tripped_hour = hour_of(freeze.tripped_at)
+    first = tripped_hour - HOUR * (_LONG - 1)
+    last = tripped_hour + HOUR * _SHORT
+    return [hour for hour in hub.hours if first <= hour <= last]
+
+
+def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
+    """Return whether plans may be carried out again. Time alone ends no freeze of everything."""
+    if is_lifted(freeze, rule, now):
+        return True
+    if is_new(hub, now):
+        # It cannot know yet what is usual, and would freeze again at once.
+        return False
+    if now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
+        return False
+    if assess_hub(hub, now, rule) is not None:
+        return False
+    turned, left = left_of(hub, freeze)
+    return is_cause_gone(turned, left, rule)
+
+
+def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
+    """Return why plans of a target are frozen, by its own breaker or by the one over all targets;
+    `None` if they are not."""
+    for freeze in (own, hub.freeze):
+        if freeze is not None and not is_lifted(freeze, rule, now):
+            return freeze.why
+    # The newest counts may already be too many, before a sweep has recorded the freeze.
+    assessment = assess_hub(hub, now, rule)
+    if assessment is None:
+        return None
+    _, why = assessment
+    return why

@@ -1,0 +1,274 @@
+"""Brakes on actions: the counts and the freeze over all targets, the freeze of each target (its
+breaker), and requests to end a freeze.
+
+Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from governor.core.errors import CloudError, Throttled
+from governor.core.instance import Target
+from governor.core.units import as_utc
+from governor.limits.model.breaker import BreakerState, HourCount, Hub
+from governor.limits.rules.breaker import DAYS_KEPT, hour_of
+from governor.table.keys import place, target_pk
+from governor.table.table import (
+    DAMAGED,
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    delete,
+    insert,
+    put,
+    update,
+    where,
+)
+
+HUB: Key = ("BREAKER#hub", "HUB")
+_TURNED = "turned_"
+_BACK = "back_"
+"""Attributes of the hub's item, each before the name of an hour."""
+_FIRST = "first"
+_HOUR = "%Y%m%d%H"
+"""The name of an hour."""
+_RESERVED_FOR = timedelta(days=90)
+"""As long as the name of an execution cannot be used again."""
+
+
+class Brakes(Store):
+    def hub(self) -> Hub:
+        """Return what is counted over all targets, and the freeze: one item, one consistent read.
+        Raises: CloudError if the counts are damaged."""
+        item = self._table.get(HUB) or {}
+        try:
+            hours = _hour_counts(item)
+            # An item of an earlier release is as old as its oldest hour.
+            first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
+        except DAMAGED as error:
+            # Without the counts nothing acts, and nothing is remembered: a freeze could be lost.
+            raise CloudError(f"{' / '.join(HUB)} cannot be read: {error}") from None
+        freeze = None
+        if item.get("freeze"):
+            freeze = next(self._table.records(BreakerState, [item["freeze"]]), None)
+        return Hub(hours, freeze, first)
+
+    def turned(self, target: Target) -> dict[str, datetime]:
+        """Return the instances of this target that the hub counts, with their hour, by instance id:
+        once for each idle stretch.
+
+        Return nothing if the item is damaged: then they are counted again, which can only freeze.
+        """
+        key = _turned_key(target)
+        item = self._table.get(key) or {"ids": {}}
+        try:
+            hour_names = dict(item["ids"])
+            return {instance_id: _hour(str(name)) for instance_id, name in hour_names.items()}
+        except DAMAGED:
+            self._table.leave_out(" / ".join(key))
+            return {}
+
+    def count_turned(
+        self,
+        target: Target,
+        ids: Mapping[str, datetime],
+        new: Collection[str],
+        back: Collection[str],
+        hub: Hub,
+        now: datetime,
+        *,
+        anyway: bool = False,
+    ) -> bool:
+        """Add the instances in `new` to the counts, count those in `back` as working again, and
+        remember the rest of `ids`. Return false, and change nothing, if `ids` are no longer the
+        instances that are counted.
+
+        With `anyway`, an instance may be counted twice, which can only freeze.
+        """
+        oldest = _oldest_kept(hub, now)
+        recent_ids = {instance_id: hour for instance_id, hour in ids.items() if hour >= oldest}
+        for instance_id in back:
+            recent_ids.pop(instance_id, None)
+        kept_ids = recent_ids | dict.fromkeys(new, hour_of(now))
+        condition = None if anyway else _are_still_counted(ids)
+        keep = put(_turned_key(target), {"ids": _hour_names(kept_ids)}, condition)
+
+        hub_writes: list[Write] = []
+        add = _counts_to_add(ids, new, back, now, oldest)
+        if add:
+            first = {_FIRST: _hour_name(hub.first or now)}
+            forgotten = _attributes(hour for hour in hub.hours if hour < oldest)
+            hub_writes.append(update(HUB, first, remove=forgotten, add=add))
+        if not anyway:
+            # If too many targets write the hub's item at once, count as with `anyway`.
+            with suppress(Throttled):
+                return self._table.wins(keep, *hub_writes)
+        for write in (*hub_writes, keep):
+            self._table.write(write)
+        return True
+
+    def freeze_hub(self, state: BreakerState) -> bool:
+        """Freeze everything; return false if a freeze stands already."""
+        return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))
+
+    def keep_hub_freeze(self, state: BreakerState) -> None:
+        """Change the freeze that stands; one that has ended stays ended."""
+        self._table.holds(update(HUB, {"freeze": state}, _is(state)))
+
+    def release_hub(
+        self,
+        state: BreakerState,
+        forget: Iterable[datetime] = (),
+        settle: Mapping[datetime, int] | None = None,
+    ) -> bool:
+        """End this freeze, and none that began since; return whether this call did.
+
+        The counts of the hours in `forget` are deleted. `settle` says how many instances of other
+        hours count as working again, so that they cause no new freeze.
+        """
+        settled = settle or {}
+        add = {_BACK + _hour_name(hour): count for hour, count in settled.items()}
+        removed = ["freeze", *_attributes(forget)]
+        return self._table.holds(update(HUB, {}, _is(state), remove=removed, add=add))
+
+    def end_freeze(
+        self, target: Target | None, freeze: BreakerState, by: str, at: datetime
+    ) -> None:
+        """Have the next sweep end this freeze, of a target or of everything. Raises:
+        ConflictError."""
+        note = {"what": "freeze ended", "by": by, "why": freeze.why}
+        self._table.write(
+            update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR)
+        )
+
+    def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
+        """Return who had exactly this freeze ended; `None` if nobody did. A later freeze stands."""
+        item = self._table.get(_end_key(target, freeze)) or {}
+        return item.get("by")
+
+    def breaker(self, target: Target) -> BreakerState | None:
+        """Return the tripped breaker of a target; `None` if it is not tripped."""
+        return self.breakers([target])[target]
+
+    def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
+        """Return the breaker of each target; `None` if it is not tripped."""
+        keys = [key for target in targets for key in _breaker_keys(target)]
+        item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
+        states: dict[Target, BreakerState | None] = {}
+        for target in targets:
+            new_key, old_key = _breaker_keys(target)
+            states[target] = self._later_state(item_by_key[new_key], item_by_key[old_key])
+        return states
+
+    def _later_state(self, *items: Document) -> BreakerState | None:
+        """Return the state that was tripped last; `None` if all items are empty."""
+        stored = [item for item in items if item]
+        states = self._table.records(BreakerState, stored)
+        return max(states, key=lambda state: state.tripped_at, default=None)
+
+    def release_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Release this breaker, and none that has tripped since; return whether this call did."""
+        is_it = where("tripped_at", "<=", state.tripped_at)
+        released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
+        return any(released)
+
+    def set_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Trip the breaker; return whether this call did. A tripped one takes the new reason."""
+        new_key, old_key = _breaker_keys(target)
+        if self._table.wins(insert(new_key, state), put(old_key, state)):
+            return True
+        self._table.transact(put(new_key, state), put(old_key, state))
+        return False
+
+
+def _hour_counts(item: Document) -> dict[datetime, HourCount]:
+    """Return the counts in the hub's item, by their hour. Raises: as `DAMAGED`."""
+    names = [name for name in item if name.startswith((_TURNED, _BACK))]
+    counts: dict[datetime, HourCount] = {}
+    for hour_name in {name.rpartition("_")[2] for name in names}:
+        turned = int(item.get(_TURNED + hour_name, 0))
+        back = int(item.get(_BACK + hour_name, 0))
+        counts[_hour(hour_name)] = HourCount(turned, back)
+    return counts
+
+
+def _oldest_kept(hub: Hub, now: datetime) -> datetime:
+    """Return the time from which counts are kept: longer while a freeze stands, which is compared
+    with the days before it."""
+    kept_before = now if hub.freeze is None else min(now, hub.freeze.tripped_at)
+    return kept_before - timedelta(days=DAYS_KEPT)
+
+
+def _counts_to_add(
+    ids: Mapping[str, datetime],
+    new: Collection[str],
+    back: Collection[str],
+    now: datetime,
+    oldest: datetime,
+) -> Counter[str]:
+    """Return the number to add to each attribute of the hub's item, without forgotten hours."""
+    add: Counter[str] = Counter()
+    if new:
+        add[_TURNED + _hour_name(now)] = len(new)
+    for instance_id in back:
+        name = _BACK + _hour_name(ids[instance_id])
+        if _hour(name) >= oldest:
+            add[name] += 1
+    return add
+
+
+def _are_still_counted(ids: Mapping[str, datetime]) -> Condition:
+    """Return the condition that exactly these instances are counted."""
+    if ids:
+        return where("ids", "=", _hour_names(ids))
+    return absent() | where("ids", "=", {})
+
+
+def _hour_names(ids: Mapping[str, datetime]) -> dict[str, str]:
+    return {instance_id: _hour_name(hour) for instance_id, hour in ids.items()}
+
+
+def _hour_name(hour: datetime) -> str:
+    return f"{hour:{_HOUR}}"
+
+
+def _attributes(hours: Iterable[datetime]) -> list[str]:
+    """Return the attributes of the hub's item that count in these hours."""
+    return [f"{count}{_hour_name(hour)}" for hour in hours for count in (_TURNED, _BACK)]
+
+
+def _turned_key(target: Target) -> Key:
+    return f"BREAKER#{place(target)}", "TURNED"
+
+
+def _is(state: BreakerState) -> Condition:
+    return where("freeze.tripped_at", "=", state.tripped_at)
+
+
+def _end_key(target: Target | None, freeze: BreakerState) -> Key:
+    frozen_place = "hub" if target is None else place(target)
+    return f"ENDED#{frozen_place}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
+
+
+@lru_cache(2_000)
+def _hour(name: str) -> datetime:
+    """Return the hour by its name, or by an attribute that ends with it."""
+    # Cached: every sweep of every target reads the hours of two weeks.
+    digits = name.rpartition("_")[2]
+    return datetime(
+        int(digits[:4]), int(digits[4:6]), int(digits[6:8]), int(digits[8:]), tzinfo=UTC
+    )
+
+
+def _breaker_keys(target: Target) -> tuple[Key, Key]:
+    """Return the key of the breaker, and the key where the release before this one reads it, for a
+    rollback. Both are written and read for one release, so that no freeze is lost."""
+    return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

@@ -1,0 +1,388 @@
+"""Caps: how many stops and terminations began in the last 60 minutes, in all, in an account or of
+an owner. This module must not know what an action is.
+
+Each cap has one item, which counts actions by the minute, so its size does not grow with the cap.
+Each step of an episode has one item, its reservation: the minute in which it counts, its caps, and
+the attempts that rest on it. Everything that counts an action is one transaction on the versions
+that were read, so no two writers can take the same room.
+
+For one release the previous release's counters, one a clock hour, count too. Each counts in full
+until 60 minutes after its hour. The first reservation that meets such a counter closes it: it keeps
+the number aside and sets the counter above every cap, so a function of the previous release that
+still runs takes nothing more. A reservation of that release stays in its hour's counter, and its
+step is counted again. So after an update a step may count twice, but none is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from governor.core.errors import CloudError, Throttled
+from governor.table.table import (
+    DAMAGED,
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    update,
+    where,
+)
+
+_log = logging.getLogger(__name__)
+
+WINDOW = timedelta(minutes=60)
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_CALL_WITHIN = timedelta(minutes=2)
+"""EC2 is called at most this long after the reservation: the function may run for 90 seconds."""
+_COUNTED_FOR = _MINUTE + WINDOW + _CALL_WITHIN
+"""A minute counts for this long from its beginning."""
+_CLOCKS_DIFFER = timedelta(minutes=10)
+"""A minute is kept this much longer than it counts, so that no host drops what counts for another
+one."""
+_KEPT_FOR = timedelta(days=2)
+_RESERVATION_KEPT_FOR = timedelta(days=90)
+"""As long as the name of an execution cannot be used again."""
+_ATTEMPTS = 200
+"""An attempt fails if another one has succeeded meanwhile, so this is far more than ever
+happens."""
+
+_PK = "CAPS#rolling"
+_BY_MINUTE = "taken_"
+_MINUTE_FORMAT = "%Y%m%d%H%M"
+_HOUR_FORMAT = "%Y%m%d%H"
+_CLOSED = 1_000_000
+"""Above every cap that a policy may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Actions that began in one minute, or in one hour of the previous release, and the time until
+    which they count."""
+
+    number: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _HourOfBefore:
+    """A counter of the previous release. `stored` is the value of its `taken`; `None` if there is
+    no item."""
+
+    begins: datetime
+    number: int
+    stored: int | None
+    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """The count of one cap. `version` is `None` while it has no item."""
+
+    cap: str
+    version: int | None
+    by_minute: Mapping[datetime, int]
+    hours: tuple[_HourOfBefore, ...]
+
+    def counted(self, now: datetime) -> list[_Counted]:
+        """Return the actions that count now; those that leave the window first come first."""
+        known = []
+        for minute, number in self.by_minute.items():
+            known.append(_Counted(number, minute + _COUNTED_FOR))
+        for hour in self.hours:
+            known.append(_Counted(hour.number, hour.begins + _HOUR + WINDOW))
+        still_counted = [counted for counted in known if counted.until > now]
+        return sorted(still_counted, key=lambda counted: counted.until)
+
+    def taken(self, now: datetime) -> int:
+        """Return how many actions count now."""
+        return sum(counted.number for counted in self.counted(now))
+
+    def room_at(self, most: int, now: datetime) -> datetime | None:
+        """Return when fewer than `most` actions count; `None` if the cap is 0, since then waiting
+        does not help."""
+        if most <= 0:
+            return None
+        left = self.taken(now)
+        free_at = now
+        for counted in self.counted(now):
+            if left < most:
+                break
+            left -= counted.number
+            free_at = counted.until
+        return free_at
+
+    def outdated(self, now: datetime) -> list[datetime]:
+        """Return the minutes that no longer count, by any host's clock."""
+        oldest = now - _COUNTED_FOR - _CLOCKS_DIFFER
+        return [minute for minute in self.by_minute if minute <= oldest]
+
+    def unchanged(self) -> Condition:
+        """Return the condition that nobody has counted since this count was read."""
+        return absent("version") if self.version is None else where("version", "=", self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """The count of one step, and the attempts that rest on it."""
+
+    minute: datetime
+    attempts: tuple[str, ...]
+    caps: tuple[str, ...]
+
+    def stands(self, caps: Mapping[str, int], now: datetime) -> bool:
+        """Return whether the step is counted already. A cap of 0 also holds back a counted
+        step."""
+        is_counted = self.minute + _COUNTED_FOR > now and set(self.caps) == set(caps)
+        return is_counted and 0 not in caps.values()
+
+
+class ActionCaps(Store):
+    def reserve(
+        self, name: str, step: str, caps: Mapping[str, int], now: datetime, attempt: str
+    ) -> str | None:
+        """Count a step against its caps, or return the cap that is reached.
+
+        A step counts once while its reservation stands, however often it is attempted: a further
+        attempt moves the count to this minute and rests on it, too.
+
+        Raises:
+            Throttled: too many others reserved at the same time. Nothing is counted.
+        """
+        for _ in range(_ATTEMPTS):
+            held = self._reservation(name, step)
+            counts = [self._count(cap, now) for cap in caps]
+            stands = held is not None and held.stands(caps, now)
+            if not stands:
+                full_cap = _full(counts, caps, now)
+                if full_cap is not None:
+                    return full_cap
+            writes = _reserving(
+                _reservation_key(name, step), held, counts, now, attempt, stands=stands
+            )
+            if self._table.wins(*writes):
+                return None
+        raise Throttled(f"{name}: too many actions are counted at the same time")
+
+    def give_back(self, name: str, step: str, attempt: str) -> None:
+        """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
+
+        While other attempts rest on it, it stays in the minute of the newest one, which may be this
+        one. A count that cannot be given back stays until it leaves the window. Both errors only
+        hold actions back.
+        """
+        self._give_back(name, step, attempt)
+
+    def give_back_all(self, name: str, step: str) -> None:
+        """Undo the count of a step whose call certainly had no effect, whatever attempts rest on
+        it.
+
+        Only the attempt whose note stands may call this: no other attempt may send before that note
+        is taken back, and earlier ones had no effect, or the step would not have been noted again.
+        """
+        self._give_back(name, step, None)
+
+    def _give_back(self, name: str, step: str, attempt: str | None) -> None:
+        try:
+            is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
+        except CloudError:
+            _log.warning("%s: %s stays counted against its caps", name, step, exc_info=True)
+            return
+        if not is_given_back:
+            _log.warning("%s: %s stays counted against its caps", name, step)
+
+    def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
+        """Return the cap that is reached; `None` where there is room, or the step is counted
+        already."""
+        held = self._reservation(name, step)
+        if held is not None and held.stands(caps, now):
+            return None
+        return _full([self._count(cap, now) for cap in caps], caps, now)
+
+    def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
+        """Return when enough actions leave the window; `None` if the cap is 0, since then waiting
+        does not help."""
+        return self._count(cap, now).room_at(most, now)
+
+    def used(self, now: datetime) -> dict[str, int]:
+        """Return how many actions count now, by cap, without caps that count none."""
+        hours = _hours_of_before(now)
+        pks = [_PK, *(_hour_pk(begins) for begins in hours)]
+        items: dict[Key, Document] = {}
+        for pk in pks:
+            for item in self._table.query(pk):
+                items[pk, str(item["sk"])] = item
+        caps = {cap for _, cap in items}
+        taken_by_cap = {}
+        for cap in sorted(caps):
+            number = _count_of(cap, hours, items).taken(now)
+            if number > 0:
+                taken_by_cap[cap] = number
+        return taken_by_cap
+
+    def _is_given_back(self, name: str, step: str, attempt: str | None) -> bool:
+        """Return whether this attempt is given back, or all of them (`None`), or was before."""
+        held = self._reservation(name, step)
+        if held is None:
+            return True
+        if attempt is not None and attempt not in held.attempts:
+            return True
+        key = _reservation_key(name, step)
+        remaining_attempts: list[str] = []
+        if attempt is not None:
+            remaining_attempts = [known for known in held.attempts if known != attempt]
+        if remaining_attempts:
+            resting = update(key, {"attempts": remaining_attempts}, _unchanged(held))
+            return self._table.holds(resting)
+        free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])
+        # No version is checked: counting less takes nobody's room.
+        counting = [update(_key(cap), {}, add={_name(held.minute): -1}) for cap in held.caps]
+        return self._table.wins(free, *counting)
+
+    def _count(self, cap: str, now: datetime) -> _Count:
+        hours = _hours_of_before(now)
+        keys = [_key(cap), *((_hour_pk(begins), cap) for begins in hours)]
+        items = {key: self._table.get(key) or {} for key in keys}
+        return _count_of(cap, hours, items)
+
+    def _reservation(self, name: str, step: str) -> _Reservation | None:
+        key = _reservation_key(name, step)
+        item = self._table.get(key) or {}
+        if "at" not in item:
+            return None
+        try:
+            return _Reservation(_moment(item["at"]), tuple(item["attempts"]), tuple(item["caps"]))
+        except DAMAGED as error:
+            raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+
+
+def _count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> _Count:
+    """Return the count of a cap from these items.
+
+    Raises: CloudError where an item cannot be read, so nothing may begin.
+    """
+    key = _key(cap)
+    item = items.get(key, {})
+    try:
+        version = int(item["version"]) if "version" in item else None
+        by_minute = dict(_minutes(item))
+    except DAMAGED as error:
+        raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+    of_before = tuple(_hour_of_before((_hour_pk(begins), cap), begins, items) for begins in hours)
+    return _Count(cap, version, by_minute, of_before)
+
+
+def _hour_of_before(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _HourOfBefore:
+    item = items.get(key, {})
+    try:
+        stored = int(item["taken"]) if "taken" in item else None
+        is_closed = "before" in item
+        number = int(item["before"]) if is_closed else stored or 0
+    except DAMAGED as error:
+        raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+    return _HourOfBefore(begins, number, stored, is_closed)
+
+
+def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str | None:
+    """Return the first cap without room; `None` if each has room."""
+    for count in counts:
+        if count.taken(now) >= caps[count.cap]:
+            return count.cap
+    return None
+
+
+def _reserving(
+    key: Key,
+    held: _Reservation | None,
+    counts: list[_Count],
+    now: datetime,
+    attempt: str,
+    *,
+    stands: bool,
+) -> Iterator[Write]:
+    """Yield the writes of one transaction: the reservation, and the count of each cap."""
+    minute = now.astimezone(UTC).replace(second=0, microsecond=0)
+    attempts = {attempt}
+    moved_from = None
+    if held is not None and stands:
+        attempts |= set(held.attempts)
+        moved_from = held.minute
+    kept = {
+        "at": f"{minute:{_MINUTE_FORMAT}}",
+        "attempts": sorted(attempts),
+        "caps": [count.cap for count in counts],
+    }
+    is_unchanged = absent("at") if held is None else _unchanged(held)
+    # `hour` is an attribute of the previous release, which would give the reservation back by it.
+    yield update(key, kept, is_unchanged, until=now + _RESERVATION_KEPT_FOR, remove=["hour"])
+    for count in counts:
+        yield _counting(count, minute, moved_from, now)
+        yield from _closing(count, now)
+
+
+def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now: datetime) -> Write:
+    """Return the write that counts a step in this minute instead of the one it is moved from."""
+    add = {"version": 1}
+    if moved_from != minute:
+        add[_name(minute)] = 1
+        if moved_from is not None:
+            add[_name(moved_from)] = -1
+    outdated = [_name(old_minute) for old_minute in count.outdated(now)]
+    return update(
+        _key(count.cap), {}, count.unchanged(), add=add, remove=outdated, until=now + _KEPT_FOR
+    )
+
+
+def _closing(count: _Count, now: datetime) -> Iterator[Write]:
+    """Yield the writes that keep the previous release from counting more in these hours."""
+    for hour in count.hours:
+        if hour.is_closed:
+            continue
+        unchanged = absent("taken") if hour.stored is None else where("taken", "=", hour.stored)
+        closed = {"before": hour.number, "taken": _CLOSED}
+        yield update((_hour_pk(hour.begins), count.cap), closed, unchanged, until=now + _KEPT_FOR)
+
+
+def _unchanged(held: _Reservation) -> Condition:
+    """Return the condition that the reservation is as it was read."""
+    at = where("at", "=", f"{held.minute:{_MINUTE_FORMAT}}")
+    return at & where("attempts", "=", list(held.attempts))
+
+
+def _hours_of_before(now: datetime) -> list[datetime]:
+    """Return the clock hours whose counters still count: this one and the last."""
+    this_hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return [this_hour, this_hour - _HOUR]
+
+
+def _minutes(item: Document) -> Iterator[tuple[datetime, int]]:
+    """Yield each minute that the item counts, with its number of actions."""
+    for name, number in item.items():
+        if name.startswith(_BY_MINUTE):
+            yield _moment(name.removeprefix(_BY_MINUTE)), int(number)
+
+
+def _moment(text: Any) -> datetime:
+    return datetime.strptime(text, _MINUTE_FORMAT).replace(tzinfo=UTC)
+
+
+def _name(minute: datetime) -> str:
+    return f"{_BY_MINUTE}{minute:{_MINUTE_FORMAT}}"
+
+
+def _key(cap: str) -> Key:
+    return _PK, cap
+
+
+def _hour_pk(begins: datetime) -> str:
+    return f"CAPS#{begins:{_HOUR_FORMAT}}"
+
+
+def _reservation_key(name: str, step: str) -> Key:
+    return f"CAPS#{name}", step

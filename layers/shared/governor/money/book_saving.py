@@ -1,0 +1,271 @@
+"""Books an ended episode in the ledger, and ends its saving when the instance runs again or another
+instance takes its place.
+
+What EC2 shows decides, not the result of the workflow: one that fails after its stop has still
+stopped the instance. This module must not act on any instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+
+from governor.alerts.model import Owner
+from governor.core.errors import SafetyError
+from governor.core.instance import Instance, Target
+from governor.core.units import Usd, UsdPerHour, UtcDatetime
+from governor.episode.model.episode import Episode, Outcome
+from governor.episode.model.plan import Price, Saving, Step
+from governor.episode.rules.plan import main_of, saving_of
+from governor.evidence.ports import InstanceReader
+from governor.money.model.ledger import Ending, LedgerEntry
+from governor.money.rules.cost import cost_between
+from governor.money.rules.ledger import (
+    ENDED_WITHOUT_ACTION,
+    billed_until,
+    cash_of,
+    ended_by,
+    is_false_stop,
+    working_morning,
+)
+from governor.money.store.ledger import Ledger
+from governor.policy.accounts import Accounts
+from governor.policy.model.policy import Mode, Policy
+from governor.policy.ports import Policies, policy_or_base
+
+_GONE = ("shutting-down", "terminated")
+_STOPPED = ("stopping", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class BookSaving:
+    """Makes the ledger entry of an episode. The caller stores it with the end of the episode."""
+
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+
+    def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+        """Return the entry of an ended episode; `None` if neither people nor the mode decided.
+
+        The entry is not counted as ours if nothing was done, or if others stopped or terminated the
+        instance while its owner was asked.
+        """
+        # An earlier stop is booked already: a termination adds only the storage that it saves.
+        episode = replace(episode, steps_done=episode.own_steps)
+        if outcome in ENDED_WITHOUT_ACTION:
+            return self._nothing_saved(episode, outcome, (), now)
+        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _was_call_made(episode):
+            return self._not_ours(episode, outcome, now)
+        final_outcome = self._final_outcome(episode, outcome)
+        if final_outcome is None:
+            return None
+        policy = policy_or_base(self.policies, episode.instance)
+        saving = _saving(episode, final_outcome, policy)
+        # Booked from the moment EC2 stopped charging, as asked: the first step, not its
+        # bookkeeping.
+        first_step = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
+        booked_at = episode.steps_done.get(first_step.value, now)
+        return _entry(episode, final_outcome, booked_at, saving, now)
+
+    def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+        """Return an entry that ends at once and saves zero: what others or EC2 did is on the bill,
+        but no saving of ours. `None` if the question is void for another reason and the instance
+        goes on."""
+        instance = self._described(episode)
+        if instance is None or instance.state in _GONE:
+            return self._nothing_saved(episode, outcome, (Step.TERMINATE,), now)
+        if outcome is Outcome.INTERRUPTED or instance.state in _STOPPED:
+            return self._nothing_saved(episode, outcome, (Step.STOP,), now)
+        return None
+
+    def _nothing_saved(
+        self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
+    ) -> LedgerEntry:
+        """Return an entry with the costs before and after the steps `done`, that saves zero."""
+        policy = policy_or_base(self.policies, episode.instance)
+        saving = saving_of(episode.instance, episode.price, done, policy)
+        zero = Decimal(0)
+        return replace(
+            _entry(episode, outcome, now, saving, now),
+            saved_usd_per_hour=zero,
+            cash_low_usd_per_hour=zero,
+            cash_high_usd_per_hour=zero,
+            ended_at=now,
+            settled_at=now,
+            ours=False,
+        )
+
+    def _final_outcome(self, episode: Episode, outcome: Outcome) -> Outcome | None:
+        """Return how this episode left the instance by what EC2 shows: stopped, terminated, or
+        `None` for neither. Raises: SafetyError if the workflow says stopped, and it runs on."""
+        steps_done = episode.steps_done
+        if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
+            return None
+        instance = self._described(episode)
+        if instance is None or instance.state in _GONE:
+            # If this episode did not ask for the termination, others did it: nothing of ours is
+            # saved from now on.
+            return Outcome.TERMINATED if Step.TERMINATE.value in steps_done else None
+        if Step.STOP.value not in steps_done:
+            return None
+        if not _runs_on(instance, episode):
+            return Outcome.STOPPED
+        if outcome is not Outcome.STOPPED:
+            return None
+        if episode.undone_by is None:
+            raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
+        return Outcome.STOPPED
+
+    def _described(self, episode: Episode) -> Instance | None:
+        ref = episode.ref
+        target = self.accounts.target(ref.account, ref.region)
+        return self.instances.describe(target, ref.instance_id)
+
+
+def _runs_on(instance: Instance, episode: Episode) -> bool:
+    """Return whether the instance still runs although its stop was noted, which is done before EC2
+    is asked: EC2 refused it. An instance that was started again has another launch time, and the
+    ledger settles that."""
+    return instance.state == "running" and instance.launch_time == episode.ref.launch_time
+
+
+def _entry(
+    episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
+) -> LedgerEntry:
+    instance = episode.instance
+    price = episode.price
+    saved_usd_per_hour = saving.saved_usd_per_hour
+    cash_low, cash_high = _cash_saved(instance, price, saved_usd_per_hour)
+    storage_usd_per_hour = None
+    if saved_usd_per_hour is not None and price.usd_per_hour is not None:
+        storage_usd_per_hour = price.usd_per_hour - saved_usd_per_hour
+    return LedgerEntry(
+        episode=episode.ref,
+        outcome=outcome,
+        instance_type=instance.instance_type,
+        owner=episode.owner,
+        project=episode.project,
+        price_source=price.source,
+        booked_at=booked_at,
+        cost_before_usd_per_hour=_at_list_price(saving.cost_before_usd_per_hour, price),
+        cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
+        saved_usd_per_hour=_at_list_price(saved_usd_per_hour, price),
+        resource_name=instance.name,
+        cash_low_usd_per_hour=cash_low,
+        cash_high_usd_per_hour=cash_high,
+        storage_usd_per_hour=storage_usd_per_hour,
+        saves_from=billed_until(instance, booked_at),
+        morning=working_morning(episode, booked_at),
+        idle_usd=_idle_usd(episode, booked_at),
+        recorded_at=now,
+    )
+
+
+def _cash_saved(
+    instance: Instance, price: Price, saved_usd_per_hour: UsdPerHour | None
+) -> tuple[UsdPerHour | None, UsdPerHour | None]:
+    """Return the least and the most cash that is saved; `None` twice if the price is not known."""
+    cash = cash_of(instance, price, is_committed=price.may_be_committed)
+    if cash is None or saved_usd_per_hour is None or price.usd_per_hour is None:
+        return None, None
+    # What the storage costs is the same in cash as at list prices.
+    storage_saved = saved_usd_per_hour - price.usd_per_hour
+    return storage_saved + cash.low, storage_saved + cash.high
+
+
+def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour | None:
+    """Return the amount without the policy's discount: headlines are at list prices."""
+    if usd_per_hour is None:
+        return None
+    discount = (price.undiscounted or Decimal(0)) - (price.usd_per_hour or Decimal(0))
+    return usd_per_hour + discount
+
+
+def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
+    """Return what the instance cost while it was idle, or `None` if its price is not known."""
+    if episode.price.usd_per_hour is None:
+        return None
+    idle = episode.idle
+    idle_since = episode.evidence.window.start if idle is None else idle.since
+    return cost_between(episode.price.usd_per_hour, idle_since, booked_at)
+
+
+def _was_call_made(episode: Episode) -> bool:
+    """Return whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
+    return Step.STOP.value in episode.steps_done or Step.TERMINATE.value in episode.steps_done
+
+
+def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
+    """Return the saving of the steps that EC2 has carried out. A step is noted before it is asked
+    for, and EC2 may have refused it."""
+    plan = episode.plan
+    is_done = {
+        Step.STOP: Step.STOP.value in episode.steps_done,
+        Step.SNAPSHOT: bool(episode.snapshots),
+        Step.TERMINATE: outcome is Outcome.TERMINATED,
+    }
+    done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])
+    if done == plan.steps:
+        return plan.saving  # what people were shown
+    return saving_of(episode.instance, episode.price, done, policy)
+
+
+def settle_restart(
+    ledger_store: Ledger,
+    entries: Sequence[LedgerEntry],
+    at: UtcDatetime,
+    false_within: timedelta,
+    now: UtcDatetime,
+) -> list[str]:
+    """End the savings of an instance that runs again since `at`, booked before that. Return what
+    was done for each; empty if nothing was to be settled."""
+    done = []
+    for entry in ended_by(entries, at):
+        is_undone = is_false_stop(entry, at, false_within)
+        ending = Ending.UNDONE if is_undone else Ending.STARTED
+        if ledger_store.settle_entry(entry, at, ending, now):
+            done.append("false stop booked" if is_undone else "saving settled")
+    return done
+
+
+def settle_replaced(
+    ledger_store: Ledger,
+    targets: Iterable[Target],
+    started: Iterable[tuple[Instance, Owner]],
+    now: UtcDatetime,
+) -> None:
+    """End one saving for each instance that `started` for the first time, in the same account.
+
+    It is the oldest saving of the same owner, project and type, of an instance that was stopped or
+    terminated before. Safe to repeat.
+    """
+    savings: list[LedgerEntry] = []
+    for target in targets:
+        for entry in ledger_store.open_of(target):
+            if entry.acted and not entry.is_of_storage:
+                savings.append(entry)
+    savings.sort(key=lambda entry: entry.booked_at)
+    for instance, owner in started:
+        replaced = _replaced_by(instance, owner, savings)
+        if replaced is not None:
+            savings.remove(replaced)
+            ledger_store.settle_entry(
+                replaced, instance.launch_time, Ending.REPLACED, now, by=instance.instance_id
+            )
+
+
+def _replaced_by(
+    instance: Instance, owner: Owner, savings: Sequence[LedgerEntry]
+) -> LedgerEntry | None:
+    """Return the first of the savings whose instance this one may replace, or `None`."""
+    wanted = (instance.instance_type, owner.name, owner.project)
+    for entry in savings:
+        is_alike = (entry.instance_type, entry.owner, entry.project) == wanted
+        is_before = entry.booked_at < instance.launch_time
+        is_same_instance = entry.episode.instance_id == instance.instance_id
+        if is_alike and is_before and not is_same_instance:
+            return entry
+    return None

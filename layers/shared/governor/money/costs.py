@@ -1,0 +1,254 @@
+"""Counts what the governed instances of a target cost, and sums up the month over all targets.
+
+A sweep counts by one conditional write for all instances, so that two at once count once. This
+module must not act on instances because of what they cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+
+from governor.alerts.model import UNASSIGNED
+from governor.alerts.ports import Announcer
+from governor.core.errors import GovernorError
+from governor.core.instance import Instance, Target
+from governor.core.ports import Clock
+from governor.core.units import Usd, UtcDatetime
+from governor.episode.model.episode import Observation
+from governor.episode.store.instances import Failures
+from governor.fleet.model import part_of
+from governor.fleet.store import Fleet
+from governor.money.messages import STILL, budget_alert, budget_id, incident_id, used_percent
+from governor.money.model.ledger import Saved
+from governor.money.ports import PriceBook
+from governor.money.rules import cost
+from governor.money.rules.cost import Meter, Rate, Run, months
+from governor.money.rules.forecast import PAST, by_day, forecast
+from governor.money.rules.ledger import sum_saved
+from governor.money.store.ledger import Ledger
+from governor.policy.model.policy import Budget, Mode, Policy
+from governor.policy.ports import Policies
+from governor.policy.rules.owners import owner_of
+from governor.policy.store import PolicyVersions
+from governor.table.once import Once
+from governor.verdict.model import VerdictKind
+
+_TOLD_UNTIL_AFTER = timedelta(days=1)
+"""How long after its end a month is known as notified: longer than any retry of its last sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountCosts:
+    prices: PriceBook
+    ledger_store: Ledger
+    fleet_store: Fleet
+
+    def rates(
+        self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
+    ) -> dict[str, Rate]:
+        """Return by instance id whom it is counted for, at what price, and as what."""
+        rates = {}
+        for instance, policy, kind in running_now:
+            price = cost.marginal(instance, self.prices.price(instance, policy))
+            owner = owner_of(instance, policy.ownership)
+            project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
+            rate = Rate(project, price.usd_per_hour, owner.name, part_of(kind))
+            rates[instance.instance_id] = rate
+        return rates
+
+    def __call__(
+        self,
+        target: Target,
+        instances: Sequence[Instance],
+        rates: Mapping[str, Rate],
+        before: Mapping[str, Observation],
+        now: UtcDatetime,
+    ) -> None:
+        """Count up to now. `before` is what the last sweep saw, also of instances that no longer
+        run."""
+        meter = self.ledger_store.meter(target, cost.month_of(now))
+        last_meter = None
+        if meter is None:
+            # The first sweep of a month needs the meter of the month before.
+            month_before = cost.month_of(cost.month_start(now) - timedelta(days=1))
+            last_meter = self.ledger_store.meter(target, month_before)
+        # At the very first sweep, what runs now is known to have run since its start.
+        counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
+        launched = {instance.instance_id: instance.launch_time for instance in instances}
+        runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
+        runs += cost.ended(before, launched, counted_until, now)
+        if last_meter is not None and not self._forward(last_meter, last_meter, runs, now):
+            return
+        current_meter = cost.with_rates(meter or cost.new_meter(target, now), rates.values())
+        self._forward(current_meter, meter, runs, now)
+
+    def _forward(
+        self, meter: Meter, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
+    ) -> bool:
+        """Bring a meter forward. Return false if another sweep did so since it was `stored`, which
+        is `None` for a new one."""
+        counted = cost.count(meter, runs, until)
+        if stored is not None and counted.counted_until == stored.counted_until:
+            return True
+        shares = cost.shares_by_day(meter, runs, until)
+        # Read after the meter: a sweep that writes one of the days in between has moved the meter,
+        # too.
+        stored_days = self.fleet_store.days_of(meter.target, list(shares))
+        days = [
+            day.plus(new_shares)
+            for day, new_shares in zip(stored_days, shares.values(), strict=True)
+        ]
+        return self.ledger_store.bring_forward(counted, stored, days)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteOverBudget:
+    """Keeps which projects are over budget, for functions that ask. Used by the one that may write
+    it."""
+
+    clock: Clock
+    ledger_store: Ledger
+    policy_store: PolicyVersions
+
+    def __call__(self, budget: Budget) -> None:
+        """Note them, where the policy asks because of it. Raises: CloudError."""
+        if budget.act != "ask":
+            return
+        now = self.clock.now()
+        month = cost.month_of(now)
+        over_budget = []
+        for spent in cost.costs_of(self.ledger_store.meters(month)):
+            most = budget.of(spent.project)
+            if most is not None and spent.usd > most:
+                over_budget.append(_project_name(spent))
+        self.policy_store.note_over_budget(month, sorted(over_budget), now)
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """The month so far.
+
+    Attributes:
+        published: the costs that get a metric of their own.
+        told: the projects whose owners were notified just now.
+        problems: messages that could not be sent.
+    """
+
+    month: str
+    costs: tuple[cost.ProjectCost, ...]
+    published: tuple[cost.ProjectCost, ...]
+    highest_budget_used_percent: Decimal
+    saved_usd: Usd
+    false_stops: int
+    told: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SumUpMonth:
+    clock: Clock
+    policies: Policies
+    ledger_store: Ledger
+    fleet_store: Fleet
+    failure_store: Failures
+    once: Once
+    announcer: Announcer
+    hub: Target
+
+    def __call__(self) -> Month:
+        """Sum up, and notify of what is due. What cannot be sent is tried again by the next
+        sweep."""
+        now = self.clock.now()
+        policy = self.policies.base().policy
+        month = cost.month_of(now)
+        costs = cost.costs_of(self.ledger_store.meters(month))
+        saved = self._saved(policy, now)
+        budgeted = []
+        for spent in costs:
+            budget = policy.budget.of(spent.project)
+            if budget is not None:
+                budgeted.append((spent, budget))
+        highest_used = max(
+            (used_percent(spent, budget) for spent, budget in budgeted), default=Decimal(0)
+        )
+        told, problems = self._notify(budgeted, policy, now)
+        return Month(
+            month=month,
+            costs=costs,
+            published=costs[: policy.budget.publish_at_most_projects],
+            highest_budget_used_percent=highest_used,
+            saved_usd=saved.net_usd,
+            false_stops=saved.false_stops,
+            told=told,
+            problems=problems,
+        )
+
+    def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
+        """Return what was saved this month, by actions of this month and by earlier ones that still
+        count."""
+        counts_for = timedelta(days=policy.ledger.saving_counts_days)
+        start = cost.month_start(now)
+        entries = chain.from_iterable(
+            self.ledger_store.entries(month) for month in months(start - counts_for, now)
+        )
+        return sum_saved(entries, start, now, counts_for)
+
+    def _notify(
+        self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Notify the owners of projects that have reached a share of their budget. Return the
+        projects whose owners were notified just now, and what could not be sent."""
+        notified = []
+        problems = []
+        for spent, budget in budgeted:
+            used = used_percent(spent, budget)
+            reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
+            if not reached:
+                continue
+            try:
+                if self._notify_once(spent, budget, max(reached), now):
+                    notified.append(spent.project)
+                if used >= 100:
+                    self.failure_store.extend_incident(incident_id(spent, now), now + STILL)
+            except GovernorError as error:
+                problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
+        return tuple(notified), tuple(problems)
+
+    def _notify_once(
+        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
+    ) -> bool:
+        """Notify the owner that this share of the budget is reached, once a month. Return whether
+        this call did."""
+        announce = partial(self._announce, spent, budget, tell_at, now)
+        keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
+        return self.once(budget_id(spent, budget, tell_at, now), announce, keep=keep)
+
+    def _announce(
+        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
+    ) -> None:
+        policy = self.policies.base().policy
+        # The default owner may be a contact. A project may have an owner of its own.
+        owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
+        past_since = now - PAST
+        days = chain.from_iterable(
+            self.fleet_store.days(month, past_since.date()) for month in months(past_since, now)
+        )
+        by_past = forecast(spent.usd, by_day(days, spent.project), now)
+        name = _project_name(spent)
+        rows = [
+            row for page in self.fleet_store.pages() for row in page.rows if row.project == name
+        ]
+        may_ask = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE
+        asks = may_ask and spent.usd > budget
+        alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)
+        self.announcer.announce(alert)
+
+
+def _project_name(spent: cost.ProjectCost) -> str:
+    """Return the project as rows and people name it."""
+    return UNASSIGNED if spent.project == cost.UNTAGGED else spent.project

@@ -1,0 +1,225 @@
+"""Messages about budgets, and reports of costs and savings.
+
+They only word figures that `cost.py`, `forecast.py` and `report.py` have computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+from governor.alerts.model import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity
+from governor.alerts.templates import written
+from governor.core.documents import plain
+from governor.core.hashing import short_hash
+from governor.core.instance import Target
+from governor.core.units import Usd, UtcDatetime, listed, money, plural, usd
+from governor.fleet.model import FleetRow
+from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
+from governor.money.rules.forecast import Forecast
+from governor.money.rules.ledger import PROVISIONAL, net_by_day
+from governor.money.rules.report import GROUPS, Report
+from governor.verdict.model import Family, known_kind
+
+STILL = timedelta(hours=3)
+"""How long a budget counts as used up after the last sum: longer than the time between two
+sums."""
+_NAMED = 5
+"""Targets, or groups, named in the text, those with the most USD first."""
+_LEAST_USED = 3
+"""Instances with low utilization named in the text."""
+
+
+def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
+    """Return how much of its budget a project has used; above 100 when it is exceeded."""
+    return 100 * cost.usd / budget
+
+
+def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime) -> str:
+    """Return the id of the message: one a project, month, budget and share."""
+    return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
+
+
+def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
+    """Return the incident of a used-up budget: one a project and month, whichever share is
+    reached."""
+    return f"budget-{month_of(now)}-{short_hash(cost.project)}"
+
+
+def budget_alert(
+    cost: ProjectCost,
+    budget: Usd,
+    at_percent: float,
+    hub: Target,
+    now: UtcDatetime,
+    owner: str,
+    by_past: Forecast | None,
+    running: Sequence[FleetRow] = (),
+    *,
+    asks: bool = False,
+) -> Alert:
+    """Return the message that a project has used a share of its monthly budget, over all targets.
+
+    The share is `at_percent` (percent), the `budget` in USD and above 0. `owner` is the project's,
+    or that of everything without a project; `running` are its instances. If it `asks`, people are
+    asked about idle ones because of the budget.
+    """
+    percent = used_percent(cost, budget)
+    forecast_usd: Usd | None = None
+    forecast_error: Decimal | None = None
+    if by_past is not None:
+        forecast_usd = by_past.usd
+        forecast_error = by_past.error_percent
+    facts = {
+        "month": month_of(now),
+        "usd": cost.usd,
+        "budget_usd": budget,
+        "reached_percent": at_percent,
+        "usd_per_hour": cost.usd_per_hour,
+        "flat_forecast_usd": _flat_forecast(cost, now),
+        "forecast_usd": forecast_usd,
+        "forecast_error_percent": forecast_error,
+        "unpriced_instance_hours": cost.unpriced_hours,
+        "incident": incident_id(cost, now),
+        INCIDENT_UNTIL: now + STILL,
+        "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
+    }
+    who = f"Project {cost.project}"
+    whose = Owner(owner, cost.project)
+    if cost.project == UNTAGGED:
+        who = "Instances without a project"
+        whose = Owner(owner, UNASSIGNED)
+    outlook, runs_out = _outlook(cost, budget, now)
+    targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
+    words = {
+        "who": who,
+        "used": money(percent, 0),
+        "month": f"{now:%B %Y}",
+        "outlook": outlook,
+        "error": None if forecast_error is None else money(forecast_error, 0),
+        "runs_out": runs_out,
+        "places": listed(targets, _NAMED) if len(targets) > 1 else None,
+        "asks": asks,
+        "least_used": least_used(running),
+        "hours": money(cost.unpriced_hours, 1) if cost.unpriced_hours else None,
+    }
+    dedup_id = budget_id(cost, budget, at_percent, now)
+    severity = Severity.CRITICAL if percent >= 100 else None
+    return written("budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity)
+
+
+def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
+    """Return the cost of the whole month at the rate of this moment.
+
+    Instances start and stop, so it is no promise.
+    """
+    return cost.usd + cost_between(cost.usd_per_hour, now, month_end(now))
+
+
+def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> tuple[str, UtcDatetime | None]:
+    """Return how the month ends at the rate of this moment, and when the budget is used up by it.
+
+    The time is `None` if the budget lasts, or is used up already.
+    """
+    usd_left = budget - cost.usd
+    usd_per_hour = cost.usd_per_hour
+    if not usd_per_hour:
+        return "nothing", None
+    if usd_left <= 0 or _flat_forecast(cost, now) <= budget:
+        return "within", None
+    return "over", now + timedelta(seconds=int(usd_left * 3600 / usd_per_hour))
+
+
+def least_used(rows: Iterable[FleetRow]) -> list[str]:
+    """Return the working instances with the lowest mean of the highest utilization of each hour."""
+    texts_by_mean: list[tuple[float, str]] = []
+    for row in rows:
+        hours = [hour for hour in row.hours if hour is not None]
+        kind = known_kind(row.verdict)
+        is_working = kind is not None and kind.family is Family.WORKING
+        if not hours or not is_working:
+            continue
+        mean = sum(hours) / len(hours)
+        measured = plural(len(hours), "hour")
+        text = f"{row.name} ({row.instance_type}): {mean:.0f}% in its last {measured}"
+        if row.usd_per_hour:
+            text = f"{text}, {usd(row.usd_per_hour)} an hour"
+        texts_by_mean.append((mean, text))
+    texts_by_mean.sort()
+    return [text for _, text in texts_by_mean[:_LEAST_USED]]
+
+
+def report_alert(
+    found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
+) -> Alert:
+    """Return the report about an owner, a project or everything.
+
+    It is that of a week if its `name` begins with that word, else that of a month.
+    """
+    saved = found.saved
+    costs = found.costs
+    is_month = not name.startswith("week")
+    facts = {
+        "period_start": found.start,
+        "period_end": found.end,
+        "total_usd": costs.total,
+        "idle_usd": costs.idle,
+        "kept_usd": costs.kept,
+        "net_usd": saved.net_usd,
+        "cash_low_usd": saved.cash_low_usd,
+        "cash_high_usd": saved.cash_high_usd,
+        "by_morning_usd": saved.by_morning_usd,
+        "saved_by_day": [plain(amount) for amount in _saved_by_day(found, now)],
+    }
+    whose_instances = f"Instances of {_whose(whose)}"
+    shown_groups = ["project"]
+    if is_everything:
+        whose_instances = "All governed instances"
+        shown_groups = ["project", "owner", "account"]
+    words: dict[str, object] = {
+        "whose": whose_instances,
+        "period": _month_text(found) if is_month else _week_text(found),
+        "actions": plural(saved.actions, "stop or termination", "stops and terminations"),
+        "false_stops": saved.false_stops,
+        "unpriced": plural(saved.unpriced, "action is", "actions are") if saved.unpriced else None,
+        "final_at": None,
+    }
+    if is_month and found.provisional:
+        words["final_at"] = _day(month_end(found.start) + PROVISIONAL)
+    for group in GROUPS:
+        words[f"by_{group}"] = _listed(found.by(group)) if group in shown_groups else ""
+    dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
+    return written("report", hub, dedup_id, now, facts, words, owner=whose)
+
+
+def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:
+    """Return the net saving of each day of the report."""
+    # Rounded up: a part of a day counts as a day.
+    number_of_days = -((report.start - report.end) // DAY)
+    first_day = report.start.date()
+    days = [first_day + DAY * number for number in range(number_of_days)]
+    entries = [line.entry for line in report.lines]
+    return net_by_day(entries, days, min(now, report.end), report.counts_for)
+
+
+def _month_text(report: Report) -> str:
+    month = f"{report.start:%B %Y}"
+    is_over = report.end >= month_end(report.start)
+    return month if is_over else f"{month} so far"
+
+
+def _week_text(report: Report) -> str:
+    return f"{_day(report.start)} to {_day(report.end - DAY)}"
+
+
+def _whose(owner: Owner) -> str:
+    return owner.name if owner.project == UNASSIGNED else f"project {owner.project}"
+
+
+def _day(at: UtcDatetime) -> str:
+    return f"{at:%B} {at.day}"
+
+
+def _listed(sums: Sequence[tuple[str, Usd, int]]) -> str:
+    return listed([f"{name} {usd(amount)}" for name, amount, _ in sums], _NAMED)

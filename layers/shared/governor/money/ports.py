@@ -1,0 +1,18 @@
+"""Prices of instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Instance
+    from governor.episode.model.plan import Price
+    from governor.policy.model.policy import Policy
+
+
+class PriceBook(Protocol):
+    """Prices per hour with their sources; for a Spot instance the Spot price. Never raises: an
+    unknown price is `None`."""
+
+    def price(self, instance: Instance, policy: Policy) -> Price: ...

@@ -1,0 +1,130 @@
+"""Each hour: reads AWS's list prices of the types that run, and the commitments of the hub's
+account, unless they were read lately. This module must not read other accounts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from governor.core.errors import CloudError
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.fleet.store import Fleet
+from governor.money.rules.prices import SAVINGS_PLANS, STORAGE, Commitment, Commitments, PriceList
+from governor.money.store.prices import Prices
+from governor.policy.ports import Policies
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.units import UsdPerHour, UtcDatetime
+    from governor.episode.model.plan import StoragePrices
+    from governor.money.rules.prices import Commitment
+
+
+class PriceReader(Protocol):
+    """AWS's prices of a Region, and the commitments of the hub's account. Raises: CloudError."""
+
+    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]: ...
+    def storage(self, region: str) -> StoragePrices: ...
+    def savings_plans(self) -> Sequence[Commitment]: ...
+    def reserved(self, region: str) -> Sequence[Commitment]: ...
+
+
+@dataclass(slots=True)
+class Refreshed:
+    """Result of one refresh: types by Region, whether commitments were read, and what was not."""
+
+    types: dict[str, list[str]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    commitments: Commitments | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshPrices:
+    clock: Clock
+    policies: Policies
+    fleet_store: Fleet
+    price_store: Prices
+    price_reader: PriceReader
+
+    def __call__(self) -> Refreshed:
+        """Read what is due. A failed read holds up nothing else, and leaves the earlier prices in
+        force."""
+        now = self.clock.now()
+        refreshed = Refreshed()
+        due_since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
+        types_by_region: dict[str, set[str]] = defaultdict(set)
+        for page in self.fleet_store.pages():
+            types_by_region[page.region] |= {row.instance_type for row in page.rows}
+        for region, types in sorted(types_by_region.items()):
+            try:
+                self._refresh_prices(region, sorted(types), due_since, now, refreshed)
+            except CloudError as error:
+                refreshed.problems.append(f"the prices of {region}: {error}")
+        if types_by_region:
+            self._refresh_commitments(sorted(types_by_region), due_since, now, refreshed)
+        return refreshed
+
+    def _refresh_prices(
+        self,
+        region: str,
+        types: Collection[str],
+        due_since: UtcDatetime,
+        now: UtcDatetime,
+        refreshed: Refreshed,
+    ) -> None:
+        """Read the prices of storage and of these types, unless they were read after
+        `due_since`."""
+        stored = self.price_store.price_list(region) or PriceList(region)
+        prices = stored
+        for name in (STORAGE, *types):
+            if name in stored.read_at and stored.read_at[name] > due_since:
+                continue
+            try:
+                if name == STORAGE:
+                    prices = prices.with_storage(self.price_reader.storage(region), now)
+                else:
+                    prices = prices.with_type(name, self.price_reader.on_demand(region, name), now)
+                refreshed.types.setdefault(region, []).append(name)
+            except CloudError as error:
+                refreshed.problems.append(f"the price of {name} in {region}: {error}")
+        if prices is not stored:
+            self.price_store.keep_price_list(prices)
+
+    def _refresh_commitments(
+        self,
+        regions: Collection[str],
+        due_since: UtcDatetime,
+        now: UtcDatetime,
+        refreshed: Refreshed,
+    ) -> None:
+        """Read Savings Plans and Reserved Instances, unless they were read after `due_since`.
+
+        Commitments are no prices: a refused read is stored with them, and is no failure.
+        """
+        stored = self.price_store.commitments()
+        wanted = (SAVINGS_PLANS, *regions)
+        if stored and stored.read_at > due_since and stored.read.issuperset(wanted):
+            return
+        readers: dict[str, Callable[[], Collection[Commitment]]] = {
+            SAVINGS_PLANS: self.price_reader.savings_plans
+        }
+        for region in regions:
+            readers[region] = partial(self.price_reader.reserved, region)
+        commitments: list[Commitment] = []
+        unread: dict[str, str] = {}
+        for name, read in readers.items():
+            try:
+                commitments += read()
+            except CloudError as error:
+                unread[name] = str(error)
+        read_now = frozenset(readers) - unread.keys()
+        refreshed.commitments = Commitments(now, tuple(commitments), read_now, unread)
+        try:
+            self.price_store.keep_commitments(refreshed.commitments)
+        except CloudError as error:
+            refreshed.problems.append(f"the commitments: {error}")

@@ -1,0 +1,273 @@
+"""Each night: checks that the ledger still sums up to what it did, keeps a copy of the month for
+other tools, and reports weeks and months.
+
+Owners, owners of projects, and the default owner get reports. This module must not change what is
+booked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from governor.alerts.model import UNASSIGNED, Owner
+from governor.alerts.ports import Announcer
+from governor.core.documents import csv_text
+from governor.core.errors import GovernorError
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime, money
+from governor.fleet.model import DayCosts, Share
+from governor.fleet.store import Fleet
+from governor.money.messages import report_alert
+from governor.money.model.ledger import LedgerEntry, Statement
+from governor.money.rules.cost import DAY, month_end, month_start, months, parse_month
+from governor.money.rules.ledger import PROVISIONAL, is_provisional, stated
+from governor.money.rules.report import COLUMNS, Report, report
+from governor.money.store.ledger import Ledger
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import Policy
+from governor.policy.ports import Policies
+from governor.table.once import Once
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Target
+    from governor.core.units import UtcDatetime
+    from governor.policy.model.policy import Policy
+
+
+class ReportStore(Protocol):
+    """Keeps copies of reports for other tools. The newest copy of a name counts. Raises:
+    CloudError."""
+
+    def keep(self, name: str, text: str) -> None: ...
+
+
+_CENT = Decimal("0.01")
+_WRITING = timedelta(hours=1)
+"""An entry says when its writing began; a statement leaves out what may not be written yet."""
+_LATE = timedelta(days=3)
+"""A report that could not be sent for so long is old news."""
+_TOLD_FOR = timedelta(days=40)
+
+
+class Period(NamedTuple):
+    """From one midnight (UTC) to another; `name` is the same for the same report."""
+
+    name: str
+    start: UtcDatetime
+    end: UtcDatetime
+
+
+class Whose(NamedTuple):
+    """The account, owner and project that an amount is counted for."""
+
+    account: str
+    owner: str
+    project: str
+
+
+class Reader(NamedTuple):
+    """Amounts that a report counts: those of the account, owner and project that it names. An empty
+    name stands for all."""
+
+    account: str = ""
+    owner: str = ""
+    project: str = ""
+
+    def sees(self, whose: Whose) -> bool:
+        """Return whether amounts of this account, owner and project are in the report."""
+        return all(wanted in ("", actual) for wanted, actual in zip(self, whose, strict=True))
+
+
+@dataclass(slots=True)
+class Night:
+    """Result of one run. `problems`: what it could not do, and months that no longer sum up."""
+
+    copied: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def attempt(self, label: str, effect: Callable[[], None]) -> None:
+        """Try one effect; a failure is noted, and does not keep others from being tried."""
+        try:
+            effect()
+        except GovernorError as error:
+            self.problems.append(f"{label}: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSavings:
+    clock: Clock
+    policies: Policies
+    ledger_store: Ledger
+    fleet_store: Fleet
+    once: Once
+    announcer: Announcer
+    reports: ReportStore
+    hub: Target
+
+    def __call__(self) -> Night:
+        """Close the books of the months whose bills may still change, and send what is due."""
+        now = self.clock.now()
+        night = Night()
+        policy = self.policies.base().policy
+        books = Books(
+            self.ledger_store, self.fleet_store, timedelta(days=policy.ledger.saving_counts_days)
+        )
+        last_month = month_start(month_start(now) - DAY)
+        for month in months(last_month, now):
+            if is_provisional(month, now):
+                close = partial(self._close, books, month, now, night)
+                night.attempt(f"the books of {month}", close)
+        for period in _due(policy, now):
+            send = partial(self._send_reports, books, period, policy, now, night)
+            night.attempt(f"reports of {period.name}", send)
+        return night
+
+    def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
+        """Check the books of a month against its last statement, then state and copy them."""
+        start = parse_month(month)
+        statement = self.ledger_store.last_statement(month)
+        if statement is not None:
+            problem = _difference(books, statement, now)
+            if problem is not None:
+                night.problems.append(problem)
+        entries = books.entries(start - books.counts_for, now)
+        self.ledger_store.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
+        savings = books.report(start, min(now, month_end(start)), now, Reader())
+        self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
+        night.copied.append(month)
+
+    def _send_reports(
+        self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
+    ) -> None:
+        """Send the report of a period to each reader who has anything in it, once."""
+        ownership = policy.ownership
+        for reader in _readers(books, period, ownership):
+            savings = books.report(period.start, period.end, now, reader)
+            if not savings.lines and not savings.costs.total:
+                continue
+            owner_name = reader.owner or ownership.project_owners.get(
+                reader.project, ownership.default_owner
+            )
+            owner = Owner(owner_name, reader.project or UNASSIGNED)
+            is_everything = reader == Reader()
+            alert = report_alert(
+                savings, period.name, self.hub, now, owner, is_everything=is_everything
+            )
+            send = partial(self.announcer.announce, alert)
+            if self.once(alert.dedup_id, send, keep=_TOLD_FOR):
+                night.reported.append(alert.dedup_id)
+
+
+@dataclass(slots=True)
+class Books:
+    """The ledger and the days, each month of them read once."""
+
+    ledger_store: Ledger
+    fleet_store: Fleet
+    counts_for: timedelta
+    _entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+    _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
+
+    def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
+        """Return what was booked in these months, oldest first."""
+        entries: list[LedgerEntry] = []
+        for month in months(start, end):
+            if month not in self._entries:
+                self._entries[month] = self.ledger_store.entries(month)
+            entries += self._entries[month]
+        return entries
+
+    def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
+        """Yield the costs of the days (UTC) that begin from `start` to before `end`, with whom each
+        is counted for."""
+        first_day = start.date()
+        last_day = (end - timedelta(microseconds=1)).date()
+        for month in months(start, end):
+            if month not in self._days:
+                self._days[month] = self.fleet_store.days(month)
+            for costs in self._days[month]:
+                if costs.day < first_day or costs.day > last_day:
+                    continue
+                for (owner, project), share in costs.shares.items():
+                    yield Whose(costs.account, owner, project), share
+
+    def report(
+        self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
+    ) -> Report:
+        """Return the report of the time from `start` to before `end`, as far as the reader sees
+        it."""
+        entries = [
+            entry
+            for entry in self.entries(start - self.counts_for, end)
+            if reader.sees(_whose(entry))
+        ]
+        shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
+        return report(entries, shares, start, end, now, self.counts_for)
+
+
+def _whose(entry: LedgerEntry) -> Whose:
+    return Whose(entry.episode.account, entry.owner, entry.project)
+
+
+def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
+    """Yield a reader for everything, one for each owner that the policy knows, and one for each
+    project that has an owner. Owners and projects without amounts in the period are left out."""
+    yield Reader()
+    owners = set()
+    projects = set()
+    for entry in books.entries(period.start - books.counts_for, period.end):
+        owners.add(entry.owner)
+        projects.add(entry.project)
+    for whose, _ in books.shares(period.start, period.end):
+        owners.add(whose.owner)
+        projects.add(whose.project)
+    for owner in sorted(owners & ownership.contacts.keys()):
+        yield Reader(owner=owner)
+    for project in sorted(projects & ownership.project_owners.keys()):
+        yield Reader(project=project)
+
+
+def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
+    """Yield the last week (Monday to Sunday, UTC) and the last month, for some days after their
+    end. A month is due once more when its bill is final."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    monday = midnight - DAY * midnight.weekday()
+    last_monday = monday - DAY * 7
+    if policy.ledger.weekly_report and _is_just_over(monday, now):
+        yield Period(f"week-{last_monday:%Y-%m-%d}", last_monday, monday)
+    if not policy.ledger.monthly_report:
+        return
+    month = month_start(now)
+    last_month = month_start(month - DAY)
+    if _is_just_over(month, now):
+        yield Period(f"month-{last_month:%Y-%m}", last_month, month)
+    if _is_just_over(month + PROVISIONAL, now):
+        yield Period(f"final-{last_month:%Y-%m}", last_month, month)
+
+
+def _is_just_over(end: UtcDatetime, now: UtcDatetime) -> bool:
+    return timedelta(0) <= now - end < _LATE
+
+
+def _difference(books: Books, statement: Statement, now: UtcDatetime) -> str | None:
+    """Return how the books of a month differ from its last statement; `None` if they do not."""
+    counted = timedelta(days=statement.counts_days)
+    month = statement.month
+    entries = books.entries(parse_month(month) - counted, now)
+    restated = stated(entries, month, statement.as_of, counted)
+    is_same_sum = abs(restated.net_usd - statement.net_usd) < _CENT
+    if is_same_sum and restated.entries == statement.entries:
+        return None
+    return (
+        f"the ledger of {month} no longer sums up: at {statement.as_of:%Y-%m-%d %H:%M} UTC it had "
+        f"{statement.entries} entries and ${money(statement.net_usd)}; the same entries are now "
+        f"{restated.entries} and ${money(restated.net_usd)}. Nothing was changed: see docs/money.md"
+    )

@@ -1,0 +1,258 @@
+"""Costs of projects in a month (UTC), in Decimal USD.
+
+A sweep continues each meter where the sweep before left it, so a sweep that runs twice adds
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from governor.alerts.model import UNASSIGNED
+from governor.core.instance import Instance, Lifecycle, Target
+from governor.core.units import Usd, UsdPerHour, UtcDatetime, as_utc
+from governor.episode.model.episode import Observation
+from governor.episode.model.plan import Price
+from governor.fleet.model import UNMEASURED, Share, part_of
+from governor.verdict.model import known_kind
+
+UNTAGGED = "untagged"
+"""The project of instances whose tags name none."""
+
+Shares = dict[tuple[str, str], Share]
+_ROUNDED_TO = Decimal("1E-9")
+"""USD in the shares of a day: less than a cent in a century of sweeps, and short enough to
+store."""
+PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
+
+
+class Rate(NamedTuple):
+    """The project and owner for which hours are counted, and their price."""
+
+    project: str
+    usd_per_hour: UsdPerHour | None
+    """`None` if it is not known."""
+    owner: str = UNASSIGNED
+    part: str = UNMEASURED
+    """The part of a `Share` to which the cost belongs."""
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Return owner and project as the shares of a day name them."""
+        return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
+
+
+class Run(NamedTuple):
+    """A time in which an instance ran at one rate."""
+
+    rate: Rate
+    start: UtcDatetime
+    end: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Cost of a target's instances in one month (UTC) by project, up to `counted_until`."""
+
+    target: Target
+    month: str
+    counted_until: UtcDatetime
+    usd: Mapping[str, Usd] = field(default_factory=dict)
+    unpriced_hours: Mapping[str, Decimal] = field(default_factory=dict)
+    """Hours of instances without a known price. No amount includes them."""
+    usd_per_hour: Mapping[str, UsdPerHour] = field(default_factory=dict)
+    """The rate of the instances that ran at `counted_until`."""
+
+
+def month_of(at: UtcDatetime) -> str:
+    """Return the month as `yyyy-mm`."""
+    return f"{as_utc(at):%Y-%m}"
+
+
+def month_start(at: UtcDatetime) -> UtcDatetime:
+    """Return the first moment of the month."""
+    return as_utc(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_end(at: UtcDatetime) -> UtcDatetime:
+    """Return the first moment of the following month."""
+    return month_start(month_start(at) + timedelta(days=31))
+
+
+def parse_month(text: str) -> UtcDatetime:
+    """Return when the month `yyyy-mm` began. Raises: ValueError."""
+    return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+
+
+def new_meter(target: Target, at: UtcDatetime) -> Meter:
+    """Return a meter of this month that has counted nothing yet."""
+    return Meter(Target(target.account, target.region), month_of(at), month_start(at))
+
+
+def marginal(instance: Instance, price: Price) -> Price:
+    """Return the price that one more hour of this instance adds to the bill.
+
+    It is zero for a stopped instance, and for capacity that is paid in advance or by the host. A
+    Capacity Reservation changes nothing.
+    """
+    if instance.state == "stopped":
+        return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
+    if instance.lifecycle in PREPAID or instance.host_id is not None:
+        return Price(Decimal(0), "its capacity is paid for, used or not")
+    return price
+
+
+def ended(
+    before: Mapping[str, Observation],
+    launched: Mapping[str, UtcDatetime],
+    counted_until: UtcDatetime,
+    now: UtcDatetime,
+) -> Iterator[Run]:
+    """Yield the runs of instances that ran at the last sweep and stopped, or were started again
+    (`launched`), since then.
+
+    A run is taken to have ended half way between the last sweep and the time at which the instance
+    is known to have stopped. Observations from before `counted_until` were counted already.
+    """
+    for instance_id, observation in before.items():
+        start = launched.get(instance_id)
+        still_runs = start == observation.launch_time
+        if still_runs or observation.at < counted_until:
+            continue
+        if observation.project is None:
+            continue
+        unknown_for = max((start or now) - observation.at, timedelta(0))
+        rate = Rate(
+            project=observation.project,
+            usd_per_hour=observation.usd_per_hour,
+            owner=observation.counted_for,
+            part=part_of(known_kind(observation.verdict)),
+        )
+        yield Run(rate, observation.launch_time, observation.at + unknown_for / 2)
+
+
+def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
+    """Return the meter at `until`, or at the end of its month. Counting again adds nothing."""
+    since = meter.counted_until
+    until = min(until, month_end(parse_month(meter.month)))
+    if until <= since:
+        return meter
+    usd = dict(meter.usd)
+    unpriced_hours = dict(meter.unpriced_hours)
+    for run in runs:
+        start = max(run.start, since)
+        end = min(run.end, until)
+        if start >= end:
+            continue
+        project = run.rate.project
+        price = run.rate.usd_per_hour
+        if price is None:
+            hours = cost_between(Decimal(1), start, end)
+            unpriced_hours[project] = unpriced_hours.get(project, Decimal(0)) + hours
+        else:
+            usd[project] = usd.get(project, Decimal(0)) + cost_between(price, start, end)
+    return replace(meter, counted_until=until, usd=usd, unpriced_hours=unpriced_hours)
+
+
+def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
+    """Return the cost that `count` adds, by day (UTC), owner, project and part, rounded to a
+    billionth of a USD."""
+    since = meter.counted_until
+    until = min(until, month_end(parse_month(meter.month)))
+    # Many instances share owner, part and times: their rates are added before days are computed.
+    rates: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour]
+    rates = defaultdict(Decimal)
+    for run in runs:
+        rate = run.rate
+        start = max(run.start, since)
+        end = min(run.end, until)
+        if rate.usd_per_hour is not None and start < end:
+            rates[rate.whose, rate.part, start, end] += rate.usd_per_hour
+    days: dict[date, Shares] = defaultdict(dict)
+    for (whose, part, start, end), usd_per_hour in rates.items():
+        for midnight, next_midnight in _days_between(start, end):
+            usd = cost_between(usd_per_hour, max(start, midnight), min(end, next_midnight))
+            share = Share(**{part: usd.quantize(_ROUNDED_TO)})
+            shares = days[midnight.date()]
+            shares[whose] = shares.get(whose, Share()) + share
+    return days
+
+
+def _days_between(
+    start: UtcDatetime, end: UtcDatetime
+) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
+    """Yield the midnights (UTC) around each day from `start` to `end`."""
+    midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
+    while midnight < end:
+        yield midnight, midnight + timedelta(days=1)
+        midnight += timedelta(days=1)
+
+
+def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
+    """Return the meter with these rates of the instances that run now."""
+    usd_per_hour: dict[str, Decimal] = defaultdict(Decimal)
+    for rate in rates:
+        usd_per_hour[rate.project] += rate.usd_per_hour or Decimal(0)
+    return replace(meter, usd_per_hour=dict(usd_per_hour))
+
+
+class ProjectCost(NamedTuple):
+    """Cost of one project this month, over all targets. `by_target`: the most expensive first."""
+
+    project: str
+    usd: Usd
+    unpriced_hours: Decimal
+    usd_per_hour: UsdPerHour
+    by_target: tuple[tuple[Target, Usd], ...]
+
+
+def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
+    """Return the cost of each project, the most expensive first."""
+    meters = tuple(meters)
+    projects: set[str] = set()
+    for meter in meters:
+        projects.update(meter.usd)
+        projects.update(meter.unpriced_hours)
+    costs = [_cost_of(project, meters) for project in projects]
+    costs.sort(key=lambda cost: (-cost.usd, cost.project))
+    return tuple(costs)
+
+
+def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:
+    usd = unpriced_hours = usd_per_hour = Decimal(0)
+    by_target: list[tuple[Target, Usd]] = []
+    for meter in meters:
+        unpriced_hours += meter.unpriced_hours.get(project, Decimal(0))
+        usd_per_hour += meter.usd_per_hour.get(project, Decimal(0))
+        if project in meter.usd:
+            usd += meter.usd[project]
+            by_target.append((meter.target, meter.usd[project]))
+    by_target.sort(key=lambda target_and_usd: (-target_and_usd[1], target_and_usd[0]))
+    return ProjectCost(project, usd, unpriced_hours, usd_per_hour, tuple(by_target))
+
+
+DAY = timedelta(days=1)
+# Whole numbers: seconds as a float would bring rounding errors into the money.
+_MICROSECOND = timedelta(microseconds=1)
+_MICROSECONDS_PER_HOUR = 3_600_000_000
+
+
+def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Usd:
+    """Return the cost of the time from `start` to `end`; zero if `end` is not later."""
+    passed = max(timedelta(0), end - start)
+    return usd_per_hour * (passed // _MICROSECOND) / _MICROSECONDS_PER_HOUR
+
+
+def months(first: datetime, last: datetime) -> list[str]:
+    """Return the months from one moment to another, as `yyyy-mm`."""
+    names = []
+    month = month_start(first)
+    while month <= last:
+        names.append(month_of(month))
+        month = month_end(month)
+    return names

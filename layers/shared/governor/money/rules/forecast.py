@@ -1,0 +1,104 @@
+"""Forecast a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from statistics import median
+from typing import NamedTuple
+
+from governor.alerts.model import UNASSIGNED
+from governor.core.units import Usd, UtcDatetime
+from governor.fleet.model import DayCosts
+from governor.money.rules.cost import DAY, UNTAGGED, month_end
+
+PAST = timedelta(weeks=6)
+_WEEK = timedelta(weeks=1)
+
+Days = Mapping[date, Usd]
+Rule = Callable[[Days, date, date], Usd]
+"""Computes the expected cost of a day from the days before another one. A day that is missing cost
+nothing."""
+
+
+class Forecast(NamedTuple):
+    """The cost of a month at its end."""
+
+    usd: Usd
+    error_percent: Decimal
+    """The median error of forecasts of one week each, made before it, for past weeks."""
+
+
+def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
+    """Return the cost of each day of a project, over all owners and targets."""
+    name = UNASSIGNED if project == UNTAGGED else project
+    usd_by_day: dict[date, Usd] = {}
+    for day_costs in costs:
+        for (_, share_project), share in day_costs.shares.items():
+            if share_project == name:
+                usd = usd_by_day.get(day_costs.day, Decimal(0))
+                usd_by_day[day_costs.day] = usd + share.total
+    return usd_by_day
+
+
+def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
+    """Return the cost of the month at its end; `spent` is its cost up to now.
+
+    Return `None` before two whole weeks of days are known. Of two rules it uses the one that was
+    closer in this project's past weeks: the last day again, for costs that grow or shrink, or the
+    mean of the last two days of the same weekday.
+    """
+    today = now.date()
+    known_days = {day: usd for day, usd in days.items() if today - PAST <= day < today}
+    if today - min(known_days, default=today) < 2 * _WEEK:
+        return None
+    error, rule = _best_rule(known_days, today)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    part_left = Decimal((midnight + DAY - now) // _MICROSECOND) / (DAY // _MICROSECOND)
+    usd = spent + rule(known_days, today, today) * part_left
+    days_left = (month_end(now).date() - today).days
+    usd += sum(rule(known_days, today, today + DAY * number) for number in range(1, days_left))
+    return Forecast(usd, error)
+
+
+def _best_rule(days: Days, today: date) -> tuple[Decimal, Rule]:
+    """Return the rule with the smallest error, after that error; the first one of two equals."""
+    errors = [(_error(rule, days, today), rule) for rule in _RULES]
+    return min(errors, key=lambda error_and_rule: error_and_rule[0])
+
+
+def _last_day(days: Days, before: date, _: date) -> Usd:
+    return days.get(before - DAY, Decimal(0))
+
+
+def _same_weekday(days: Days, before: date, day: date) -> Usd:
+    last = day - _WEEK * ((day - before) // _WEEK + 1)
+    first_known = min(days)
+    same_weekdays = [weekday for weekday in (last, last - _WEEK) if weekday >= first_known]
+    costs = [days.get(weekday, Decimal(0)) for weekday in same_weekdays]
+    return sum(costs, Decimal(0)) / len(costs)
+
+
+_RULES: tuple[Rule, ...] = (_last_day, _same_weekday)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _error(rule: Rule, days: Days, today: date) -> Decimal:
+    """Return by how many percent the rule missed the past weeks (median).
+
+    A week that cost nothing counts as missed by 100, or by 0 if the rule expected nothing.
+    """
+    errors = []
+    week = today - _WEEK
+    first_known = min(days)
+    while week - _WEEK >= first_known:
+        week_days = [week + DAY * number for number in range(7)]
+        cost = sum((days.get(day, Decimal(0)) for day in week_days), Decimal(0))
+        missed_by = abs(sum(rule(days, week, day) for day in week_days) - cost)
+        if cost:
+            errors.append(100 * missed_by / cost)
+        else:
+            errors.append(Decimal(100 if missed_by else 0))
+        week -= _WEEK
+    return median(errors)

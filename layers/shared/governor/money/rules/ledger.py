@@ -1,0 +1,227 @@
+"""Savings of each action, in Decimal USD: booked when its question ends, settled when it saves no
+longer.
+
+A saving is computed in three ways: at list prices; in cash, as the least and the most by which the
+bill can have fallen; and conservatively, as if people had done the same on their next working
+morning. An unknown price is never booked as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+
+from governor.core.instance import Instance, Lifecycle
+from governor.core.units import Usd, UsdPerHour, UtcDatetime
+from governor.episode.model.episode import Episode, Outcome
+from governor.episode.model.plan import Price
+from governor.money.model.ledger import Cash, LedgerEntry, Saved, Statement
+from governor.money.rules.cost import DAY, PREPAID, cost_between, month_end, parse_month
+from governor.policy.rules.schedule import next_morning
+
+ENDED_WITHOUT_ACTION = (
+    Outcome.KEPT,
+    Outcome.EXEMPTED,
+    Outcome.EXPIRED,
+    Outcome.OBSERVED,
+    Outcome.TOLD,
+)
+"""Outcomes after which the idle cost went on, because people or the mode let it."""
+
+
+_LEAST_BILLED = timedelta(seconds=60)
+
+
+_BY_THE_HOUR = "SUSE Linux"
+"""Each hour that has begun is billed in full. Source: AWS knowledge center, How am I charged for my
+EC2 instances."""
+
+
+PROVISIONAL = timedelta(days=14)
+"""Bills change until about the middle of the next month."""
+
+
+def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | None:
+    """Return the effect on the bill; `None` if the price is not known.
+
+    `is_committed` is true if a Savings Plan or a Reserved Instance may pay for the instance. A
+    commitment is charged whether it is used or not, and the hour of the whole organization decides
+    which instances it pays for.
+    """
+    if price.usd_per_hour is None:
+        return None
+    if instance.lifecycle in PREPAID or instance.host_id or instance.capacity_reservation_id:
+        return Cash(Decimal(0), Decimal(0))
+    if instance.lifecycle is Lifecycle.SPOT or not is_committed:
+        return Cash(price.usd_per_hour, price.usd_per_hour)
+    return Cash(Decimal(0), price.usd_per_hour)
+
+
+def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
+    """Return the end of the time that is billed for the run that ended at `stopped_at`."""
+    least = instance.launch_time + _LEAST_BILLED
+    if instance.platform.startswith(_BY_THE_HOUR):
+        # Rounded up: an hour that has begun is billed in full.
+        hours = -((instance.launch_time - stopped_at) // timedelta(hours=1))
+        least = instance.launch_time + timedelta(hours=max(1, hours))
+    return max(stopped_at, least)
+
+
+def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
+    """Return when the next working day of the people who were asked begins. It may begin later the
+    same day."""
+    working_hours = episode.time_zone, episode.working_days, episode.working_from
+    morning = next_morning(after - DAY, *working_hours)
+    if morning > after:
+        return morning
+    return next_morning(after, *working_hours)
+
+
+def is_provisional(month: str, now: UtcDatetime) -> bool:
+    """Return whether the bill of this month may still change: until the 15th of the next one."""
+    return now < month_end(parse_month(month)) + PROVISIONAL
+
+
+def saved_in(
+    entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta
+) -> Usd | None:
+    """Return the USD saved in this time, while it counts.
+
+    Return 0 for a false stop, and `None` if the price is not known.
+    """
+    if entry.saved_usd_per_hour is None:
+        return None
+    if entry.false_stop:
+        return Decimal(0)
+    return cost_between(entry.saved_usd_per_hour, *entry.counted(start, end, counts_for))
+
+
+def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
+    """Return whether the instance was started so soon after the stop that the stop was wrong."""
+    return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
+
+
+def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
+    """Return the stops that were booked by `at`: an event of the instance at that time ends their
+    savings."""
+    booked = [entry for entry in entries if entry.booked_at <= at]
+    return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
+
+
+def stated(
+    entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
+) -> Statement:
+    """Return the statement of a month as the ledger was at `as_of`."""
+    start = parse_month(month)
+    known_entries = []
+    for entry in entries:
+        written_at = entry.recorded_at or entry.booked_at
+        if entry.booked_at >= start - counts_for and written_at <= as_of:
+            known_entries.append(_known_at(entry, as_of))
+    saved = sum_saved(known_entries, start, min(as_of, month_end(start)), counts_for)
+    return Statement(month, as_of, counts_for // DAY, saved.net_usd, len(known_entries))
+
+
+def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
+    """Return the entry as it was at `at`: open if its end was written later."""
+    end_written_at = entry.settled_at or entry.ended_at
+    if end_written_at is None or end_written_at <= at:
+        return entry
+    return replace(entry, ended_at=None, false_stop=False, ended=None)
+
+
+def sum_saved(
+    entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
+) -> Saved:
+    """Return the savings of all actions of ours within this time.
+
+    An action is counted in the time in which it was booked, a false stop in that of its end.
+    """
+    ours = [entry for entry in entries if entry.ours]
+    booked = [entry for entry in ours if start <= entry.booked_at < end]
+    return replace(
+        _sum_amounts(ours, start, end, counts_for),
+        actions=len(booked),
+        false_stops=sum(_is_false_stop_of(entry, start, end) for entry in ours),
+        unpriced=sum(not _is_priced(entry) for entry in booked),
+    )
+
+
+def _is_false_stop_of(entry: LedgerEntry, start: datetime, end: datetime) -> bool:
+    """Return whether it is a false stop that ended within this time."""
+    if not entry.false_stop or entry.ended_at is None:
+        return False
+    return start <= entry.ended_at < end
+
+
+def _is_priced(entry: LedgerEntry) -> bool:
+    return entry.cost_before_usd_per_hour is not None and entry.saved_usd_per_hour is not None
+
+
+def _sum_amounts(
+    entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
+) -> Saved:
+    """Return the amounts that priced entries save within this time, without any count."""
+    avoided = undone = storage = cash_low = cash_high = by_morning = Decimal(0)
+    for entry in entries:
+        cost_per_hour = entry.cost_before_usd_per_hour
+        saved_per_hour = entry.saved_usd_per_hour
+        if cost_per_hour is None or saved_per_hour is None:
+            continue
+        saves_from, saves_until = entry.counted(start, end, counts_for)
+        cost = cost_between(cost_per_hour, saves_from, saves_until)
+        avoided += cost
+        if entry.false_stop:
+            undone += cost
+            continue
+        storage += cost - cost_between(saved_per_hour, saves_from, saves_until)
+        cash = _cash_bounds(entry, saved_per_hour)
+        cash_low += cost_between(cash.low, saves_from, saves_until)
+        cash_high += cost_between(cash.high, saves_from, saves_until)
+        morning = entry.morning or saves_from
+        by_morning += cost_between(saved_per_hour, saves_from, min(saves_until, morning))
+    return Saved(
+        avoided_usd=avoided,
+        undone_usd=undone,
+        storage_usd=storage,
+        cash_low_usd=cash_low,
+        cash_high_usd=cash_high,
+        by_morning_usd=by_morning,
+    )
+
+
+def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
+    """Return the least and the most in cash: for an unknown figure, nothing and the list price."""
+    low = entry.cash_low_usd_per_hour
+    if low is None:
+        low = Decimal(0)
+    high = entry.cash_high_usd_per_hour
+    if high is None:
+        high = saved_per_hour
+    return Cash(low, high)
+
+
+def net_by_day(
+    entries: Iterable[LedgerEntry], days: Sequence[date], now: UtcDatetime, counts_for: timedelta
+) -> list[Usd]:
+    """Return the saving of each of these days (UTC, consecutive, at least one), up to now.
+
+    It is net of storage. Entries of others, and those without a price, save nothing. `counts_for`
+    is how long a stop counts.
+    """
+    net_usd = [Decimal(0)] * len(days)
+    first_midnight = datetime.combine(days[0], time(), tzinfo=UTC)
+    end = min(now, first_midnight + DAY * len(days))
+    for entry in entries:
+        if not entry.ours or entry.saved_usd_per_hour is None:
+            continue
+        saves_from, saves_until = entry.counted(first_midnight, end, counts_for)
+        first_day = max(0, (saves_from - first_midnight) // DAY)
+        day_after = min(len(days), (saves_until - first_midnight) // DAY + 1)
+        for number in range(first_day, day_after):
+            midnight = first_midnight + DAY * number
+            saved = saved_in(entry, midnight, min(now, midnight + DAY), counts_for)
+            net_usd[number] += saved or Decimal(0)
+    return net_usd

@@ -1,0 +1,232 @@
+"""The report of a month, or of any other time: idle cost and savings.
+
+The console, the mail, the command line and the copy in S3 all show these figures, so none of them
+may compute its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from governor.core.units import Usd, UtcDatetime
+from governor.episode.model.episode import Outcome
+from governor.fleet.model import Share
+from governor.money.model.ledger import LedgerEntry, Saved
+from governor.money.rules.cost import month_of
+from governor.money.rules.ledger import is_provisional, sum_saved
+
+GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
+    "owner": lambda entry: entry.owner,
+    "project": lambda entry: entry.project,
+    "type": lambda entry: entry.instance_type,
+    "account": lambda entry: entry.episode.account,
+}
+COLUMNS = (
+    "SubAccountId",
+    "RegionId",
+    "ResourceId",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ResourceName",
+    "x_Outcome",
+    "x_InstanceType",
+    "x_Owner",
+    "x_Project",
+    "x_PriceSource",
+    "x_BookedAt",
+    "x_EndedAt",
+    "x_FalseStop",
+    "x_Ours",
+    "x_CostBeforePerHourUsd",
+    "x_CostAfterPerHourUsd",
+    "x_NetSavedUsd",
+    "x_Episode",
+    "x_CashLowSavedUsd",
+    "x_CashHighSavedUsd",
+    "x_SavedByMorningUsd",
+    "x_IdleBeforeUsd",
+    "x_Ending",
+    "x_ReplacedBy",
+    "x_CashSource",
+)
+"""Columns of a row. Dimensions have their names of FOCUS 1.2; measures and facts that FOCUS does
+not have begin with `x_`. A saving is no charge, so no cost column of FOCUS holds one."""
+_WITHOUT_ACTION = {
+    Outcome.KEPT: "kept by choice",
+    Outcome.EXEMPTED: "exempted",
+    Outcome.EXPIRED: "not answered",
+    Outcome.OBSERVED: "only observed",
+    Outcome.TOLD: "only reported",
+}
+
+
+class Line(NamedTuple):
+    """The end of a question, and what it saved in the time of the report."""
+
+    entry: LedgerEntry
+    saved: Saved
+
+    @property
+    def net_usd(self) -> Usd | None:
+        """Return the net saving; `None` if the price is not known."""
+        if self.entry.ours and self.entry.saved_usd_per_hour is None:
+            return None
+        return self.saved.net_usd
+
+    @property
+    def what(self) -> str:
+        """Return how the question ended, in words."""
+        outcome = self.entry.outcome
+        if outcome in _WITHOUT_ACTION:
+            return _WITHOUT_ACTION[outcome]
+        words = outcome.value.replace("-", " ")
+        return words if self.entry.ours else f"{words} by others"
+
+
+class Step(NamedTuple):
+    """One bar of the waterfall: its words, amount and class, and the two amounts between which it
+    is drawn."""
+
+    text: str
+    usd: Usd
+    kind: str
+    start: Usd
+    end: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Costs and savings of a time."""
+
+    start: UtcDatetime
+    end: UtcDatetime
+    counts_for: timedelta
+    saved: Saved
+    lines: tuple[Line, ...]
+    """Newest first."""
+    costs: Share
+    provisional: bool
+    """Bills of this time may still change."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """Return the bars from the idle cost that was found to the net saving."""
+        costs = self.costs
+        saved = self.saved
+        idle_cost = costs.idle + costs.kept + saved.avoided_usd
+        steps = [Step("Idle cost found", idle_cost, "idle", Decimal(0), idle_cost)]
+        level = idle_cost
+        for text, amount, kind in (
+            ("Kept by choice", costs.kept, "kept"),
+            ("Not answered, or before the answer", costs.idle, "idle"),
+            ("Undone", saved.undone_usd, "not-measured"),
+            ("Storage of what was stopped", saved.storage_usd, "not-measured"),
+        ):
+            steps.append(Step(text, -amount, kind, level - amount, level))
+            level -= amount
+        net = saved.net_usd
+        steps.append(Step("Net saving", net, "net", Decimal(0), max(net, Decimal(0))))
+        return steps
+
+    def by(self, name: str) -> list[tuple[str, Usd, int]]:
+        """Return each member of a group with its net saving and number of actions.
+
+        The highest saving is first.
+        """
+        key_of = GROUPS[name]
+        amounts_by_member: dict[str, list[Usd]] = defaultdict(list)
+        for entry, saved in self.lines:
+            if entry.acted:
+                amounts_by_member[key_of(entry)].append(saved.net_usd)
+        sums = []
+        for member, amounts in amounts_by_member.items():
+            sums.append((member, sum(amounts, Decimal(0)), len(amounts)))
+        sums.sort(key=lambda member_sum: (-member_sum[1], member_sum[0]))
+        return sums
+
+    @property
+    def rows(self) -> tuple[tuple[object, ...], ...]:
+        """Return each question as a row of `COLUMNS`."""
+        return tuple(self._row(line) for line in self.lines)
+
+    @property
+    def document(self) -> dict[str, object]:
+        """Return the report for machines, as the console's page and the command line give it."""
+        document: dict[str, object] = {
+            "is_provisional": self.provisional,
+            "net_usd": self.saved.net_usd,
+            "saved": self.saved,
+            "steps": [{"step": step.text, "usd": step.usd} for step in self.steps],
+        }
+        for group in GROUPS:
+            sums = [{group: member, "net_usd": usd} for member, usd, _ in self.by(group)]
+            document[f"by_{group}"] = sums
+        document["entries"] = [dict(zip(COLUMNS, row, strict=True)) for row in self.rows]
+        return document
+
+    def _row(self, line: Line) -> tuple[object, ...]:
+        entry = line.entry
+        saved = line.saved
+        ref = entry.episode
+        saves_from, saves_until = entry.counted(self.start, self.end, self.counts_for)
+        return (
+            ref.account,
+            ref.region,
+            ref.instance_id,
+            saves_from,
+            max(saves_from, saves_until),
+            entry.resource_name,
+            entry.outcome.value,
+            entry.instance_type,
+            entry.owner,
+            entry.project,
+            entry.price_source,
+            entry.booked_at,
+            entry.ended_at,
+            entry.false_stop,
+            entry.ours,
+            entry.cost_before_usd_per_hour,
+            entry.cost_after_usd_per_hour,
+            line.net_usd,
+            ref.execution_name,
+            saved.cash_low_usd,
+            saved.cash_high_usd,
+            saved.by_morning_usd,
+            entry.idle_usd,
+            entry.ended.value if entry.ended else None,
+            entry.replaced_by or None,
+            entry.cash_source or None,
+        )
+
+
+def report(
+    entries: Sequence[LedgerEntry],
+    shares: Iterable[Share],
+    start: UtcDatetime,
+    end: UtcDatetime,
+    now: UtcDatetime,
+    counts_for: timedelta,
+) -> Report:
+    """Return the report of the time from `start` to `end`: a month, or any other time."""
+    counting = []
+    for entry in entries:
+        counts_until = min(entry.ended_at or end, entry.booked_at + counts_for)
+        if entry.booked_at < end and counts_until >= start:
+            counting.append(entry)
+    counting.sort(key=lambda entry: entry.booked_at, reverse=True)
+    lines = [Line(entry, sum_saved([entry], start, end, counts_for)) for entry in counting]
+    last_month = month_of(end - timedelta(microseconds=1))
+    return Report(
+        start=start,
+        end=end,
+        counts_for=counts_for,
+        saved=sum_saved(entries, start, end, counts_for),
+        lines=tuple(lines),
+        costs=sum(shares, Share()),
+        provisional=is_provisional(last_month, now),
+    )

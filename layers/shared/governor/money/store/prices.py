@@ -1,0 +1,34 @@
+"""Prices as they were last read from AWS, one item for each Region."""
+
+from __future__ import annotations
+
+from governor.core.errors import CloudError
+from governor.money.rules.prices import Commitments, PriceList
+from governor.table.table import DAMAGED, Store, packed, put, unpacked
+
+_COMMITMENTS = "PRICES", "COMMITMENTS"
+
+
+class Prices(Store):
+    def price_list(self, region: str) -> PriceList | None:
+        """Return the prices last read for a Region; `None` if there are none, or they are
+        damaged."""
+        item = self._table.get(("PRICES", region))
+        if item is None:
+            return None
+        try:
+            return next(iter(self._table.records(PriceList, unpacked([item["list"]]))))
+        except (CloudError, *DAMAGED):
+            self._table.leave_out(f"the prices of {region}")
+            return None
+
+    def keep_price_list(self, price_list: PriceList) -> None:
+        parts = packed([self._table.document(price_list)])
+        self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
+
+    def commitments(self) -> Commitments | None:
+        """Return the commitments last read for the hub's account; `None` if there are none."""
+        return self._table.read(Commitments, _COMMITMENTS)
+
+    def keep_commitments(self, commitments: Commitments) -> None:
+        self._table.write(put(_COMMITMENTS, commitments))

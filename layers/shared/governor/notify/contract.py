@@ -1,0 +1,94 @@
+"""Messages of the alert topic, through a queue: the governor's own alerts, and the alarms of
+CloudWatch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from governor.alerts.model import Again, Alert, AlertKind, Flush, Severity
+from governor.core.parsing import Event, Moment, Payload, parse
+from governor.events.contract import queued_event
+
+
+class _AlertDocument(Payload):
+    """The document that `domain.alerts.alert.alert_document` writes."""
+
+    version: Annotated[Literal[1], Field(exclude=True)]
+    kind: AlertKind
+    severity: Severity
+    account: str
+    region: str
+    instance_id: str | None
+    owner: str
+    project: str
+    subject: str
+    lines: tuple[str, ...]
+    link: str | None
+    dedup_id: Annotated[str, Field(min_length=1, max_length=512)]
+    at: Moment
+    facts: Mapping[str, Any]
+    cut: Annotated[bool, Field(exclude=True)] = False
+
+    def alert(self) -> Alert:
+        return Alert(**self.model_dump())
+
+
+class _AlarmDocument(Event):
+    """A CloudWatch alarm as SNS publishes it. The event of a rule says the same in other words.
+
+    Nothing in it is trusted, except that the alarm of this name is worth a look: `channels.vouch`.
+    """
+
+    alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
+    account: Annotated[str, Field(alias="AWSAccountId")]
+    changed_at: Annotated[Moment, Field(alias="StateChangeTime")]
+    arn: Annotated[str, Field(alias="AlarmArn")]
+    state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
+
+    def alert(self) -> Alert:
+        arn_parts = self.arn.split(":")
+        region = arn_parts[3] if len(arn_parts) > 3 else "unknown"
+        dedup_id = f"alarm-{self.alarm_name}-{self.changed_at.isoformat()}"
+        return Alert(
+            kind=AlertKind.ALARM_OVER if self.state == "OK" else AlertKind.ALARM,
+            severity=Severity.CRITICAL,
+            account=self.account,
+            region=region,
+            subject=self.alarm_name,
+            lines=(),
+            dedup_id=dedup_id[:512],
+            at=self.changed_at,
+            facts={"alarm": self.alarm_name},
+        )
+
+
+def parse_queued(body: str) -> Alert | Flush | Again:
+    """Return the alert in the body of a queued message, or what else it asks for. Raises:
+    InputError, with the fields that do not fit."""
+    document = queued_event(body)
+    match document:
+        case {"flush": str(group), **rest} if not rest and re.fullmatch("[0-9a-f]{32}", group):
+            return Flush(group)
+        case {"again": alert, **rest} if not rest:
+            return Again(parse(_AlertDocument, alert).alert())
+        case {"AlarmName": _} if "version" not in document:
+            return parse(_AlarmDocument, document).alert()
+        case {
+            "account": account,
+            "resources": [arn],
+            "detail": {"alarmName": name, "state": {**state}},
+        }:
+            alarm = {
+                "AlarmName": name,
+                "AlarmArn": arn,
+                "AWSAccountId": account,
+                "StateChangeTime": state.get("timestamp"),
+                "NewStateValue": state.get("value"),
+            }
+            return parse(_AlarmDocument, alarm).alert()
+        case _:
+            return parse(_AlertDocument, document).alert()

@@ -1,0 +1,125 @@
+"""Sends messages by email: text and HTML in one document.
+
+Headers group the mails of an episode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
+
+from governor.alerts.templates import said
+from governor.core.errors import (
+    AccessDenied,
+    CloudError,
+    ConfigurationError,
+    Throttled,
+    Unavailable,
+)
+from governor.notify.message import (
+    CUT,
+    Channel,
+    Delivered,
+    DeliveryRefused,
+    DeliveryRetryable,
+    Message,
+    clip,
+)
+from governor.policy.model.contacts import is_address
+
+_HTML_BYTES = 90_000
+"""Gmail hides what comes after 102 KB behind a link."""
+_SUBJECT = 150
+
+
+class MailService(Protocol):
+    def send(self, sender: str, recipient: str, document: bytes) -> str:
+        """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable`
+        may pass."""
+        ...
+
+
+class EmailChannel(Channel):
+    """Mails to one recipient, because a link can be personal.
+
+    Raises: ConfigurationError for an address that is not like name@example.com in ASCII.
+    """
+
+    name = "email"
+
+    def __init__(self, service: MailService, *, sender: str, recipient: str) -> None:
+        for role, address in (("sender", sender), ("recipient", recipient)):
+            if not is_address(address):
+                raise ConfigurationError(
+                    f"the {role} of the channel email must be one address like name@example.com"
+                )
+        self._service = service
+        self._sender = sender
+        self._recipient = recipient
+
+    def send(self, message: Message) -> Delivered:
+        """Mail the message. Raises: DeliveryError."""
+        mail = email_document(message, sender=self._sender, recipient=self._recipient)
+        try:
+            mail_id = self._service.send(self._sender, self._recipient, mail.as_bytes())
+        except CloudError as error:
+            # The text of the error can hold addresses, and so is not repeated.
+            text = f"the service did not take it ({error.code or type(error).__name__})"
+            if isinstance(error, (Throttled, Unavailable)):
+                raise DeliveryRetryable(text) from None
+            code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
+            advice = said("refused by ses", {"code": code})[0]
+            raise DeliveryRefused(f"{text}: {advice}") from None
+        return Delivered(mail_id)
+
+
+def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
+    """Return the mail with its text and its HTML."""
+    text, page = fitting(message)
+    episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = Address("GPU Governor", addr_spec=sender)
+    mail["To"] = Address(addr_spec=recipient)
+    mail["Subject"] = clip(message.title, _SUBJECT)
+    mail["Date"] = message.at
+    # SES gives its own Message-ID; a reference to one that never existed groups mails all the same.
+    mail["References"] = f"<{episode_hash}@gpu-governor.invalid>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(text)
+    mail.add_alternative(page, subtype="html")
+    return mail
+
+
+def fitting(message: Message) -> tuple[str, str]:
+    """Return the text and the HTML of a message, shortened to what mail programs show."""
+    for shown in message.shortened():
+        values = {
+            "message": shown,
+            "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
+            "cut": "" if shown is message else CUT,
+        }
+        page = _template("email.html").render(values)
+        if len(page.encode()) <= _HTML_BYTES:
+            break
+    return _template("email.txt").render(values), page
+
+
+@cache
+def _template(name: str) -> Template:
+    folder = FileSystemLoader(Path(__file__).parent / "templates")
+    environment = Environment(
+        loader=folder,
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)

@@ -1,0 +1,229 @@
+"""One message to people, as every channel renders it; the Protocol of a channel, and its errors.
+
+An error names the status, never an address or a token. So the error of a library is not chained;
+only the name of its class is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from governor.alerts.model import ENDS, AlertKind, Facts, Section, Severity
+from governor.approvals.messages import stage_name
+from governor.approvals.model.approval import Answer
+from governor.core.errors import GovernorError
+from governor.core.units import UtcDatetime, printable
+
+ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
+"""The text of each button, at most 75 characters as Slack allows. A keep has the `keep_text` of its
+message."""
+
+CUT = "There is more on the page."
+# The longest texts, in characters.
+_LINE = 1024
+_SHORT = 300
+_HEADING = 200
+_CELL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Evidence in figures, already formatted. Every row is as long as `columns`."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Measurements as a line of block characters, which take the colors of whatever shows them.
+
+    `title` stands before the bars on one line; `caption` above them where there is room.
+    """
+
+    title: str
+    bars: str
+    caption: str
+    legend: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return everything on one line."""
+        legend = f" ({self.legend})" if self.legend else ""
+        return f"{self.title}: {self.bars}{legend}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of an episode and stage.
+
+    Every text of it is one line of bounded length, because anybody who can launch an instance
+    chooses its names and tags.
+
+    Channels show it in this order: title, `happens` (what happens by itself, and when), `lead`,
+    `sections`, `chart`, the link and the answers. Then follows what may be folded:
+    `details`, `evidence`, and `why` somebody gets it. `acts`: something happens unless somebody
+    prevents it. `data` are the exact figures.
+
+    `link`, which may be personal, leads to the approval page or the record. `approval_id` and
+    `answers` are for channels with buttons, and hold no answer that a button must not give.
+    `thread` is the `Delivered.thread` of the first message.
+    """
+
+    title: str
+    happens: str = ""
+    lead: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    details: tuple[Section, ...] = ()
+    button: str = "See the record"
+    acts: bool = False
+    kind: AlertKind
+    severity: Severity
+    facts: Facts
+    episode: str
+    stage: str
+    at: UtcDatetime
+    why: str = ""
+    data: Mapping[str, object] = field(default_factory=dict, repr=False)
+    chart: Chart | None = None
+    evidence: Table | None = None
+    link: str | None = field(default=None, repr=False)
+    approval_id: str | None = None
+    answers: tuple[Answer, ...] = ()
+    keep_until: UtcDatetime | None = None
+    keep_text: str = ""
+    thread: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("title", "happens", "lead", "sections", "details", "why", "evidence"):
+            object.__setattr__(self, name, _on_lines(getattr(self, name)))
+
+    @property
+    def is_outcome(self) -> bool:
+        """Return whether the question is over. A channel then changes the first message if it
+        can."""
+        return self.kind in ENDS
+
+    @property
+    def about(self) -> str:
+        """Return the facts as one line."""
+        parts: list[str] = []
+        for label, value in self.rows:
+            is_clear_alone = label not in ("Owner", "Project", "Cost")
+            parts.append(value if is_clear_alone else f"{label}: {value}")
+        return " · ".join(parts)
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Return the facts as labels and values, in reading order."""
+        return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
+
+    @property
+    def reference(self) -> str:
+        """Return the term to search records for, or "" for a message of no episode."""
+        if self.stage == self.episode:
+            return ""
+        return one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
+
+    @property
+    def delivery_key(self) -> str:
+        """Return the same key for the same message, so that a repeat is recognized."""
+        return f"{self.stage}-{self.episode}"
+
+    def shortened(self) -> Iterator[Message]:
+        """Yield the message, then ever shorter ones, for channels that limit the size."""
+        yield self
+        yield replace(self, evidence=None)
+        brief_sections = [
+            Section(section.heading, _on_lines(section.lines[:5], _SHORT))
+            for section in self.sections[:8]
+        ]
+        brief = replace(
+            self,
+            lead=_on_lines(self.lead[:5], _SHORT),
+            sections=tuple(brief_sections),
+            details=(),
+            evidence=None,
+        )
+        yield brief
+        yield replace(brief, lead=(), sections=())
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A channel has taken the message.
+
+    `delivery_id` is the channel's id of it. `thread` is what later messages of the episode name to
+    be kept together with it, `None` if the channel has no threads.
+    """
+
+    delivery_id: str
+    thread: str | None = None
+
+
+class DeliveryError(GovernorError):
+    """A channel did not take a message."""
+
+
+class DeliveryRetryable(DeliveryError):
+    """The same delivery may succeed later, after `retry_after_seconds` if the channel named a
+    time."""
+
+    def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
+
+
+class DeliveryRefused(DeliveryError):
+    """Repeating the same delivery never helps; the message says what to do."""
+
+
+class CallbackRefused(GovernorError):
+    """A request that claims to come from a chat system was refused; the message says why."""
+
+
+class Channel(Protocol):
+    """A way to people. A message is taken when the channel's service has it; nobody may have read
+    it."""
+
+    name: str
+    """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
+
+    def takes(self, message: Message) -> bool:
+        """Return whether this channel is for messages like this one. By default it is for all."""
+        del message
+        return True
+
+    def send(self, message: Message) -> Delivered:
+        """Return when the channel has taken the message. Raises: DeliveryRetryable;
+        DeliveryRefused."""
+        ...
+
+
+def _on_lines(part: Any, limit: int = _LINE) -> Any:
+    """Return this part of a message with every text on one line of bounded length."""
+    match part:
+        case str():
+            return one_line(part, limit)
+        case tuple() | list():
+            return tuple(_on_lines(member, limit) for member in part)
+        case Section():
+            return Section(one_line(part.heading, _HEADING), _on_lines(part.lines))
+        case Table():
+            columns = _on_lines(part.columns, _CELL)
+            rows = _on_lines(part.rows, _CELL)
+            return Table(one_line(part.caption, _HEADING), columns, rows)
+    return part
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return the text without control characters, cut to `limit` characters."""
+    return clip(printable(text), limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """Return at most `limit` characters; the last one is an ellipsis if something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

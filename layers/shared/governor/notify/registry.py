@@ -1,0 +1,221 @@
+"""Makes the routes of a stack: its channels and their recipients, from the channel secret and the
+contacts.
+
+A setting that cannot be used makes a route that refuses; it never stops another channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from governor.core.errors import ConfigurationError
+from governor.core.https import Https
+from governor.core.ports import Clock
+from governor.notify.email import EmailChannel, MailService
+from governor.notify.message import Channel, Delivered, DeliveryRefused, Message
+from governor.notify.pagerduty import EVENTS_URL, PagerDutyChannel
+from governor.notify.slack import API_URL, SlackApi, SlackAppChannel, SlackWebhookChannel
+from governor.notify.teams import TeamsChannel
+from governor.notify.transport import https_of, private_key
+from governor.notify.webhook import WebhookChannel
+from governor.policy.model.contacts import Contact, addresses, list_addresses
+
+_PRIVATE_KEYS = [private_key(channel) for channel in ("slack", "teams", "pagerduty", "webhook")]
+KEYS = frozenset(
+    {
+        "slack_bot_token",
+        "slack_channel",
+        "slack_signing_secret",
+        "slack_webhook_url",
+        "slack_api_url",
+        "teams_webhook_url",
+        "pagerduty_routing_key",
+        "pagerduty_events_url",
+        "webhook_url",
+        "webhook_secret",
+        "webhook_previous_secret",
+        *_PRIVATE_KEYS,
+    }
+)
+"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions.
+A channel reaches public addresses alone, unless its `..._private` is "true"."""
+
+_INCOMING = "incoming webhook"
+"""The target of an incoming webhook: it is bound to a conversation, but does not name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to somebody.
+
+    `target` is an address or a conversation, never a secret; it is recorded. `person` is set if
+    nobody else gets the message there, so that its link may be personal. `own`: the policy names it
+    for a contact.
+    """
+
+    channel: Channel
+    target: str
+    person: str | None = None
+    own: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the channel's name and the target, as `Delivery.key` does."""
+        return self.channel.name, self.target
+
+
+Recipients = Mapping[tuple[str, str], str | None]
+"""Recipients of earlier messages of the same episode: the key of each route, and its `person`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Makes routes. `secret` is the channel secret, empty where nothing is stored.
+
+    A setting that makes no sense becomes a route that refuses with the reason, but without the
+    value.
+    """
+
+    secret: Mapping[str, str]
+    mail: MailService | None
+    sender: str | None
+    clock: Clock
+    problem: str | None = None
+    """Why the secret cannot be read."""
+    https: Https = field(default_factory=partial(Https, only_public=True))
+    private_https: Https = field(default_factory=Https)
+    """For a channel that the secret lets reach private addresses."""
+
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
+        """Return the routes to these contacts, to `earlier` recipients, and those for everybody.
+
+        Each address and conversation comes once. A contact's settings go before those of `earlier`.
+        """
+        return (
+            *self._problems(),
+            *self._mail_routes(contacts, earlier),
+            *self._slack_routes(contacts, earlier),
+            *self._shared_routes(),
+        )
+
+    def _problems(self) -> Iterator[Route]:
+        """Yield a route that refuses if the secret cannot be read or has an unknown key."""
+        unknown_keys = sorted(set(self.secret) - KEYS)
+        if unknown_keys:
+            why = f" has the unknown key {unknown_keys[0]!r}; known: {', '.join(sorted(KEYS))}"
+        elif self.problem:
+            why = f": {self.problem}"
+        else:
+            return
+        yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
+
+    def _mail_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
+        if self.mail is None or self.sender is None:
+            return
+        named = _person_by_address(contacts)
+        known = {address: person for (name, address), person in earlier.items() if name == "email"}
+        for address, person in (known | named).items():
+            make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
+            yield _route("email", address, make, person, own=address in named)
+
+    def _slack_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
+        """Yield the conversations of the app, or else the incoming webhook."""
+        token = self.secret.get("slack_bot_token")
+        webhook = self.secret.get("slack_webhook_url")
+        if not token:
+            if webhook:
+                yield _route("slack", _INCOMING, partial(self._incoming, webhook))
+            return
+        own_conversations = {contact.slack_channel for contact in contacts}
+        for conversation in self._conversations(contacts, earlier):
+            make = partial(self._conversation, token, conversation)
+            yield _route("slack", conversation, make, own=conversation in own_conversations)
+
+    def _conversations(self, contacts: Sequence[Contact], earlier: Recipients) -> list[str]:
+        """Return the conversations of the contacts and of earlier messages, each once."""
+        default = self.secret.get("slack_channel")
+        conversations = [contact.slack_channel or default for contact in contacts]
+        if not contacts:
+            conversations.append(default)
+        for channel, target in earlier:
+            if channel == "slack" and target != _INCOMING:
+                conversations.append(target)
+        return [conversation for conversation in dict.fromkeys(conversations) if conversation]
+
+    def _way_out(self, channel: str) -> Https:
+        return https_of(channel, self.secret, self.https, self.private_https)
+
+    def _incoming(self, webhook: str) -> Channel:
+        return SlackWebhookChannel(webhook, self._way_out("slack"), self.clock)
+
+    def _conversation(self, token: str, conversation: str) -> Channel:
+        url = self.secret.get("slack_api_url") or API_URL
+        api = SlackApi(token, self._way_out("slack"), self.clock, url)
+        takes_answers = bool(self.secret.get("slack_signing_secret"))
+        return SlackAppChannel(api, conversation, takes_answers=takes_answers)
+
+    def _shared_routes(self) -> Iterator[Route]:
+        """Yield the channels for everybody whose settings are stored, at most one of each kind."""
+        secret = self.secret
+        if secret.get("teams_webhook_url"):
+            yield _route("teams", "workflow", self._teams)
+        if secret.get("pagerduty_routing_key"):
+            yield _route("pagerduty", "service", self._pagerduty)
+        if secret.get("webhook_url"):
+            yield _route("webhook", "webhook", self._webhook)
+
+    def _teams(self) -> Channel:
+        return TeamsChannel(self.secret["teams_webhook_url"], self._way_out("teams"), self.clock)
+
+    def _pagerduty(self) -> Channel:
+        key = self.secret["pagerduty_routing_key"]
+        url = self.secret.get("pagerduty_events_url") or EVENTS_URL
+        return PagerDutyChannel(key, self._way_out("pagerduty"), self.clock, url)
+
+    def _webhook(self) -> Channel:
+        names = ("webhook_secret", "webhook_previous_secret")
+        keys = tuple(self.secret[name] for name in names if self.secret.get(name))
+        return WebhookChannel(
+            self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock
+        )
+
+
+class _Refusing(Channel):
+    """Stands in for a channel whose settings cannot be used: it refuses each message with the
+    reason."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self._why = why
+
+    def send(self, message: Message) -> Delivered:
+        del message
+        raise DeliveryRefused(self._why)
+
+
+def _person_by_address(contacts: Sequence[Contact]) -> dict[str, str | None]:
+    """Return the addresses that the policy names, each with its person; `None` for a list.
+
+    An address that is named both as a person's and as a list's stays personal.
+    """
+    person_by_address: dict[str, str | None] = {address: address for address in addresses(contacts)}
+    for address in list_addresses(contacts):
+        person_by_address.setdefault(address, None)
+    return person_by_address
+
+
+def _route(
+    name: str,
+    target: str,
+    make: Callable[[], Channel],
+    person: str | None = None,
+    *,
+    own: bool = False,
+) -> Route:
+    """Return the route by this channel, or one that refuses if its settings cannot be used."""
+    try:
+        return Route(make(), target, person, own)
+    except ConfigurationError as error:
+        return Route(_Refusing(name, str(error)), target, person, own)

@@ -1,0 +1,385 @@
+"""Posts messages to Slack as Block Kit: as an app, whose messages can be answered and changed, or
+through an incoming webhook.
+
+Anybody who launches an instance chooses its name and tags: all text is escaped, and none of it may
+become a link or a mention. Limits: docs.slack.dev, "Blocks" and "Block elements".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from governor.alerts.model import Section
+from governor.alerts.templates import said
+from governor.approvals.model.approval import Answer
+from governor.core.errors import ConfigurationError
+from governor.core.https import Https
+from governor.core.ports import Clock
+from governor.notify.message import (
+    ANSWER_TEXT,
+    CUT,
+    Channel,
+    Delivered,
+    DeliveryRefused,
+    Message,
+    clip,
+)
+from governor.notify.transport import HttpsChannel, failure, https_url, post
+
+API_URL = "https://slack.com/api/"
+_NAME = "slack"
+_NO_PREVIEWS = {"unfurl_links": False, "unfurl_media": False}
+_CODE = re.compile(r"[a-z0-9_]{1,60}")
+_CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
+_THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
+_LATER = frozenset(
+    (
+        *("ratelimited", "rate_limited", "message_limit_exceeded", "internal_error", "fatal_error"),
+        *("service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"),
+    )
+)
+_CANNOT_CHANGE = frozenset(
+    {"message_not_found", "cant_update_message", "edit_window_closed", "update_failed"}
+)
+_NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_to_message"})
+LINES = 12
+"""The most lines before the buttons."""
+BLOCKS = 50
+_HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
+_LINE_CHARACTERS = 1000
+_FALLBACK = 3000
+"""Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than
+4,000."""
+ACTION_PREFIX = "governor."
+OPEN_ACTION = "governor.open"
+REASON_BLOCK, REASON_ACTION = "governor.reason", "governor.reason_text"
+
+Block = dict[str, object]
+
+
+class SlackApi:
+    """Slack's Web API.
+
+    Raises: ConfigurationError for anything but a bot token, or an address that is not https.
+    """
+
+    def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
+        if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
+            raise ConfigurationError(
+                "the token of Slack must be a bot token, which begins with xoxb-"
+            )
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._url = https_url(url, _NAME).rstrip("/")
+        self._https = https
+        self._clock = clock
+
+    def call(
+        self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        """Return Slack's answer. It is not `ok` only for an error code of `unless`.
+
+        Raises: DeliveryError.
+        """
+        body = json.dumps({"parse": "none", **arguments}).encode()
+        answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
+        data = answer.document
+        code = str(data.get("error", ""))
+        is_ok = answer.status == 200 and data.get("ok")
+        if is_ok or code in unless:
+            return data
+        raise failure(
+            answer,
+            self._clock.now(),
+            # Text in place of a code (from a proxy) is not repeated: it could hold anything.
+            code=code if _CODE.fullmatch(code) else "without a code",
+            later=code in _LATER,
+            advice=said("refused by slack", {"code": code})[0],
+        )
+
+    def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
+        """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm`
+        says."""
+        channel, _ = _conversation_and_stamp(thread)
+        arguments: dict[str, Any] = {
+            "channel": channel,
+            "user": user_id,
+            "text": escaped(text, 3000),
+        }
+        if held:
+            arguments["blocks"] = hold_blocks(text, held)
+        self.call("chat.postEphemeral", arguments)
+
+
+class SlackAppChannel(Channel):
+    """Posts as an app, with buttons for the answers. The outcome changes the episode's first
+    message, or is sent as a new one if that cannot be changed.
+
+    `channel_id` is the id of a conversation (`C0123456789`), because names change. Without
+    `takes_answers` a message has only the link, because nobody could check who pressed a button.
+    """
+
+    name = _NAME
+
+    def __init__(self, api: SlackApi, channel_id: str, *, takes_answers: bool = True) -> None:
+        if _CHANNEL.fullmatch(channel_id) is None:
+            raise ConfigurationError(
+                "the channel of Slack must be given by its id, like C0123456789"
+            )
+        self._api = api
+        self._channel_id = channel_id
+        self._takes_answers = takes_answers
+
+    def send(self, message: Message) -> Delivered:
+        """Post the message. Its thread is the conversation's id and the first time stamp."""
+        content = _content(message, interactive=self._takes_answers)
+        if message.thread is None:
+            return _delivered(self._post(self._channel_id, content))
+        channel, stamp = _conversation_and_stamp(message.thread)
+        if message.is_outcome:
+            change = {"channel": channel, "ts": stamp, **content}
+            changed = self._api.call("chat.update", change, unless=_CANNOT_CHANGE)
+            if changed.get("ok"):
+                return _delivered(changed)
+        # A reply alone is seen only by those who follow the thread.
+        reply = {"thread_ts": stamp, "reply_broadcast": True, **content}
+        sent = self._post(channel, reply, unless=_NO_THREAD)
+        if not sent.get("ok"):
+            sent = self._post(channel, content)
+        return Delivered(_delivered(sent).delivery_id, thread=message.thread)
+
+    def _post(
+        self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        new = {"channel": channel, **_NO_PREVIEWS, **content}
+        return self._api.call("chat.postMessage", new, unless=unless)
+
+
+def _content(message: Message, *, interactive: bool) -> dict[str, Any]:
+    return {"text": slack_text(message), "blocks": slack_blocks(message, interactive=interactive)}
+
+
+def _delivered(answer: Mapping[str, Any]) -> Delivered:
+    """Return what Slack's answer names. Raises: DeliveryRefused if it names no message."""
+    stamp = answer.get("ts")
+    thread = f"{answer.get('channel')}:{stamp}"
+    if _THREAD.fullmatch(thread) is None:
+        raise DeliveryRefused(
+            "what answered is not Slack: it named no message; look at the API's address"
+        )
+    return Delivered(str(stamp), thread=thread)
+
+
+class SlackWebhookChannel(HttpsChannel):
+    """Posts through an incoming webhook: only with link buttons, and never changed afterwards."""
+
+    name = _NAME
+
+    def send(self, message: Message) -> Delivered:
+        """Post the message. A webhook gives it no id, so the delivery id is the message's own."""
+        answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
+        if answer.body.strip() != b"ok":
+            raise DeliveryRefused(
+                "what answered is no incoming webhook of Slack; store the address of one"
+            )
+        return Delivered(message.delivery_key)
+
+
+def _conversation_and_stamp(thread: str) -> tuple[str, str]:
+    """Return the conversation's id and the time stamp of its first message.
+
+    Raises: ValueError for a thread that this channel never named.
+    """
+    match = _THREAD.fullmatch(thread)
+    if match is None:
+        raise ValueError("the thread of a Slack message must be what Delivered.thread said")
+    return match[1], match[2]
+
+
+def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
+    """Return the blocks of a message.
+
+    With `interactive` the answers are buttons, but not below an outcome; else there is only the
+    link. Where there is no room for all, the answers stay, because the page has the rest.
+    """
+    has_buttons = interactive and not message.is_outcome
+    answers = list(_answers(message, message.answers if has_buttons else ()))
+    lines_left = LINES - 1 - len(_first_lines(message)) - (message.chart is not None)
+    brief, whole = _in_brief(message.sections, lines_left)
+    head = list(_head(message, brief))
+    folded = list(_sections(whole))
+    if message.about:
+        folded.append(_context(message.about))
+    foot = _context(" · ".join(filter(None, (message.why, message.reference))))
+    blocks_left = BLOCKS - len(answers) - 1
+    if len(head) + len(folded) > blocks_left:
+        head = head[: blocks_left - 1]
+        folded = folded[: blocks_left - 1 - len(head)]
+        folded.append(_context(CUT))
+    return [*head, *answers, *folded, foot]
+
+
+def slack_text(message: Message) -> str:
+    """Return what notifications and screen readers say, as escaped mrkdwn."""
+    rows = dict(message.rows)
+    about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
+    text = f"{message.title} · {message.happens} {about}"
+    return escaped(clip(text, _LINE_CHARACTERS), _FALLBACK)
+
+
+def hold_blocks(text: str, approval_id: str) -> list[Block]:
+    """Return an ephemeral text with a button that holds the approved action."""
+    button = _button(Answer.HOLD, approval_id, ANSWER_TEXT[Answer.HOLD])
+    return [
+        *_texts([_line(text)]),
+        {"type": "actions", "block_id": "governor.answers", "elements": [button]},
+    ]
+
+
+def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
+    yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
+    yield from _texts(_first_lines(message))
+    yield from _sections(sections)
+    if message.chart:
+        yield _context(message.chart.line)
+
+
+def _first_lines(message: Message) -> list[str]:
+    lines = [_line(line) for line in message.lead]
+    if message.happens:
+        lines.insert(0, f"*{_line(message.happens)}*")
+    return lines
+
+
+def _in_brief(
+    sections: Sequence[Section], room: int
+) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return the sections in `room` lines, and those that then stand whole below the buttons."""
+    if sum(1 + len(section.lines) for section in sections) <= room:
+        return sections, ()
+    if len(sections) == 1:
+        return _one_in_brief(sections[0], room)
+    headings = tuple(section.heading for section in sections)
+    return [Section("In short", _first_of(headings, room))], sections
+
+
+def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return a section in `room` lines, and the lines below the buttons.
+
+    There are none below if its last lines fit into one.
+    """
+    kept_count = max(0, room - 2)
+    joined = "; ".join(section.lines[kept_count:])
+    if len(joined) <= _LINE_CHARACTERS:
+        return [Section(section.heading, (*section.lines[:kept_count], joined))], ()
+    brief = Section(section.heading, _first_of(section.lines, room))
+    whole = Section(section.heading, section.lines[max(1, room - 2) :])
+    return [brief], [whole]
+
+
+def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
+    """Return the first lines, and how many more there are."""
+    kept = lines[: max(1, room - 2)]
+    if len(lines) == len(kept):
+        return kept
+    return (*kept, f"and {len(lines) - len(kept)} more, below")
+
+
+def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
+    buttons = [_answer_button(message, answer) for answer in answers]
+    if message.link is not None:
+        # Its own text names an answer that is missing among the buttons.
+        can_act_here = Answer.APPROVE in answers or Answer.HOLD in answers
+        text = _plain("Open its page" if can_act_here else message.button)
+        buttons.append(
+            {"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link}
+        )
+    if buttons:
+        yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}
+    if Answer.EXEMPT in answers:
+        yield {
+            "type": "input",
+            "block_id": REASON_BLOCK,
+            "optional": True,
+            "label": _plain("Reason (needed for: Never ask again)"),
+            "element": {
+                "type": "plain_text_input",
+                "action_id": REASON_ACTION,
+                "max_length": 500,
+                "placeholder": _plain("Why this instance is needed"),
+            },
+        }
+
+
+def _line(text: str) -> str:
+    return escaped(text, _SECTION - 100)
+
+
+def _button(answer: Answer, value: str | None, text: str) -> Block:
+    action = f"{ACTION_PREFIX}{answer.value}"
+    return {"type": "button", "action_id": action, "text": _plain(text), "value": value}
+
+
+def _answer_button(message: Message, answer: Answer) -> Block:
+    if answer is Answer.KEEP and message.keep_until is not None:
+        # The value holds the date that the button names, so that it never keeps for longer.
+        value = f"{message.approval_id} {int(message.keep_until.timestamp())}"
+        return _button(answer, value, message.keep_text)
+    button = _button(answer, message.approval_id, ANSWER_TEXT.get(answer, "Keep it"))
+    if answer is Answer.APPROVE:
+        name = dict(message.rows).get("Instance", message.facts.region)
+        question = f"{name}: GPU Governor checks once more, stops it and snapshots its volumes."
+        button["style"] = "danger"
+        button["confirm"] = {
+            "title": _plain("Stop it?"),
+            "text": _plain(clip(question, _CONFIRM)),
+            "confirm": _plain("Stop it"),
+            "deny": _plain("Go back"),
+            "style": "danger",
+        }
+    return button
+
+
+def _sections(sections: Iterable[Section]) -> Iterator[Block]:
+    for section in sections:
+        heading = f"*{escaped(section.heading, 1000)}*"
+        items = [f"• {_line(line)}" for line in section.lines]
+        yield from _texts([heading, *items])
+
+
+def _texts(pieces: Iterable[str]) -> Iterator[Block]:
+    """Yield one block, or several if the lines are longer than a block takes."""
+    text = ""
+    for piece in pieces:
+        if text and len(text) + 1 + len(piece) > _SECTION:
+            yield {"type": "section", "text": _mrkdwn(text)}
+            text = ""
+        text = f"{text}\n{piece}" if text else piece
+    if text:
+        yield {"type": "section", "text": _mrkdwn(text)}
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [_plain(clip(text, _FIELD))]}
+
+
+def _plain(text: str) -> Block:
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def _mrkdwn(text: str) -> Block:
+    # Verbatim: Slack makes no links and mentions out of what looks like one.
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def escaped(text: str, limit: int) -> str:
+    """Return the text escaped as Slack asks for, and cut between characters, never inside an
+    escape."""
+    escaped_text = escape(clip(text, limit), quote=False)
+    if len(escaped_text) <= limit:
+        return escaped_text
+    # No escape has more than five characters.
+    return escape(clip(text, limit // 5), quote=False)

@@ -1,0 +1,211 @@
+"""Takes the answers that people give by pressing a button in Slack.
+
+Nothing in a request is believed before its signature is verified. An answer is recorded once, and
+confirmed to the person who gave it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+from governor.approvals.decide import Decide
+from governor.approvals.messages import refused_text
+from governor.approvals.model.approval import Answer, Decision
+from governor.approvals.show_approval import ShowApproval
+from governor.core.errors import ConfigurationError, DecisionRefused, InputError, NotFound
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.notify import slack
+from governor.notify.message import CallbackRefused
+from governor.policy.model.contacts import Ownership
+
+Confirm = Callable[[str, str, str, str | None], None]
+"""Sends an ephemeral text to a person: the thread, the person's id, the text, and the approval that
+a button can hold (`None`: no button). Raises: DeliveryError."""
+_ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
+_TOLERANCE = timedelta(minutes=5)
+_EPOCH = re.compile(r"[1-9][0-9]{0,11}")
+_USER = re.compile(r"[UW][A-Z0-9]{2,20}")
+_VALUE = re.compile(r"(?P<id>\S{1,200})(?: (?P<until>[1-9][0-9]{9}))?")
+_SHORTEST_SECRET = 16
+
+
+class SlackAnswer(NamedTuple):
+    """An answer and who gave it.
+
+    `thread` names the message with the button, as `Delivered.thread` does. A keep has the date that
+    its button names; buttons of earlier releases name none.
+    """
+
+    approval_id: str
+    answer: Answer
+    user_id: str
+    thread: str
+    reason: str | None = None
+    keep_until: UtcDatetime | None = None
+
+
+class SlackReply(NamedTuple):
+    """The HTTP answer; `note` is for the log."""
+
+    status: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlackActions:
+    """Takes the interactivity requests of Slack. `directory` is read only after the signature is
+    verified."""
+
+    signing_secret: str
+    show: ShowApproval
+    decide: Decide
+    directory: Callable[[], Ownership]
+    confirm: Confirm
+    clock: Clock
+
+    def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
+        """Answer any request that a client can send. `headers` are by their lower-case name.
+
+        Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
+        it failed.
+        """
+        now = self.clock.now()
+        if not self.signing_secret:
+            return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
+        timestamp = headers.get("x-slack-request-timestamp", "")
+        signature = headers.get("x-slack-signature", "")
+        try:
+            verify_slack_request(self.signing_secret, body, timestamp, signature, now)
+            answer = parse_slack_answer(body)
+        except CallbackRefused as error:
+            return SlackReply(403, str(error))
+        except InputError as error:
+            return SlackReply(400, str(error))
+        if answer is None:
+            return SlackReply(200)
+        text = self._decide(answer, now)
+        try:
+            held = self._approval_to_hold(answer.approval_id)
+            self.confirm(answer.thread, answer.user_id, text, held)
+        except Exception as error:  # noqa: BLE001 - the decision stands without a confirmation
+            return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
+        return SlackReply(200)
+
+    def _decide(self, answer: SlackAnswer, now: UtcDatetime) -> str:
+        """Record the answer, and return the text that confirms or refuses it."""
+        identity = f"slack:{answer.user_id}"
+        keep_until = answer.keep_until
+        if keep_until is not None and keep_until <= now:
+            keep_until = None
+        try:
+            view = self.show(answer.approval_id)
+            decision = Decision(
+                answer=answer.answer,
+                by=identity,
+                channel="slack",
+                at=now,
+                keep_until=keep_until,
+                reason=answer.reason if answer.answer is Answer.EXEMPT else None,
+                # A person whom the policy does not know may do as much as a link sent to a list.
+                person=self.directory().person(identity),
+            )
+            decided = self.decide(answer.approval_id, decision)
+        except NotFound:
+            return "This question does not exist any more."
+        except DecisionRefused as error:
+            return refused_text(error)
+        return decided.said(decision, view.episode, now)
+
+    def _approval_to_hold(self, approval_id: str) -> str | None:
+        """Return the approval's id if a hold would be taken now, else `None`.
+
+        It does not matter in which channel the approval was given.
+        """
+        try:
+            return approval_id if self.show(approval_id).can_hold else None
+        except NotFound:
+            return None
+
+
+def verify_slack_request(
+    signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
+) -> None:
+    """Check that Slack signed this body, as received, within the last five minutes.
+
+    `timestamp` and `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from
+    Slack").
+
+    Raises: CallbackRefused; ConfigurationError for no secret, with which anybody could sign.
+    """
+    if len(signing_secret) < _SHORTEST_SECRET:
+        raise ConfigurationError(
+            "the signing secret of Slack is missing or too short: store the app's"
+        )
+    if _EPOCH.fullmatch(timestamp) is None:
+        raise CallbackRefused("the request has no time stamp of Slack")
+    if abs(now.timestamp() - int(timestamp)) > _TOLERANCE.total_seconds():
+        raise CallbackRefused("the request is older or newer than five minutes")
+    base = b"v0:" + timestamp.encode() + b":" + body
+    wanted = "v0=" + hmac.new(signing_secret.encode(), base, hashlib.sha256).hexdigest()
+    # Bytes, because compare_digest refuses text that is not ASCII.
+    if not hmac.compare_digest(wanted.encode(), signature.encode(errors="replace")):
+        raise CallbackRefused("the request was not signed with this app's signing secret")
+
+
+def parse_slack_answer(body: bytes) -> SlackAnswer | None:
+    """Return the answer in the body of a verified request; `None` for a link button, which answers
+    nothing.
+
+    Raises: InputError unless a button of one of our messages was pressed.
+    """
+    try:
+        fields = parse_qs(
+            body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict"
+        )
+        (text,) = fields["payload"]
+        payload = json.loads(text)
+    except (ValueError, KeyError, RecursionError):
+        raise InputError("the body is no form with one field of JSON, payload") from None
+    match payload:
+        case {"type": "block_actions", "actions": [{"action_id": slack.OPEN_ACTION}]}:
+            return None
+        case {
+            "type": "block_actions",
+            "actions": [{"action_id": str(button), "value": str(value)}],
+            "user": {"id": str(user_id)},
+            "container": {"channel_id": str(channel_id), "message_ts": str(stamp)},
+        }:
+            value_match = _VALUE.fullmatch(value)
+            if button in _ANSWERS and _USER.fullmatch(user_id) and value_match:
+                return SlackAnswer(
+                    value_match["id"],
+                    _ANSWERS[button],
+                    user_id,
+                    f"{channel_id}:{stamp}",
+                    _reason(payload.get("state")),
+                    _moment(value_match["until"]),
+                )
+    raise InputError("payload: not the press of a button that a message of ours has")
+
+
+def _moment(epoch_seconds: str | None) -> UtcDatetime | None:
+    if not epoch_seconds:
+        return None
+    return datetime.fromtimestamp(int(epoch_seconds), tz=UTC)
+
+
+def _reason(state: object) -> str | None:
+    """Return the reason that was typed beside the buttons, or `None` if there is none."""
+    match state:
+        case {"values": {slack.REASON_BLOCK: {slack.REASON_ACTION: {"value": str(text)}}}}:
+            return text.strip()[:500] or None
+    return None

@@ -1,0 +1,125 @@
+"""Posts messages to Microsoft Teams as an Adaptive Card 1.4, through a workflow ("When a Teams
+webhook request is received").
+
+The text blocks of a card read Markdown, so that a name could become a link. All text stands in text
+runs instead, which do not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from governor.alerts.model import Section, Severity
+from governor.notify.message import CUT, Delivered, Message, clip
+from governor.notify.transport import HttpsChannel
+
+_PAYLOAD_BYTES = 26_000
+"""A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a
+margin."""
+_TITLE_CHARACTERS = 250
+_LINE_CHARACTERS = 600
+_COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
+_DETAILS = "details"
+
+Element = dict[str, object]
+
+
+class TeamsChannel(HttpsChannel):
+    """Posts a card to a workflow. A workflow cannot change a card, so an outcome is a new card."""
+
+    name = "teams"
+
+    def send(self, message: Message) -> Delivered:
+        """Post the card. A workflow gives it no id, so the delivery id is the message's own."""
+        self.post(json.dumps(teams_envelope(message)))
+        return Delivered(message.delivery_key)
+
+
+def teams_envelope(message: Message) -> Element:
+    """Return the card in its envelope, with less text if the whole would be too large."""
+    for shown in message.shortened():
+        envelope = _envelope(shown, "" if shown is message else CUT)
+        if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
+            break
+    return envelope
+
+
+def _envelope(message: Message, cut: str) -> Element:
+    body = list(_body(message, cut))
+    card: Element = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": clip(message.title, _TITLE_CHARACTERS),
+        "msteams": {"width": "Full"},
+        "body": body,
+    }
+    details = list(_details(message))
+    actions: list[Element] = []
+    if message.link is not None:
+        actions.append({"type": "Action.OpenUrl", "title": message.button, "url": message.link})
+    if details:
+        body.append({"type": "Container", "id": _DETAILS, "isVisible": False, "items": details})
+        actions.append(
+            {"type": "Action.ToggleVisibility", "title": "Details", "targetElements": [_DETAILS]}
+        )
+    if actions:
+        card["actions"] = actions
+    attachment = {
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "contentUrl": None,
+        "content": card,
+    }
+    return {"type": "message", "attachments": [attachment]}
+
+
+def _body(message: Message, cut: str) -> Iterator[Element]:
+    title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
+    yield _text({**title, "color": _COLORS[message.severity]})
+    if message.happens:
+        yield _text(_run(message.happens, _LINE_CHARACTERS, weight="Bolder"))
+    for line in message.lead:
+        yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
+    yield from _sections(message.sections)
+    if message.chart:
+        yield _text(_run(message.chart.line, _LINE_CHARACTERS))
+    if message.about:
+        yield _text(_run(message.about, _LINE_CHARACTERS, size="Small"))
+    if cut:
+        yield _text(_run(cut, _LINE_CHARACTERS))
+    if message.why:
+        why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
+        yield {**_text(why), "separator": True}
+
+
+def _sections(sections: Iterable[Section]) -> Iterator[Element]:
+    for section in sections:
+        yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
+        for line in section.lines:
+            yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
+
+
+def _details(message: Message) -> Iterator[Element]:
+    yield from _sections(message.details)
+    if message.evidence is not None:
+        yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
+        yield _row(message.evidence.columns, weight="Bolder")
+        for row in message.evidence.rows:
+            yield {**_row(row), "spacing": "Small"}
+
+
+def _row(cells: Sequence[str], **style: str) -> Element:
+    columns: list[Element] = []
+    for cell in cells:
+        text = _text(_run(cell, 100, **style))
+        columns.append({"type": "Column", "width": "stretch", "items": [text]})
+    return {"type": "ColumnSet", "columns": columns}
+
+
+def _text(*runs: Element) -> Element:
+    return {"type": "RichTextBlock", "inlines": list(runs)}
+
+
+def _run(text: str, limit: int, **style: str | bool) -> Element:
+    return {"type": "TextRun", "text": clip(text, limit) or " ", **style}

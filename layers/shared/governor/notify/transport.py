@@ -1,0 +1,141 @@
+"""Posts to a channel, and tells from its answer whether a repeat can help.
+
+It retries nothing itself: the queue repeats a delivery.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from governor.alerts.templates import said
+from governor.core.errors import ConfigurationError
+from governor.core.https import HttpAnswer, HttpError, Https, PrivateAddress, is_https
+from governor.core.ports import Clock
+from governor.notify.message import Channel, DeliveryError, DeliveryRefused, DeliveryRetryable
+
+JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
+LONGEST_WAIT_SECONDS = 43_200
+"""The longest that SQS keeps a message invisible. If a receiver asks for a longer wait, it is tried
+again after this one."""
+_LATER = frozenset({408, 425, 429})
+
+
+class HttpsChannel(Channel):
+    """Posts each message as JSON to one secret address.
+
+    Raises: ConfigurationError if it is not https.
+    """
+
+    def __init__(self, url: str, https: Https, clock: Clock) -> None:
+        self._url = https_url(url, self.name)
+        self._https = https
+        self._clock = clock
+
+    def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
+        """Return the answer if it is 2xx. Raises: DeliveryError for any other."""
+        answer = post(self._https, self._url, body.encode(), headers, self.name)
+        if not 200 <= answer.status < 300:
+            raise failure(answer, self._clock.now())
+        return answer
+
+
+def post(
+    https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str
+) -> HttpAnswer:
+    """Return the answer, whatever its status.
+
+    Raises: DeliveryRetryable or DeliveryRefused if there is none.
+    """
+    try:
+        return https.send("POST", url, body, {**JSON, **headers})
+    except PrivateAddress:
+        raise DeliveryRefused(
+            f"the address of the channel {channel} is in a private, loopback or link-local "
+            "network, and nothing was sent; if that is intended, set "
+            f'"{private_key(channel)}": "true" in the channel secret'
+        ) from None
+    except HttpError as error:
+        reason = _reason_of(error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            # A certificate does not become good by asking again.
+            raise DeliveryRefused("its certificate was not accepted; renew it there") from None
+        raise DeliveryRetryable(f"it did not answer ({type(reason).__name__})") from None
+
+
+def _reason_of(error: HttpError) -> Exception:
+    """Return the exception that urllib3 wraps, as its only argument, or the error itself."""
+    if error.args and isinstance(error.args[0], Exception):
+        return error.args[0]
+    return error
+
+
+def private_key(channel: str) -> str:
+    """Return the key of the channel secret that lets a channel reach private addresses."""
+    return f"{channel}_private"
+
+
+def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Https) -> Https:
+    """Return the client for a channel: `public`, unless the secret lets it reach private addresses.
+
+    Raises: ConfigurationError for anything but "true" and "false".
+    """
+    key = private_key(channel)
+    setting = secret.get(key, "false")
+    if setting not in ("true", "false"):
+        raise ConfigurationError(f'{key} of the channel secret must be "true" or "false"')
+    return private if setting == "true" else public
+
+
+def https_url(url: str, channel: str) -> str:
+    """Return the address if it may be used.
+
+    Raises: ConfigurationError, which never holds the address.
+    """
+    if not is_https(url):
+        raise ConfigurationError(
+            f"the address of the channel {channel} must be a whole https:// URL without "
+            "user name or spaces"
+        )
+    return url
+
+
+def failure(
+    answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
+) -> DeliveryError:
+    """Return the error for an answer that is no success.
+
+    It is retryable for 408, 425, 429, 5xx and `later`, after the wait of `Retry-After`; else it is
+    a refusal with the advice. `code` is the error code of the answer.
+    """
+    status = answer.status
+    text = f"it answered {status} {code}".rstrip()
+    if later or status in _LATER or status >= 500:
+        wait_seconds = retry_after_seconds(answer.headers.get("retry-after"), now)
+        return DeliveryRetryable(text, wait_seconds)
+    if not advice:
+        status_or_redirect = "redirect" if 300 <= status < 400 else status
+        advice = said("refused by a channel", {"status": status_or_redirect})[0]
+    return DeliveryRefused(f"{text}: {advice}")
+
+
+def retry_after_seconds(value: str | None, now: datetime) -> int | None:
+    """Return the wait that a `Retry-After` header asks for: 0 to `LONGEST_WAIT_SECONDS`.
+
+    It holds seconds or an HTTP date (RFC 9110, 10.2.3). Return `None` if there is none, or it
+    cannot be read.
+    """
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:12]), LONGEST_WAIT_SECONDS)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # The old form with a zone of -0000 gives a naive datetime; HTTP dates are UTC.
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = round((moment - now).total_seconds())
+    return max(0, min(seconds, LONGEST_WAIT_SECONDS))

@@ -1,0 +1,203 @@
+"""Checks queued alerts before they are sent, because anybody may have written them.
+
+An alert about an episode must agree with the stored record. Any other must bear the seal of our own
+functions, or name an alarm that CloudWatch knows. An alert about an episode without a seal, as an
+earlier release queued it, is made from the record again.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.alerts.model import ENDS, SEAL, Alert, AlertKind, Seal, sealed_text
+from governor.approvals import messages
+from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import episode_from_execution_name
+from governor.core.errors import GovernorError
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.store.episodes import Episodes
+from governor.notify.compose import OPEN
+
+Alarms = Callable[[str], Alert | None]
+"""Returns an alarm by its name, or `None` unless it publishes to our topic. Raises: CloudError."""
+_OLDEST = timedelta(days=60)
+"""No queue keeps a message for this long. Deliveries are on record for longer, so that nothing is
+sent twice."""
+_COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
+
+
+class AlertRefused(GovernorError):
+    """Nothing vouches for an alert; the message says what is missing. Repeating it never helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """An alert that may be sent, with its episode and approval as they are stored."""
+
+    alert: Alert
+    episode: Episode | None = None
+    approval: Approval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vouch:
+    """Check the seal of the message before anything in it is believed."""
+
+    clock: Clock
+    episode_store: Episodes
+    approval_store: Approvals
+    seal: Seal
+    alarms: Alarms
+
+    def __call__(self, sent: Alert) -> Vouched:
+        """Return what may be sent.
+
+        Raises: AlertRefused; CloudError if something could not be read.
+        """
+        if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
+            return Vouched(self._alarm(sent))
+        if self.clock.now() - sent.at > _OLDEST:
+            raise AlertRefused("it is older than 60 days")
+        is_ours = self._is_sealed(sent)
+        facts = {name: fact for name, fact in sent.facts.items() if name != SEAL}
+        alert = replace(sent, facts=facts, link=None)
+        episode = self._episode(alert)
+        if episode is None:
+            if not is_ours:
+                raise AlertRefused("it does not bear the seal of GPU Governor's functions")
+            return Vouched(alert)
+        approval = self.approval_store.approval(episode.approval_id)
+        mismatch = _mismatch(alert, episode, approval)
+        if mismatch is not None:
+            raise AlertRefused(f"its episode does not say so: {mismatch}")
+        if not is_ours:
+            alert = self._from_record(alert, episode, approval)
+        alert = replace(
+            alert,
+            account=episode.ref.account,
+            region=episode.ref.region,
+            instance_id=episode.ref.instance_id,
+            owner=episode.owner,
+            project=episode.project,
+        )
+        return Vouched(alert, episode, approval)
+
+    def _is_sealed(self, sent: Alert) -> bool:
+        given = sent.facts.get(SEAL)
+        if not isinstance(given, str):
+            return False
+        return hmac.compare_digest(self.seal(sealed_text(sent)).encode(), given.encode())
+
+    def _alarm(self, sent: Alert) -> Alert:
+        """Return the alarm as CloudWatch knows it. It counts as over only if the message says so.
+
+        Raises: AlertRefused; CloudError.
+        """
+        name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
+        alarm = self.alarms(name) if name else None
+        if alarm is None:
+            raise AlertRefused(
+                f"CloudWatch knows no alarm {name!r} that publishes to the alert topic"
+            )
+        if alarm.kind is sent.kind:
+            return alarm
+        # People are notified of an alarm even if it is over by now.
+        return replace(alarm, kind=AlertKind.ALARM)
+
+    def _episode(self, alert: Alert) -> Episode | None:
+        """Return the stored episode that the alert names, or `None`. Raises: AlertRefused;
+        CloudError."""
+        name = alert.facts.get("episode")
+        if not isinstance(name, str):
+            return None
+        try:
+            return self.episode_store.episode(episode_from_execution_name(name))
+        except ValueError as error:
+            raise AlertRefused(str(error)) from error
+
+    def _from_record(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
+        """Return an alert of this kind with nothing in it but what the record says.
+
+        Raises: AlertRefused if the record says nothing of it.
+        """
+        kind = sent.kind
+        at = self._time_of(sent, episode)
+        if kind in messages.STAGE_OF:
+            return _stage_alert(kind, episode, approval, at)
+        if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
+            return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
+        if kind in ENDS and episode.outcome is not None:
+            reason = episode.outcome_reason or ""
+            return messages.outcome_alert(
+                episode.ref, episode, episode.outcome, reason, at, None, approval
+            )
+        if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
+            return messages.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
+        raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
+
+    def _time_of(self, sent: Alert, episode: Episode) -> UtcDatetime:
+        """Return a time for the alert that the record allows.
+
+        An alert with an old time would be given up after one failure of a channel. A question
+        counts as new, because it ends by itself when it expires.
+        """
+        now = self.clock.now()
+        if sent.kind in OPEN:
+            return now
+        earliest = episode.closed_at or episode.opened_at
+        return min(max(sent.at, earliest), now)
+
+
+def _stage_alert(
+    kind: AlertKind, episode: Episode, approval: Approval | None, at: UtcDatetime
+) -> Alert:
+    deadline: UtcDatetime | None = None
+    if approval and kind in OPEN:
+        deadline = approval.expires_at
+    return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, deadline)
+
+
+def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
+    """Return in what the record contradicts the alert, or `None` if it does not."""
+    kind = alert.kind
+    asks = episode.schedule is not None
+    if kind in OPEN:
+        if approval is None or not asks:
+            return "nobody is asked about it"
+        return _question_mismatch(kind, episode, approval)
+    if kind is AlertKind.IDLE_FOUND and asks:
+        return "somebody is asked about it"
+    if kind in ENDS:
+        return _end_mismatch(kind, episode)
+    return None
+
+
+def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
+    """Return in what the record contradicts the question. One that is over contradicts nothing."""
+    if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
+        return None
+    if episode.phase is not Phase.ASKING:
+        return f"it is {episode.phase.value}"
+    if kind is AlertKind.APPROVAL_FIRST_YES:
+        return None if approval.first_yes else "nobody has approved"
+    stage = messages.STAGE_OF[kind]
+    later_stages = _COMES_AFTER[_COMES_AFTER.index(stage) :]
+    if approval.stage in {later_stage.value for later_stage in later_stages}:
+        return None
+    return f"its question has not come to {stage.value}"
+
+
+def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
+    is_failure = kind is AlertKind.FAILURE
+    if episode.outcome is None:
+        # A workflow that died is reported before its episode is closed.
+        return None if is_failure else "it has not ended"
+    if (episode.outcome is Outcome.FAILED) is not is_failure:
+        return f"it ended {episode.outcome.value}"
+    return None

@@ -1,0 +1,96 @@
+"""Posts messages as signed JSON to any HTTPS address.
+
+`examples/webhook/verify.py` shows how a receiver verifies the signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from governor.core.errors import ConfigurationError
+from governor.core.https import Https
+from governor.core.ports import Clock
+from governor.core.units import iso
+from governor.notify.message import Delivered, Message
+from governor.notify.transport import HttpsChannel
+
+SIGNATURE_HEADER = "GpuGovernor-Signature"
+DELIVERY_HEADER = "GpuGovernor-Delivery"
+_SHORTEST_SECRET_BYTES = 32
+
+
+class WebhookChannel(HttpsChannel):
+    """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
+
+    Raises: ConfigurationError for an address that is not https, and for no secret or one under 32
+    bytes.
+    """
+
+    name = "webhook"
+
+    def __init__(self, url: str, secrets: Sequence[str], https: Https, clock: Clock) -> None:
+        super().__init__(url, https, clock)
+        self._secrets = tuple(_checked(secret) for secret in secrets)
+        if not self._secrets:
+            raise ConfigurationError("the channel webhook has no secret to sign with: store one")
+
+    def send(self, message: Message) -> Delivered:
+        """Post the message. The delivery id is the same when the same message is sent again."""
+        body = json.dumps(webhook_document(message), separators=(",", ":"))
+        signature = sign_webhook(self._secrets, body.encode(), self._clock.now())
+        self.post(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
+        return Delivered(message.delivery_key)
+
+
+def webhook_document(message: Message) -> dict[str, object]:
+    """Return the message as plain JSON data.
+
+    Fields may be added; a change of meaning raises `version`.
+    """
+    usd_per_day = message.facts.usd_per_day
+    price = None if usd_per_day is None else format(usd_per_day, "f")
+    evidence = None if message.evidence is None else asdict(message.evidence)
+    return {
+        "version": 1,
+        "delivery": message.delivery_key,
+        "kind": message.kind.value,
+        "severity": message.severity.value,
+        "title": message.title,
+        "at": iso(message.at),
+        "episode": message.episode,
+        "stage": message.stage,
+        "is_outcome": message.is_outcome,
+        **asdict(message.facts),
+        "usd_per_day": price,
+        "happens": message.happens,
+        "lead": list(message.lead),
+        "acts": message.acts,
+        "sections": [asdict(section) for section in message.sections],
+        "details": [asdict(section) for section in message.details],
+        "why": message.why,
+        "facts": dict(message.data),
+        "evidence": evidence,
+        "link": message.link,
+    }
+
+
+def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
+    """Return the signature header: `t=<epoch seconds>,v1=<hex>`, one `v1` for each secret."""
+    epoch = str(int(at.timestamp()))
+    signatures = [f"v1={_mac(secret, epoch, body)}" for secret in secrets]
+    return ",".join([f"t={epoch}", *signatures])
+
+
+def _mac(secret: str, epoch: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), epoch.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def _checked(secret: str) -> str:
+    if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
+        raise ConfigurationError("a secret of the channel webhook must have 32 bytes or more")
+    return secret

@@ -1,0 +1,260 @@
+"""Works through a batch of queued alerts. An alert that fails never holds up the others.
+
+A question or a failure waits in the outbox for others to the same people; any other alert is sent
+at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from governor.alerts.model import FOR_MACHINES, QUESTIONS, Again, Alert, AlertKind, Flush, Queued
+from governor.alerts.store import Deliveries
+from governor.core.errors import GovernorError, InputError, Throttled, Unavailable
+from governor.core.ports import Clock
+from governor.core.units import in_parts
+from governor.notify.compose import subject_of
+from governor.notify.dispatch import Dispatch, Dispatched
+from governor.notify.transport import LONGEST_WAIT_SECONDS
+from governor.notify.vouch import AlertRefused
+
+_log = logging.getLogger(__name__)
+FIRST_WAIT_SECONDS = 15
+LONGEST_BACKOFF_SECONDS = 900
+_LEASE_SECONDS = 300
+"""The time-out of the function: a worker that holds a lease for longer has died."""
+_LONGEST_DIGEST = 40
+"""The most questions on one page; the rest come as a second message."""
+_HOUR_SECONDS = 3600
+"""The least time between two messages about failures of one cause."""
+
+
+Waiting = Sequence[tuple[str, Alert]]
+"""Alerts from the outbox, each with the name it is stored under."""
+
+
+class Queue(Protocol):
+    def hide(self, receipt: str, seconds: int) -> None:
+        """Hand the message out again after this many seconds. Raises: CloudError."""
+        ...
+
+    def later(self, body: str, seconds: int) -> None:
+        """Queue a message that is handed out after this many seconds. Raises: CloudError."""
+        ...
+
+
+class LeaseTaken(GovernorError):
+    """Another worker sends the same group, or about the same episode, at this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
+
+    Questions to the same people leave the outbox as one message. So do failures, by cause and hour.
+    """
+
+    clock: Clock
+    make: Callable[[], Dispatch]
+    delivery_store: Deliveries
+    queue: Queue
+    refuse: Callable[[str, str], None]
+    """Keeps a refused body, with the reason, where a person sees it. Raises: CloudError."""
+    parse: Callable[[str], Alert | Flush | Again]
+    seen: Callable[[Dispatched, float], None]
+    """Called with what was done and the seconds by which the message is, or will be, late."""
+
+    def __call__(self, batch: Sequence[Queued]) -> list[str]:
+        """Return the ids of the messages that must stay in the queue."""
+        ids_left: list[str] = []
+        for message in batch:
+            done = self._try_message(message)
+            if done.left:
+                ids_left.append(message.message_id)
+        return ids_left
+
+    def _try_message(self, message: Queued) -> Dispatched:
+        """Return what was done about a message; one that failed is hidden until its next try."""
+        done = Dispatched(0, 0, left=1)
+        try:
+            done = self._work(self.make(), message.body)
+        except LeaseTaken as error:
+            _log.info("a message is left: %s", error)
+        except Exception:  # noqa: BLE001 - logged
+            # The fault concerns this message only: the queue repeats it, and finally parks it.
+            _log.exception("a message was not delivered")
+        seconds_late = 0.0
+        if done.left:
+            age_seconds = 0.0
+            if message.sent_at is not None:
+                age_seconds = (self.clock.now() - message.sent_at).total_seconds()
+            seconds_late = max(age_seconds, float(done.retry_after_seconds or 0))
+            self._hide(message, done.retry_after_seconds)
+        self.seen(done, seconds_late)
+        return done
+
+    def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
+        parsed = self.parse(body)
+        if isinstance(parsed, Flush):
+            # Every waiting message has asked for a flush; the first one sends them all.
+            with self._lease(parsed.group):
+                return self._send_group(dispatch, parsed.group)
+        is_again = isinstance(parsed, Again)
+        sent = parsed.alert if isinstance(parsed, Again) else parsed
+        if sent.kind in FOR_MACHINES:
+            return Dispatched(0, 0)
+        try:
+            return self._send(dispatch, sent, body, again=is_again)
+        except AlertRefused as error:
+            if sent.kind is AlertKind.ALARM_OVER:
+                return Dispatched(0, 0)  # of a stack whose name begins like ours
+            return self._refused(body, error)
+
+    def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
+        """Send an alert, or put it into the outbox if it may come in one message with others."""
+        rule = dispatch.rule()
+        is_failure = sent.kind is AlertKind.FAILURE
+        is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
+        if again or not (is_failure or is_question):
+            return self._send_at_once(dispatch, sent, again=again)
+        alert = dispatch.vouch(sent).alert
+        group = dispatch.group(alert)
+        self.delivery_store.put_outbox(group, alert.dedup_id, body, alert.at)
+        self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
+        return Dispatched(0, 0)
+
+    def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
+        done = self._end_failures(dispatch, sent)
+        # An alarm and its end are sent by one worker at a time, too: else the alarm could open
+        # again after its end.
+        with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
+            if done.left:
+                return done
+            return done.plus(dispatch([sent], again=again))
+
+    def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
+        """Send the failures that wait, before the end of their cause is sent.
+
+        Sent after it, they would open the incident again, and nothing would close it.
+        """
+        if sent.kind is not AlertKind.FAILURE_OVER:
+            return Dispatched(0, 0)
+        group = dispatch.group(dispatch.vouch(sent).alert)
+        self.delivery_store.end_lease(f"{group}-hour")
+        with self._lease(group):
+            done = self._send_group(dispatch, group)
+        self.delivery_store.end_lease(f"{group}-hour")
+        return done
+
+    def _refused(self, body: str, error: GovernorError) -> Dispatched:
+        """Keep the body for a person: it was forged, or a release changed its seal or format."""
+        _log.error("a message was refused: %s", error)
+        self.refuse(body, str(error))
+        return Dispatched(0, 1)
+
+    @contextmanager
+    def _lease(self, name: str) -> Iterator[None]:
+        """Hold a lease, so that only one worker at a time sends: the queue may hand out twice.
+
+        Raises: LeaseTaken.
+        """
+        if not self.delivery_store.take_lease(name, self.clock.now(), _LEASE_SECONDS):
+            raise LeaseTaken("another worker sends these messages now")
+        try:
+            yield
+        finally:
+            self.delivery_store.end_lease(name)
+
+    def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
+        """Send the group. Its messages may be for different people by now, so each audience gets
+        its own."""
+        audiences, total = self._waiting(dispatch, group)
+        digest_from = dispatch.rule().digest_from
+        for waiting in audiences.values():
+            _, first_alert = waiting[0]
+            if first_alert.kind is AlertKind.FAILURE:
+                done = self._send_failures(dispatch, group, waiting)
+            else:
+                is_digest = bool(digest_from) and len(waiting) >= digest_from
+                most_together = _LONGEST_DIGEST if is_digest else 1
+                done = self._send_parts(dispatch, group, waiting, most_together)
+            total = total.plus(done)
+        return total
+
+    def _send_failures(self, dispatch: Dispatch, group: str, waiting: Waiting) -> Dispatched:
+        """Send failures of one cause together, or leave them for later within an hour of the last
+        ones."""
+        if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
+            self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
+            return Dispatched(0, 0)
+        done = self._send_parts(dispatch, group, waiting, _LONGEST_DIGEST)
+        if done.left:
+            self.delivery_store.end_lease(f"{group}-hour")
+        return done
+
+    def _send_parts(
+        self, dispatch: Dispatch, group: str, waiting: Waiting, most_together: int
+    ) -> Dispatched:
+        total = Dispatched(0, 0)
+        for part in in_parts(waiting, most_together):
+            total = total.plus(self._send_part(dispatch, group, part))
+        return total
+
+    def _waiting(
+        self, dispatch: Dispatch, group: str
+    ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
+        """Return the waiting messages by their audience, and counts of those refused or left."""
+        audiences: dict[str, list[tuple[str, Alert]]] = {}
+        total = Dispatched(0, 0)
+        for name, text in self.delivery_store.outbox(group):
+            try:
+                alert = self.parse(text)
+                if isinstance(alert, Alert):
+                    people = dispatch.group(dispatch.vouch(alert).alert)
+                    audiences.setdefault(people, []).append((name, alert))
+            except (InputError, AlertRefused) as error:
+                total = total.plus(self._refused(text, error))
+                self.delivery_store.drop_outbox(group, name)
+            except (Throttled, Unavailable):
+                raise
+            except Exception:  # noqa: BLE001 - logged, and the queue repeats it
+                _log.exception("the waiting message %s was not delivered", name)
+                total = total.plus(Dispatched(0, 0, left=1))
+        return audiences, total
+
+    def _send_part(self, dispatch: Dispatch, group: str, part: Waiting) -> Dispatched:
+        """Send the messages together. If that fails, send each by itself, so that one that cannot
+        be sent does not hold up the rest."""
+        try:
+            done = dispatch([alert for _, alert in part])
+        except (Throttled, Unavailable):
+            raise  # in a moment all of them go together
+        except Exception:  # noqa: BLE001 - logged, and the queue repeats it
+            if len(part) == 1:
+                _log.exception("the waiting message %s was not delivered", part[0][0])
+                return Dispatched(0, 0, left=1)
+            _log.warning("messages that wait together are tried one by one", exc_info=True)
+            total = Dispatched(0, 0)
+            for name_and_alert in part:
+                total = total.plus(self._send_part(dispatch, group, [name_and_alert]))
+            return total
+        if not done.left:
+            for name, _ in part:
+                self.delivery_store.drop_outbox(group, name)
+        return done
+
+    def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
+        """Hide a message until its next try, at least as long as the channel asked for."""
+        doublings = min(message.receives - 1, 10)
+        backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)
+        seconds = min(LONGEST_WAIT_SECONDS, max(wanted_seconds or 0, backoff))
+        try:
+            self.queue.hide(message.receipt, seconds)
+        except Exception:  # noqa: BLE001 - logged
+            # The message then comes back after the queue's own visibility timeout.
+            _log.exception("a message could not be hidden")

@@ -1,0 +1,79 @@
+"""Knows which accounts and Regions the policy names, and which role reaches an account.
+
+The hub's own account needs no role; a member account needs the member role of this function. This
+module must not give a target to a function that has no role there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.core.errors import ConfigurationError, SafetyError
+from governor.core.instance import Instance, Target
+from governor.policy.model.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Makes targets."""
+
+    hub_account: str
+    hub_region: str
+    partition: str = "aws"
+    """`aws`, `aws-cn` or `aws-us-gov`."""
+    member_role_name: str | None = None
+    """This function's own role in member accounts, so that there, too, only one function may stop
+    or terminate. `None`: the function reaches no member account."""
+
+    def governs(self, policy: Policy, account: str, region: str) -> bool:
+        """Return whether the policy's targets name this account and Region.
+
+        An event proves nothing, because anybody may forward events.
+        """
+        return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
+
+    def must_govern(self, policy: Policy, account: str, region: str) -> None:
+        """Require that the policy's targets name this account and Region. Raises: SafetyError."""
+        if not self.governs(policy, account, region):
+            raise SafetyError(f"the policy's targets do not name {account}/{region}")
+
+    def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
+        """Return why the policy does not, or no longer does, govern the instance; else `None`."""
+        target = instance.target
+        if not self.governs(policy, target.account, target.region):
+            return f"the policy's targets no longer name {target}"
+        if not policy.selector.is_on(instance):
+            return f"the instance no longer carries {policy.selector}"
+        return None
+
+    def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
+        """Return the target with the role to assume in a member account.
+
+        `session` is the episode and the person that the session with a role names.
+
+        Raises:
+            ConfigurationError: the function has no role in member accounts.
+        """
+        if account == self.hub_account:
+            return Target(account, region, session=session)
+        if self.member_role_name is None:
+            raise ConfigurationError(
+                f"account {account} cannot be reached: the environment variable "
+                "MEMBER_ROLE_NAME is missing"
+            )
+        role_arn = f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}"
+        return Target(account, region, role_arn, session)
+
+
+def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
+    """Return every account of the policy and of its units in every Region of the policy, each
+    once."""
+    accounts = policy.targets.accounts
+    if not accounts and not policy.targets.units:
+        accounts = (hub.account,)
+    regions = policy.targets.regions or (hub.region,)
+    distinct_regions = dict.fromkeys(regions)
+    targets: list[Target] = []
+    for account in dict.fromkeys(accounts):
+        targets += [Target(account, region) for region in distinct_regions]
+    return tuple(targets)

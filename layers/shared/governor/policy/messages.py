@@ -1,0 +1,143 @@
+"""Messages about versions of the policy: who wrote one, what it changes, and whose acceptance is
+missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Literal
+
+from governor.alerts.model import Alert, Owner, Severity
+from governor.alerts.templates import written
+from governor.core.hashing import short_hash
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, listed, some_of
+from governor.policy.rules.consent import Unaccepted
+
+_MOST_LINES = 40
+_MOST_CHARACTERS = 160
+_MOST_COMPARED = 3_000
+"""Lines of both documents together. The time of a diff grows with their square: it takes seconds
+for the longest."""
+_NAMED = 12
+State = Literal["in-force", "waits", "refused", "writer", "parameter"]
+
+
+def who(writer: str, author: str) -> str:
+    """Return who wrote a version and how that is known: the ARN that CloudTrail recorded, or the
+    author's own statement."""
+    if writer:
+        return f"{writer} (CloudTrail)"
+    stated = f"{author}, as stated by the writer" if author else "somebody unknown"
+    return f"{stated} (turn on CloudTrail data events of the policy's bucket to be sure)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes between two documents: the lines of a diff, or a `summary` if it is too long.
+
+    Both are empty if nothing changed.
+    """
+
+    lines: tuple[str, ...] = ()
+    summary: str = ""
+
+
+def difference(before: str, after: str) -> Difference:
+    """Return a short unified diff: printable lines, as many as fit into a message."""
+    old_lines = before.splitlines()
+    new_lines = after.splitlines()
+    if len(old_lines) + len(new_lines) > _MOST_COMPARED:
+        return Difference(summary=_count_of_changes(old_lines, new_lines))
+    # The first two lines name the files.
+    changes = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))[2:]
+    lines = [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
+    if len(changes) > _MOST_LINES:
+        lines.append(f"... and {len(changes) - _MOST_LINES} more lines")
+    return Difference(lines=tuple(lines))
+
+
+def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str:
+    lines_before = Counter(old_lines)
+    lines_after = Counter(new_lines)
+    removed = (lines_before - lines_after).total()
+    added = (lines_after - lines_before).total()
+    return f"Changes: {removed} lines removed and {added} added, too many lines for a diff."
+
+
+def _printable(line: str) -> str:
+    """Return a line with spaces in place of characters that cannot be printed."""
+    return "".join(character if character.isprintable() else " " for character in line)
+
+
+def version_alert(
+    hub: Target,
+    version: str,
+    writer: str,
+    state: State,
+    now: UtcDatetime,
+    *,
+    risky: Sequence[str] = (),
+    behind: Collection[str] = (),
+    consents: Sequence[str] = (),
+    changes: Difference = Difference(),
+    why_refused: str = "",
+) -> Alert:
+    """Return the message about the state of a version, or about its writer.
+
+    `consents` says which acceptances are missing.
+    """
+    facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
+    words = {
+        "which": f": {listed(risky, 3)}" if risky else "",
+        "behind": ", ".join(sorted(behind)) or "nobody",
+        "listed": some_of(risky, _NAMED),
+        "consents": consents,
+        "changes": changes,
+        "why_refused": why_refused,
+    }
+    needs_attention = bool(risky) or state in ("refused", "parameter")
+    severity = Severity.WARNING if needs_attention else None
+    return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
+
+
+def consent_line(one: Unaccepted) -> str:
+    """Return the sentence that an override counts as `ask`, with the people who must accept it."""
+    if len(one.missing) == 0:
+        return f"Override {one.name} counts as ask: approved_by must name two people."
+    verb = "accepts" if len(one.missing) == 1 else "accept"
+    return f"Override {one.name} counts as ask until {_all_of(one.missing)} {verb} this version."
+
+
+def consent_alert(
+    hub: Target,
+    version: str | None,
+    terms: str,
+    person: str,
+    overrides: Sequence[str],
+    now: UtcDatetime,
+    *,
+    cannot_accept: str = "",
+) -> Alert:
+    """Return the message to one person whose acceptance is missing, about all overrides with these
+    terms.
+
+    `version` is `None` if the policy is only the stack's parameter. `cannot_accept` says why the
+    person cannot accept now.
+    """
+    facts = {"version": version, "overrides": list(overrides)}
+    words = {
+        "name": overrides[0],
+        "overrides": ", ".join(overrides),
+        "can_accept": bool(version) and not cannot_accept,
+        "cannot_accept": cannot_accept if version else "",
+    }
+    dedup_id = f"consent-{short_hash(version or 'parameter', terms, person)}"
+    return written("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
+
+
+def _all_of(people: Sequence[str]) -> str:
+    *all_but_last, last = people
+    return f"{', '.join(all_but_last)} and {last}" if all_but_last else last

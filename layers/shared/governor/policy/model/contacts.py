@@ -1,0 +1,272 @@
+"""People: those who are asked about an instance, those whom an identity proves, and those who see
+the console.
+
+A contact is a person or a group, named in the policy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from governor.core.settings import Mistake, Section, checked, named
+
+ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
+"""The form of an account id, and the advice for anything else."""
+_ADDRESS = re.compile(
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}"
+)
+_ADDRESS_CHARACTERS = 254
+"""RFC 5321, 4.5.3.1.3."""
+_OWN = re.compile(
+    r"aws:arn:aws[a-z-]*:(iam::\d{12}:user/\S+|sts::\d{12}:assumed-role/AWSReservedSSO_[^/]+/\S+)"
+)
+"""Identities of AWS whose name a person cannot choose."""
+_CALLER = re.compile(
+    r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
+)
+"""IAM callers as API Gateway names them. Source: IAM user guide, principals of a request."""
+_CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_CLOCK_OR_END = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
+_NO_ADDRESS = "it is not an email address like name@example.com"
+
+
+def is_address(text: str) -> bool:
+    """Return whether it is one email address that mail services accept: ASCII, with a whole
+    domain."""
+    return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
+
+
+def is_own_identity(name: str) -> bool:
+    """Return whether it is an identity of AWS whose name a person cannot choose."""
+    return _OWN.fullmatch(name) is not None
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return bool(ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+
+
+Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
+
+
+@dataclass(frozen=True, slots=True)
+class Contact(Section):
+    """A person or a group: addresses, when they work, and by what other identities they are known.
+
+    Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are
+    quiet hours: no question, reminder or escalation is sent then.
+    """
+
+    emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
+    """Addresses of one person each. The link in such a mail proves that person."""
+    lists: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
+    """Addresses of groups. The link in such a mail proves nobody (`approval.broadcast_may`)."""
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """One of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>` or `aws:<ARN>`."""
+    slack_channel: str | None = checked(
+        None, "write its id, like C0123456789", _CONVERSATION.fullmatch
+    )
+    """ID of a Slack conversation (`C0123456789`). `null`: the one in the channel secret."""
+    time_zone: str = checked("UTC", "it is not in the IANA database", _is_zone)
+    """Name of the time zone in the IANA database, such as `Europe/Berlin`."""
+    working_days: tuple[Weekday, ...] = tuple(Weekday)
+    """Days on which questions, reminders and escalations are sent."""
+    working_from: str = checked("00:00", "write HH:MM", _CLOCK.fullmatch)
+    """Start of the working day, `HH:MM`. Nothing that can wait is sent before it."""
+    working_until: str = checked("24:00", "write HH:MM, or 24:00", _CLOCK_OR_END.fullmatch)
+    """End of the working day, `HH:MM` or `24:00`."""
+
+    @property
+    def has_own_channel(self) -> bool:
+        """Return whether the policy names a way to them, set up or not."""
+        return bool(self.emails or self.lists or self.slack_channel)
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if not self.working_days:
+            yield ("working_days",), "working_days is empty: nobody could ever be asked"
+        if self.working_from >= self.working_until:
+            yield ("working_from",), "working_from must be before working_until"
+        for name, address in self.identities.items():
+            if name.startswith("aws:") and not is_own_identity(name):
+                reason = (
+                    "anybody who assumes a role chooses the session's name: map IAM "
+                    "users or SSO roles"
+                )
+                yield ("identities", name), reason
+            if address not in self.emails:
+                reason = f"identities name {address!r}, which is not one of emails"
+                yield ("identities", name), reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership(Section):
+    """People responsible for an instance, and how they are reached."""
+
+    owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
+    """Tags that name the owner: a contact, or an email address. The first tag that exists
+    counts."""
+    project_tag_keys: tuple[str, ...] = ("Project", "project")
+    """Tags that name the project. The first tag that exists counts."""
+    default_owner: str = "unassigned"
+    """Owner of an instance without an owner tag."""
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    """People and groups by name."""
+    project_owners: Mapping[str, str] = field(default_factory=dict)
+    """Name of a contact by project, asked if no tag names a known owner."""
+    default_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked if neither the owner nor the project names one."""
+    escalation_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked in addition if nobody answers the reminder."""
+    email_domains: tuple[str, ...] = ()
+    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts
+    do."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        yield from self._unknown_contacts()
+        yield from self._people_in_lists()
+
+    def _unknown_contacts(self) -> Iterator[Mistake]:
+        """Yield each place that names a contact which does not exist."""
+        named_at: list[tuple[tuple[str, ...], str]] = []
+        for project, name in self.project_owners.items():
+            named_at.append((("project_owners", project), name))
+        for setting in ("default_contacts", "escalation_contacts"):
+            for index, name in enumerate(getattr(self, setting)):
+                named_at.append(((setting, str(index)), name))
+        for path, name in named_at:
+            if name not in self.contacts:
+                yield path, f"there is no contact {name!r}: add it under ownership.contacts"
+
+    def _people_in_lists(self) -> Iterator[Mistake]:
+        """Yield each address of a person that is also the address of a list."""
+        contact_by_list: dict[str, str] = {}
+        for name, contact in self.contacts.items():
+            for address in contact.lists:
+                contact_by_list[address.lower()] = name
+        for name, contact in self.contacts.items():
+            for index, address in enumerate(contact.emails):
+                contact_of_list = contact_by_list.get(address.lower())
+                if contact_of_list is None:
+                    continue
+                reason = (
+                    f"{address!r} is in contacts.{contact_of_list}.lists, too; a person's "
+                    "address is no list"
+                )
+                yield ("contacts", name, "emails", str(index)), reason
+
+    def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
+        """Return the contacts who are asked first: by the owner, else by the project, else the
+        default contacts. Return an empty tuple if there are none."""
+        contact = self._by_owner(owner.strip())
+        if contact is not None:
+            return (contact,)
+        project_owner = self.project_owners.get(project)
+        if project_owner is not None:
+            return (self.contacts[project_owner],)
+        return tuple(self.contacts[name] for name in self.default_contacts)
+
+    def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
+        """Return the contacts who are asked in addition if nobody answers, without those who were
+        asked first."""
+        asked_before = self.asked(owner, project)
+        names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
+        contacts = [self.contacts[name] for name in names]
+        return tuple(contact for contact in contacts if contact not in asked_before)
+
+    def person(self, identity: str) -> str | None:
+        """Return the address of the person with this identity (an address, `slack:`, `oidc:` or
+        `aws:`); `None` if nobody has it."""
+        wanted = identity.strip()
+        for contact in self.contacts.values():
+            if wanted in contact.identities:
+                return contact.identities[wanted].lower()
+            if wanted.lower() in (address.lower() for address in contact.emails):
+                return wanted.lower()
+        return None
+
+    def _by_owner(self, owner: str) -> Contact | None:
+        """Return the contact that an owner tag names; `None` if it names nobody known."""
+        if owner in self.contacts:
+            return self.contacts[owner]
+        if not is_address(owner):
+            return None
+        address = owner.lower()
+        # Only that person, or that list, with the hours of the group.
+        for contact in self.contacts.values():
+            if address in addresses([contact]):
+                return replace(contact, emails=(address,), identities={}, lists=())
+        for contact in self.contacts.values():
+            if address in list_addresses([contact]):
+                return replace(contact, emails=(), identities={}, lists=(address,))
+        domain = address.rpartition("@")[2]
+        if domain in (allowed.lower() for allowed in self.email_domains):
+            return Contact(emails=(address,))
+        return None
+
+
+def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
+    """Return all addresses of lists in lower case, each once."""
+    return tuple(
+        dict.fromkeys(address.lower() for contact in contacts for address in contact.lists)
+    )
+
+
+def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
+    """Return all addresses of people in lower case, each once."""
+    return tuple(
+        dict.fromkeys(address.lower() for contact in contacts for address in contact.emails)
+    )
+
+
+_NAME = "write a whole name, without blanks around it; * stands for nothing here"
+
+
+def _is_name(text: str) -> bool:
+    return text == text.strip() != "" and text != "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleScope(Section):
+    """Scope and rank of some people in the console."""
+
+    groups: tuple[str, ...] = checked((), _NAME, _is_name)
+    """Groups of the issuer, by the names in its claim."""
+    identities: tuple[str, ...] = checked(
+        (),
+        "write the ARN of a user, or of a role session; * may stand for its name",
+        _CALLER.fullmatch,
+    )
+    """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing
+    else."""
+    role: Literal["viewer", "approver", "admin"] = "viewer"
+    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
+    exemptions."""
+    everything: bool = False
+    """The whole fleet."""
+    accounts: tuple[str, ...] = named(*ACCOUNT)
+    """All instances of these accounts."""
+    projects: tuple[str, ...] = checked((), f"{_NAME}; everything: true shows all", _is_name)
+    """All instances of these projects."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if not (self.groups or self.identities):
+            yield ("groups",), "names nobody: set groups or identities"
+        if not (self.everything or self.accounts or self.projects):
+            yield ("everything",), "shows nothing: set everything, accounts or projects"
+
+
+@dataclass(frozen=True, slots=True)
+class Console(Section):
+    """Access to the console. Contacts see what they or their projects own without being named
+    here."""
+
+    scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
+    """Scopes of the issuer's groups and of IAM callers, by a name of your choice."""

@@ -1,0 +1,41 @@
+"""What use cases need of the policy in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from governor.core.errors import PolicyError
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Instance
+    from governor.policy.model.policy import AppliedPolicy, Policy
+
+
+class Policies(Protocol):
+    """The parsed policy document: one snapshot for an invocation. `base` has no overrides;
+    selector, targets, metrics and breaker are taken from there."""
+
+    def base(self) -> AppliedPolicy: ...
+    def applied_to(self, instance: Instance) -> AppliedPolicy: ...
+
+
+class PolicyVariants(Policies, Protocol):
+    """Policies that can also list the base and each override applied alone. Every setting of an
+    instance is in one of these `variants`."""
+
+    @property
+    def variants(self) -> Sequence[Policy]: ...
+
+
+def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
+    """Return the policy of an instance, for work that must go on in any case. Return the base if
+    the instance is not known, or if its overrides contradict each other, which the sweep
+    reports."""
+    if instance is None:
+        return policies.base().policy
+    try:
+        return policies.applied_to(instance).policy
+    except PolicyError:
+        return policies.base().policy

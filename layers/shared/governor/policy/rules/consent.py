@@ -1,0 +1,229 @@
+"""Consent to an override: `approved_by` names people, and counts once they themselves have
+accepted.
+
+Only `under_consent` changes the policy of an instance for a missing acceptance. A policy book calls
+it for every instance, so the sweep, `open_episode` and the guards read the same mode. This module
+must not trust what a document says about its own people: `policy/ask_consent.py` finds whose
+acceptances count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from governor.core.units import UtcDatetime
+from governor.policy.model.contacts import Ownership, is_own_identity
+from governor.policy.model.policy import Action, Mode, Override, Policy
+from governor.policy.rules.changes import PEOPLE_NEEDED, people_behind
+
+NOT_ACCEPTED = "approved_by (not accepted)"
+"""Recorded beside the names of an instance's overrides if people are asked about it because
+acceptances are missing."""
+
+_NO_TERMS = ("mode", "ledger", "health", "advice")
+"""Settings of the document that change nothing about what an override does. An override that needs
+consent sets its own mode; the others are for reports and advice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptances:
+    """People whose acceptances count, and the terms that they have accepted
+    (`terms_of_consent`)."""
+
+    terms: str = ""
+    people: frozenset[str] = frozenset()
+
+
+NOBODY_ACCEPTED = Acceptances()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPeople:
+    """People whose acceptances count: their addresses in lower case, by their AWS identities
+    (`aws:ARN`)."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def everybody(self) -> frozenset[str]:
+        return frozenset(self.addresses.values())
+
+    def person(self, identity: str) -> str | None:
+        """Return the address of the person with this identity; `None` if it is nobody's."""
+        return self.addresses.get(identity.strip())
+
+    def persons(self, identities: Collection[str]) -> frozenset[str]:
+        """Return the addresses of the people with these identities."""
+        addresses = [self.person(identity) for identity in identities]
+        return frozenset(address for address in addresses if address is not None)
+
+    def named_by(self, other: KnownPeople) -> KnownPeople:
+        """Return those of these people whom `other` knows by the same identity."""
+        known_to_both = {
+            identity: address
+            for identity, address in self.addresses.items()
+            if other.person(identity) == address
+        }
+        return KnownPeople(known_to_both)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingVersion:
+    """The version in force.
+
+    `before` is the version that it has replaced; `None` for the first one. `people` are those whose
+    acceptances count; `None` if an earlier release has put the version in force.
+    """
+
+    version: str
+    at: UtcDatetime
+    before: str | None = None
+    acceptances: Acceptances = NOBODY_ACCEPTED
+    people: KnownPeople | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consented:
+    """Acceptances that count, and the people whose acceptances count from now on."""
+
+    acceptances: Acceptances
+    people: KnownPeople
+
+
+@dataclass(frozen=True, slots=True)
+class Unaccepted:
+    """An override that counts as `ask`, and the people who have not accepted, by address."""
+
+    name: str
+    missing: tuple[str, ...]
+
+
+def needs_consent(override: Override) -> bool:
+    """Return whether the override acts unasked in the name of people, or terminates unasked."""
+    if override.set.get("mode") != Mode.AUTO:
+        return False
+    return bool(override.approved_by) or _terminates(override)
+
+
+def consenters(override: Override) -> frozenset[str]:
+    """Return the addresses of the people who must accept, in lower case."""
+    return frozenset(address.strip().lower() for address in override.approved_by)
+
+
+def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
+    """Return everybody who must accept one of the overrides, by address."""
+    addresses: set[str] = set()
+    for override in overrides:
+        if needs_consent(override):
+            addresses |= consenters(override)
+    return frozenset(addresses)
+
+
+def has_consent(override: Override, people: Collection[str]) -> bool:
+    """Return whether the override names at least two people, and all of them are among these."""
+    named_people = consenters(override)
+    return len(named_people) >= PEOPLE_NEEDED and named_people <= frozenset(people)
+
+
+def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[Unaccepted, ...]:
+    """Return the overrides that count as `ask`. Return an empty tuple if every consent was
+    given."""
+    unaccepted_overrides: list[Unaccepted] = []
+    for override in overrides:
+        if needs_consent(override) and not has_consent(override, people):
+            missing = consenters(override) - frozenset(people)
+            unaccepted_overrides.append(Unaccepted(override.name, tuple(sorted(missing))))
+    return tuple(unaccepted_overrides)
+
+
+def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
+    """Return the policy of an instance under the chosen overrides, with mode `ask` if a consent is
+    missing.
+
+    Return the policy itself if every consent was given, or none is needed.
+    """
+    overrides = [override for override in chosen if needs_consent(override)]
+    terminates_unasked = policy.mode is Mode.AUTO and terminates(policy)
+    is_unclaimed = terminates_unasked and not overrides
+    if not is_unclaimed and not unaccepted(overrides, people):
+        return policy
+    approval = replace(policy.approval, on_expiry="no-action")
+    mode = Mode.ASK if policy.mode is Mode.AUTO else policy.mode
+    return replace(policy, mode=mode, approval=approval)
+
+
+def terms_of_consent(settings: Mapping[str, Any], overrides: Sequence[Override]) -> str:
+    """Return the hash of everything that decides what an override does. People accept this.
+
+    It is a hash of the document as written, so nobody is asked again if a release changes a
+    default.
+    """
+    relevant = {name: value for name, value in settings.items() if name not in _NO_TERMS}
+    document = {"settings": relevant, "overrides": [asdict(override) for override in overrides]}
+    canonical = json.dumps(document, sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def terminates(policy: Policy) -> bool:
+    """Return whether the plan of an idle instance may end with its termination."""
+    return Action.TERMINATE in (policy.plan.action, policy.plan.when_stop_is_unsupported)
+
+
+def may_terminate(policy: Policy) -> bool:
+    """Return whether anything in the policy leads to a termination, questions about stopped
+    instances included."""
+    return terminates(policy) or policy.approval.ask_about_stopped_after_days is not None
+
+
+def known_people(ownership: Ownership) -> KnownPeople:
+    """Return the people who can accept a version: those with an AWS identity that nobody else can
+    take."""
+    addresses: dict[str, str] = {}
+    for contact in ownership.contacts.values():
+        for identity, address in contact.identities.items():
+            if is_own_identity(identity):
+                addresses.setdefault(identity, address.lower())
+    return KnownPeople(addresses)
+
+
+def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str]) -> KnownPeople:
+    """Return the people whose acceptances count under a version that names its `own`.
+
+    A writer alone adds nobody and removes nobody: the people of a version count once two of those
+    who counted before stand behind it. If fewer than two counted before, nobody new ever counts:
+    only a version with none before it brings its own people.
+    """
+    has_two_behind = len(behind) >= PEOPLE_NEEDED
+    return own if has_two_behind else before
+
+
+def count_acceptances(
+    terms: str,
+    own: KnownPeople,
+    identities: Collection[str],
+    writer: str,
+    *,
+    before: KnownPeople,
+    carried: Acceptances = NOBODY_ACCEPTED,
+) -> Consented:
+    """Return whose acceptances of a version count.
+
+    `own` are the people that the version names, `before` those who counted until now. `writer` is
+    an ARN that CloudTrail has seen, or empty. `carried` are acceptances that count already: those
+    of the same terms stay.
+    """
+    behind = people_behind(writer, identities, before)
+    people = people_after(before, own, behind)
+    kept = carried.people if carried.terms == terms else frozenset()
+    counting = people.named_by(own)
+    counted = counting.persons(identities) | (kept & counting.everybody)
+    return Consented(Acceptances(terms, counted), people)
+
+
+def _terminates(override: Override) -> bool:
+    plan = override.set.get("plan", {})
+    return "terminate" in (plan.get("action"), plan.get("when_stop_is_unsupported"))

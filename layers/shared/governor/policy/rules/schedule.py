@@ -1,0 +1,97 @@
+"""Schedule of a question: when it is asked, repeated and given up, never in the quiet hours of the
+people who are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from governor.core.units import UtcDatetime
+from governor.policy.model.contacts import Contact, Weekday
+from governor.policy.model.policy import ApprovalRule
+
+_WEEK = tuple(Weekday)
+_MIDNIGHT = "24:00"
+_A_WEEK = timedelta(days=8)
+_LONGEST_OPEN = timedelta(days=29)
+"""The key that signs its link is accepted for at least 30 days. Somebody who works one day a week
+gets less time to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The times of a question, as planned when it was opened; each is after the one before."""
+
+    ask_at: UtcDatetime
+    remind_at: UtcDatetime
+    escalate_at: UtcDatetime
+    expire_at: UtcDatetime
+
+
+def schedule(
+    now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
+) -> Schedule:
+    """Return when each stage begins: when its time has come and its people work. A question expires
+    in working hours, too, so that somebody could still have answered."""
+    ask_at = next_working(now, asked)
+    remind_at = next_working(ask_at + timedelta(minutes=rule.remind_after_minutes), asked)
+    everybody = (*asked, *escalated)
+    escalate_at = next_working(
+        remind_at + timedelta(minutes=rule.escalate_after_minutes), everybody
+    )
+    expire_at = next_working(escalate_at + timedelta(minutes=rule.expire_after_minutes), everybody)
+    latest = now + _LONGEST_OPEN
+    return Schedule(
+        ask_at=min(ask_at, latest),
+        remind_at=min(remind_at, latest),
+        escalate_at=min(escalate_at, latest),
+        expire_at=min(expire_at, latest),
+    )
+
+
+def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
+    """Return the moment, or when all of them next work together. If there is no such hour in a
+    week, return when the first of them works."""
+    candidate = moment
+    while candidate - moment < _A_WEEK:
+        latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
+        if latest == candidate:
+            return candidate
+        candidate = latest
+    return min(_next_working(moment, contact) for contact in contacts)
+
+
+def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
+    """Return when the next working day after today begins in this zone: at 09:00 if the days have
+    no set beginning."""
+    today = now.astimezone(ZoneInfo(zone)).date()
+    following = (today + timedelta(days=offset) for offset in range(1, 8))
+    day = next(day for day in following if _WEEK[day.weekday()] in days)
+    hour = time(9) if begins == "00:00" else time.fromisoformat(begins)
+    return datetime.combine(day, hour, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
+    """Return the moment, or when this contact next works."""
+    zone = ZoneInfo(contact.time_zone)
+    today = moment.astimezone(zone).date()
+    # Eight days: the same weekday of next week may be the only one.
+    for offset in range(8):
+        day = today + timedelta(days=offset)
+        if _WEEK[day.weekday()] not in contact.working_days:
+            continue
+        if moment < _end_of_work(contact, day, zone):
+            begins = time.fromisoformat(contact.working_from)
+            start = datetime.combine(day, begins, tzinfo=zone).astimezone(UTC)
+            return max(moment, start)
+    raise AssertionError("a contact works on at least one day of the week")
+
+
+def _end_of_work(contact: Contact, day: date, zone: ZoneInfo) -> UtcDatetime:
+    if contact.working_until == _MIDNIGHT:
+        next_day = day + timedelta(days=1)
+        return datetime.combine(next_day, time(0), tzinfo=zone).astimezone(UTC)
+    ends = time.fromisoformat(contact.working_until)
+    return datetime.combine(day, ends, tzinfo=zone).astimezone(UTC)

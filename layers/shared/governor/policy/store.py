@@ -1,0 +1,162 @@
+"""The policy: the version in force (`VERSION#`, written by its reviewer alone), who wrote and who
+accepts a version, and the last text in use. The schema number of all items is in the same
+partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from governor.core.errors import CloudError
+from governor.core.units import UtcDatetime, parse_iso
+from governor.policy.model.policy import Targets
+from governor.policy.rules.consent import Acceptances, Consented, KnownPeople, StandingVersion
+from governor.table.table import Key, Store, absent, put, update, where
+
+_KEPT: Key = ("POLICY", "ACCEPTED")
+_IN_FORCE: Key = ("VERSION#in-force", "POLICY")
+_ACCOUNTS: Key = ("VERSION#in-force", "ACCOUNTS")
+_OVER_BUDGET: Key = ("VERSION#in-force", "OVER-BUDGET")
+_PARAMETER: Key = ("VERSION#parameter", "POLICY")
+SCHEMA_KEY: Key = ("VERSION#items", "SCHEMA")
+SCHEMA = 1
+"""Raised whenever an earlier release could not read what this one stores: `docs/schema.md`."""
+
+
+class PolicyVersions(Store):
+    """Versions of the policy document, by their version ids in S3."""
+
+    def check_schema(self) -> None:
+        """Note that items are stored in this schema. Raises: CloudError if they are in a newer
+        one."""
+        item = self._table.get(SCHEMA_KEY) or {}
+        stored = int(item.get("number", 1))
+        if stored > SCHEMA:
+            raise CloudError(
+                f"the state table has items of schema {stored}, and this release reads up to "
+                f"{SCHEMA}: deploy the newer release again (docs/schema.md)"
+            )
+        if stored < SCHEMA:
+            self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))
+
+    def keep_policy(self, text: str, at: datetime) -> None:
+        """Keep the text of an accepted policy document, to fall back on if the next one cannot be
+        used."""
+        self._table.write(put(_KEPT, {"text": text, "at": at}))
+
+    def kept_policy(self) -> str | None:
+        return self._text(_KEPT, "text")
+
+    def version_in_force(self) -> str | None:
+        return self._text(_IN_FORCE, "version")
+
+    def standing_version(self) -> StandingVersion | None:
+        """Return the version in force with the acceptances that count; `None` before the first
+        version."""
+        item = self._table.get(_IN_FORCE)
+        if item is None:
+            return None
+        acceptances = Acceptances(item.get("terms", ""), frozenset(item.get("accepted_by", ())))
+        people = KnownPeople(item["people"]) if "people" in item else None
+        at = parse_iso(item["at"])
+        return StandingVersion(item["version"], at, item.get("before"), acceptances, people)
+
+    def put_in_force(
+        self, version: str, before: str | None, at: datetime, consented: Consented | None = None
+    ) -> None:
+        """Let a version count from now on. Raises: ConflictError if another version than `before`
+        is in force."""
+        is_unchanged = absent() if before is None else where("version", "=", before)
+        item: dict[str, object] = {"version": version, "at": at}
+        if before is not None:
+            item["before"] = before
+        if consented is not None:
+            item |= _counted(consented)
+        self._table.transact(put(_IN_FORCE, item, is_unchanged))
+
+    def count_acceptances(self, version: str, consented: Consented) -> None:
+        """Keep whose acceptances of the version in force count. Raises: ConflictError if another
+        version is in force by now."""
+        item = {**_counted(consented), "what": "acceptances of the policy counted"}
+        self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
+
+    def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
+        """Return the accounts of the organizational units; `None` if those found last were of other
+        units."""
+        item = self._table.get(_ACCOUNTS) or {}
+        has_same_units = item.get("units") == [*targets.units]
+        if not has_same_units or item.get("without_units") != [*targets.without_units]:
+            return None
+        return tuple(item["accounts"])
+
+    def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
+        """Keep the accounts of the units, for all functions. Only a change is written, and
+        audited."""
+        if self.accounts_of(targets) == tuple(accounts):
+            return
+        document = {
+            "units": targets.units,
+            "without_units": targets.without_units,
+            "accounts": accounts,
+            "what": "accounts of units",
+            "at": at,
+        }
+        self._table.write(put(_ACCOUNTS, document))
+
+    def over_budget(self, month: str) -> tuple[str, ...]:
+        """Return the projects that have used more than their budget of this month (`yyyy-mm`)."""
+        item = self._table.get(_OVER_BUDGET) or {}
+        return tuple(item["projects"]) if item.get("month") == month else ()
+
+    def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
+        """Keep these projects, for all functions. Only a change is written, and audited."""
+        if self.over_budget(month) == tuple(projects):
+            return
+        document = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
+        self._table.write(put(_OVER_BUDGET, document))
+
+    def note_parameter(self, text: str, at: datetime) -> None:
+        """Keep the text of the SSM parameter, of which people were notified."""
+        self._table.write(put(_PARAMETER, {"text": text, "at": at}))
+
+    def noted_parameter(self) -> str | None:
+        return self._text(_PARAMETER, "text")
+
+    def note_writer(self, version: str, arn: str) -> None:
+        self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
+
+    def writer(self, version: str) -> str:
+        """Return the ARN that wrote a version; an empty text if it is not known."""
+        return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
+
+    def accept_version(self, version: str, identity: str, at: datetime) -> None:
+        self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
+
+    def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
+        """Keep once, for the audit alone, that somebody may not accept a version."""
+        # No version in S3 has this name, so the refusal counts as no acceptance.
+        key = (f"ACCEPTED#refused#{version}", identity)
+        self._keep_for_audit(
+            update(key, {"what": "refused", "episode": version, "reason": why}, absent())
+        )
+
+    def accepted(self, version: str) -> tuple[str, ...]:
+        """Return the identities that accept a version."""
+        return tuple(self.accepted_at(version))
+
+    def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
+        """Return when each identity that accepts a version did so last."""
+        items = self._table.query(f"ACCEPTED#{version}")
+        return {item["sk"]: parse_iso(item["at"]) for item in items}
+
+    def _text(self, key: Key, attribute: str) -> str | None:
+        item = self._table.get(key)
+        return str(item[attribute]) if item else None
+
+
+def _counted(consented: Consented) -> dict[str, object]:
+    return {
+        "terms": consented.acceptances.terms,
+        "accepted_by": sorted(consented.acceptances.people),
+        "people": dict(consented.people.addresses),
+    }

@@ -1,0 +1,319 @@
+"""Announces each version of the policy, puts it in force, and takes people's acceptances.
+
+A risky version waits for two people. This module must not put a version in force that was not
+announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from governor.alerts.ports import Announcer
+from governor.core.errors import (
+    ConflictError,
+    DecisionRefused,
+    NotAllowed,
+    PolicyError,
+    PolicyProblem,
+)
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import printable
+from governor.policy.ask_consent import (
+    CountAcceptances,
+    ParsedConsents,
+    PolicyInForce,
+    consents_now,
+    consents_of_new,
+)
+from governor.policy.messages import Difference, State, consent_line, difference, version_alert, who
+from governor.policy.model.contacts import Ownership
+from governor.policy.rules.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
+from governor.policy.rules.consent import (
+    Consented,
+    StandingVersion,
+    Unaccepted,
+    asked_people,
+    known_people,
+)
+from governor.policy.store import PolicyVersions
+from governor.table.once import Once
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.core.instance import Target
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """A version of the policy document. The version "null" means that there is none. `author` is
+    the writer's own statement, and may be empty."""
+
+    version: str
+    text: str
+    author: str = ""
+
+
+class PolicyDocuments(Protocol):
+    def newest(self) -> StoredPolicy | None: ...
+    def read(self, version: str, *, patient: bool = True) -> str: ...
+
+
+_ANNOUNCED_FOR = timedelta(days=365)
+_IN_FORCE_SOON = timedelta(minutes=1)
+"""A version is in force right after it was announced. After a crash in between, the next review
+announces it again after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviewed:
+    """A version with what people are notified of."""
+
+    version: str
+    writer: str
+    risky: Sequence[str] = ()
+    consents: Sequence[str] = ()
+    """The acceptances that are missing."""
+    changes: Difference = Difference()
+    """Since the version in force."""
+    why_refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPolicy:
+    """Reviews the newest version. Only one function uses it, so that only that one decides which
+    version is in force."""
+
+    clock: Clock
+    documents: PolicyDocuments
+    policy_text: PolicyInForce
+    policy_store: PolicyVersions
+    once: Once
+    announcer: Announcer
+    hub: Target
+    parse: Callable[[str], ParsedConsents]
+    parse_accepted: Callable[[str], ParsedConsents]
+
+    def __call__(self, written: tuple[str, str] | None = None) -> None:
+        """Review the newest version, unless it is in force. It comes into force once people were
+        notified. Then count who has accepted the version in force.
+
+        `written` is a version and its writer. Raises: CloudError; the previous version stays in
+        force then.
+        """
+        if written is not None:
+            self.policy_store.note_writer(*written)
+        is_announced = self._review()
+        if written is not None and not is_announced:
+            self._announce(_Reviewed(*written), "writer")
+        self._count_acceptances()
+
+    def _count_acceptances(self) -> None:
+        count = CountAcceptances(
+            clock=self.clock,
+            policy_text=self.policy_text,
+            policy_store=self.policy_store,
+            once=self.once,
+            announcer=self.announcer,
+            hub=self.hub,
+            parse_accepted=self.parse_accepted,
+        )
+        count()
+
+    def _review(self) -> bool:
+        """Return whether people were notified of the newest version and its writer."""
+        newest = self.documents.newest()
+        standing = self.policy_store.standing_version()
+        if standing is None:
+            self._note_parameter()
+        if newest is None:
+            return False
+        if standing is not None and newest.version == standing.version:
+            return False
+        return self._review_version(newest, standing)
+
+    def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
+        """Announce a version that is not in force, and put it in force if it need not wait.
+
+        Return whether people were notified of it.
+        """
+        text = self.policy_text.read()
+        in_force = self.parse_accepted(text)
+        writer = who(self.policy_store.writer(newest.version), newest.author)
+        try:
+            document = self._parsed(newest)
+            risky_settings = risky(in_force, document)
+        except PolicyError as error:
+            refused = _Reviewed(newest.version, writer, why_refused=printable(str(error)))
+            return self._announce(refused, "refused")
+        people = known_people(in_force.base().policy.ownership)
+        consented = consents_of_new(self.policy_store, newest.version, document, standing, people)
+        document.accepted_by(consented.acceptances)
+        reviewed = _Reviewed(
+            newest.version,
+            writer,
+            risky=risky_settings,
+            consents=[consent_line(override) for override in document.unaccepted()],
+            changes=difference(text, newest.text),
+        )
+        behind = self._behind(newest.version, in_force)
+        if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:
+            return self._announce(reviewed, "waits", behind)
+        is_announced = self._announce(reviewed, "in-force")
+        if is_announced:
+            self._put_in_force(newest.version, standing, consented)
+        return is_announced
+
+    def _parsed(self, newest: StoredPolicy) -> ParsedConsents:
+        """Return the document of the newest version. Raises: PolicyError."""
+        # S3 calls it so in a bucket without versioning.
+        if newest.version == "null":
+            problem = PolicyProblem("", "has no version: turn on versioning of its bucket")
+            raise PolicyError([problem])
+        return self.parse(newest.text)
+
+    def _put_in_force(
+        self, version: str, standing: StandingVersion | None, consented: Consented
+    ) -> None:
+        """Put the version in force, unless another review was faster."""
+        before = standing.version if standing else None
+        with suppress(ConflictError):
+            self.policy_store.put_in_force(version, before, self.clock.now(), consented)
+
+    def _behind(self, version: str, in_force: Parsed) -> frozenset[str]:
+        """Return the people of the policy in force who wrote or accepted the version."""
+        people = in_force.base().policy.ownership
+        return people_behind(
+            self.policy_store.writer(version), self.policy_store.accepted(version), people
+        )
+
+    def _note_parameter(self) -> None:
+        """Notify people of a change of the SSM parameter.
+
+        The parameter is in force without a review until a version is.
+        """
+        text = self.policy_text.read()
+        noted = self.policy_store.noted_parameter()
+        now = self.clock.now()
+        if text == noted:
+            return
+        if noted is not None or self.parse_accepted(text).base().policy.two_people_for_policy:
+            changes = difference(noted or "", text)
+            # The time is part of the name, so that a change back is a message of its own.
+            name = f"parameter-{now:%Y%m%dT%H%M%S}"
+            self.announcer.announce(
+                version_alert(self.hub, name, "", "parameter", now, changes=changes)
+            )
+        self.policy_store.note_parameter(text, now)
+
+    def _announce(self, reviewed: _Reviewed, state: State, behind: Collection[str] = ()) -> bool:
+        """Notify people once of the version in this state, and return whether this call did."""
+        alert = version_alert(
+            self.hub,
+            reviewed.version,
+            reviewed.writer,
+            state,
+            self.clock.now(),
+            risky=reviewed.risky,
+            behind=behind,
+            consents=reviewed.consents,
+            changes=reviewed.changes,
+            why_refused=reviewed.why_refused,
+        )
+        keep = _IN_FORCE_SOON if state == "in-force" else _ANNOUNCED_FOR
+        return self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The people behind a version now, and its overrides that still count as `ask`."""
+
+    behind: frozenset[str]
+    is_in_force: bool
+    unaccepted: tuple[Unaccepted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptPolicy:
+    """Records that a known person accepts a version. The next review counts it."""
+
+    clock: Clock
+    policy_store: PolicyVersions
+    documents: PolicyDocuments
+    parse_accepted: Callable[[str], ParsedConsents]
+
+    def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
+        """Record the acceptance. `people` are those of the version in force.
+
+        Raises: DecisionRefused, CloudError.
+        """
+        # Read first, so that a version that does not exist leaves no trace.
+        document = self.parse_accepted(self.documents.read(version))
+        standing = self.policy_store.standing_version()
+        is_in_force = standing is not None and standing.version == version
+        writer = self.policy_store.writer(version)
+        try:
+            person = people.person(identity)
+            if person is None:
+                raise NotAllowed(
+                    f"map {identity} to your address in ownership.contacts of the policy in force"
+                )
+            is_named = is_in_force or person in asked_people(document.overrides)
+            is_asked = document.needs_consent and is_named
+            if not is_asked:
+                self._must_wait_for(person, writer, people, is_in_force=is_in_force)
+        except DecisionRefused as error:
+            self.policy_store.note_acceptance_refused(version, identity, str(error))
+            raise
+        self.policy_store.accept_version(version, identity, self.clock.now())
+        behind = people_behind(writer, self.policy_store.accepted(version), people)
+        return Accepted(behind, is_in_force, self._unaccepted(version, document, standing, people))
+
+    def _must_wait_for(
+        self, person: str, writer: str, people: Ownership, *, is_in_force: bool
+    ) -> None:
+        """Require that a person whom no override names may still accept the version.
+
+        Raises: DecisionRefused if that would change nothing.
+        """
+        if person in people_behind(writer, (), people):
+            raise NotAllowed("you wrote this version: another person must accept it")
+        if is_in_force:
+            raise DecisionRefused("this version is in force already")
+
+    def _unaccepted(
+        self,
+        version: str,
+        document: ParsedConsents,
+        standing: StandingVersion | None,
+        people: Ownership,
+    ) -> tuple[Unaccepted, ...]:
+        """Return the overrides that would still count as `ask` if acceptances were counted now."""
+        if not document.needs_consent:
+            return ()
+        if standing is not None and standing.version == version:
+            consented = consents_now(self.policy_store, standing, document)
+        else:
+            consented = consents_of_new(
+                self.policy_store, version, document, standing, known_people(people)
+            )
+        document.accepted_by(consented.acceptances)
+        return document.unaccepted()
+
+
+def waits_for_two(in_force: ParsedConsents) -> bool:
+    """Return whether a risky version waits for two people of the version in force.
+
+    It always does if the document sets `two_people_for_policy: true`. If that is only the default,
+    and fewer than two people can accept, it does not wait: nobody could ever change the policy.
+    """
+    policy = in_force.base().policy
+    if not policy.two_people_for_policy:
+        return False
+    can_be_two = len(known_people(policy.ownership).everybody) >= PEOPLE_NEEDED
+    return in_force.says_two_people or can_be_two

@@ -1,0 +1,279 @@
+"""YAML text to plain settings: keys are text, no objects are made, and the line of every setting is
+known.
+
+Length, depth and expanded aliases are limited, and every mistake is a `PolicyError`. As in YAML
+1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read
+differently (`0120`, `6_0`) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from governor.core.errors import PolicyError, PolicyProblem
+from governor.core.units import printable
+
+_MOST_CHARACTERS = 65_536
+"""Far more than a policy needs, and far less than a reader can take."""
+_DEEPEST = 32
+_MOST_VALUES = 20_000
+"""The most values with aliases expanded; a document of that length without any has fewer."""
+_SHOWN_CHARACTERS = 40
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+_NUMBERS = ("int", "float")
+_PLAIN = ("str", "bool", "null", *_NUMBERS)
+_TEXT = ("timestamp", "value", "merge")
+"""Kinds of YAML 1.1 alone, read as text: dates, and the signs `=` and `<<`."""
+_ODD = (
+    (r"[-+]?0b", "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"),
+    (r"[-+]?0[0-9_]", "begins with a zero, octal in YAML 1.1; write it without, or in quotes"),
+    (r"[^_]*_", "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"),
+)
+"""Numbers that YAML 1.1 reads differently from 1.2, and what to do about each."""
+_INT_BITS = 64
+"""The most bits of a whole number, its sign included."""
+
+Path = tuple[str, ...]
+"""The path of a setting: the keys, and the indices of lists, that lead to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document, and the line (from 1) of each setting's key and of each item of a list."""
+
+    settings: Mapping[str, Any]
+    lines: Mapping[Path, int]
+
+    def line(self, path: Path) -> int | None:
+        """Return the line of the setting, else of the nearest one around it; `None` if there is
+        none."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+
+def read_document(text: str) -> Document:
+    """Return the settings of a YAML document; empty text means none. Raises: PolicyError if it is
+    too long, too deep, not YAML, or not one mapping with text keys that each stand once."""
+    if len(text) > _MOST_CHARACTERS:
+        raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
+    reader, root = _composed(text)
+    is_null = isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"
+    if root is None or is_null:
+        return Document({}, {})
+    if not isinstance(root, yaml.MappingNode):
+        raise _refused("the document must be a mapping of settings", root.start_mark.line + 1)
+    settings = reader.setting(root, (), ())
+    if reader.problems:
+        raise PolicyError(sorted(reader.problems, key=lambda problem: problem.line or 0))
+    return Document(settings, reader.lines)
+
+
+def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
+    """Return the reader of a document and its root; `None` for the root of an empty document.
+    Raises: PolicyError if it is not readable as YAML."""
+    try:
+        reader = _Reader(text)
+        return reader, reader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _refused(
+            f"not readable as YAML: the character {error.character:#06x} is in it", line
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise _refused(
+            f"not readable as YAML: {printable(reason)}", mark.line + 1 if mark else None
+        ) from None
+    except (ValueError, OverflowError):
+        # The scanner converts the numbers in escapes and directives without checking them.
+        reason = (
+            "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
+        )
+        raise _refused(reason, reader.line + 1) from None
+
+
+def shown(value: object) -> str:
+    """Return a value as a person would write it, on one line, and cut if it is long."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = printable(str(value))
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[: _SHOWN_CHARACTERS - 1] + "…"
+    return f"'{text}'" if isinstance(value, str) else text
+
+
+def _refused(reason: str, line: int | None) -> PolicyError:
+    return PolicyError([PolicyProblem("", reason, line)])
+
+
+class _Reader(yaml.SafeLoader):
+    """Composes the nodes of a document, turns them into settings, and collects every mistake."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.problems: list[PolicyProblem] = []
+        self.lines: dict[Path, int] = {}
+        self._depth = 0
+        self._settings = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node, but none deeper than a policy can be: no document may exhaust the
+        stack."""
+        if self._depth == _DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"it is nested more than {_DEEPEST} deep", mark
+            )
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
+        """Return the value of a node, or `None` if it is a mistake. `above` are the nodes around
+        it."""
+        if any(node is outer_node for outer_node in above):
+            return self._mistake(path, "refers to what it stands in", above[-1])
+        self._count_setting(node, above)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*above, node))
+        if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
+            return self._sequence(node, path, (*above, node))
+        return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+
+    def _count_setting(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> None:
+        """Count one more value. Raises: PolicyError if there are too many, or it is too deep."""
+        self._settings += 1
+        if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
+            reason = (
+                f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
+            )
+            raise _refused(reason, node.start_mark.line + 1)
+
+    def _sequence(
+        self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]
+    ) -> list[Any]:
+        values: list[Any] = []
+        for index, item in enumerate(node.value):
+            item_path = (*path, str(index))
+            self.lines[item_path] = item.start_mark.line + 1
+            values.append(self.setting(item, item_path, above))
+        return values
+
+    def _mapping(
+        self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
+    ) -> dict[str, Any]:
+        settings: dict[str, Any] = {}
+        line_by_key: dict[str, int] = {}
+        # Merged settings come first: the mapping's own keys, and their lines, replace them.
+        pairs = sorted(node.value, key=lambda pair: bool(pair[0].tag != _MERGE))
+        for key_node, value_node in pairs:
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            inner_path = (*path, key)
+            if key in line_by_key:
+                reason = f"stands twice, in line {line_by_key[key]} and here"
+                self._mistake(inner_path, reason, key_node)
+                continue
+            line_by_key[key] = key_node.start_mark.line + 1
+            if key_node.tag == _MERGE:
+                settings = self._merged(value_node, path, above)
+            else:
+                self.lines[inner_path] = line_by_key[key]
+                settings[key] = self.setting(value_node, inner_path, above)
+        return settings
+
+    def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        """Return the settings of the mappings that `<<` names: one alias, or a list of them. Those
+        of an earlier mapping win."""
+        merged: dict[str, Any] = {}
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for source in reversed(sources):
+            if isinstance(source, yaml.MappingNode):
+                merged |= self.setting(source, path, above) or {}
+            else:
+                self._mistake((*path, "<<"), "merges mappings only", source)
+        return merged
+
+    def _key(self, node: yaml.Node, path: Path) -> Any:
+        """Return the text of a key, or `None` if it is a mistake."""
+        if not isinstance(node, yaml.ScalarNode):
+            return self._mistake(path, "has a key that is no text", node)
+        key = self._scalar(node, (*path, node.value))
+        if isinstance(key, str):
+            return key
+        return self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        """Return the value of a scalar, or `None` if it is a mistake."""
+        text = str(node.value)
+        kind = node.tag.removeprefix(_TAG) if node.tag.startswith(_TAG) else ""
+        if _is_text(kind, text):
+            return text
+        if kind not in _PLAIN:
+            reason = f"has the tag {_short(node.tag)}, which no setting has"
+            return self._mistake(path, reason, node)
+        odd = _why_odd(text) if kind in _NUMBERS else None
+        if odd is not None:
+            return self._mistake(path, f"{shown(text)} {odd}", node)
+        try:
+            value = self.construct_object(node)
+        except (yaml.YAMLError, ValueError, LookupError):
+            return self._mistake(path, f"{shown(text)} is no {kind}", node)
+        if isinstance(value, int) and value.bit_length() >= _INT_BITS:
+            return self._mistake(path, f"{shown(text)} does not fit in {_INT_BITS} bits", node)
+        if isinstance(value, str) and _has_surrogate(value):
+            return self._mistake(path, "has half of a character (a surrogate) in it", node)
+        return value
+
+    def _mistake(self, path: Path, reason: str, node: yaml.Node) -> Any:
+        """Collect a mistake, and return `None` as the value of its node."""
+        self.problems.append(PolicyProblem(dotted(path), reason, node.start_mark.line + 1))
+        return None
+
+
+def _is_text(kind: str, text: str) -> bool:
+    """Return whether YAML 1.2 reads it as text, although YAML 1.1 sees this kind in it."""
+    is_word = kind == "bool" and text.lower() not in ("true", "false")
+    is_clock_time = kind in _NUMBERS and ":" in text
+    return kind in _TEXT or is_word or is_clock_time
+
+
+def _why_odd(number: str) -> str | None:
+    """Return why YAML 1.1 reads this number differently from 1.2; `None` if it does not."""
+    for pattern, reason in _ODD:
+        if re.match(pattern, number):
+            return reason
+    return None
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def dotted(path: Path) -> str:
+    return printable(".".join(path))
+
+
+def _short(tag: str) -> str:
+    """Return a tag as a person would write it."""
+    short_tag = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
+    return printable(short_tag)

@@ -1,0 +1,545 @@
+"""Ends an episode: by the last step of its workflow, after that died, or by taking its question
+back.
+
+The outcome that is recorded follows from the record of the episode and from the stored answer. This
+module must not believe what comes with the workflow's input, because others may have written it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.alerts.model import REPEATS, Alert, AlertKind
+from governor.alerts.ports import Announcer
+from governor.alerts.store import Deliveries
+from governor.approvals.deliver_decision import answer_document, hand_over, must_be_answered
+from governor.approvals.messages import cause_of, outcome_alert
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.links import EVERYBODY, LinkSigner
+from governor.approvals.rules.sealing import UNSEALED
+from governor.approvals.store.approvals import Approvals
+from governor.core import errors
+from governor.core.episode_ref import EpisodeRef
+from governor.core.instance import MARKS, Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime, minutes
+from governor.episode.model.episode import (
+    Episode,
+    Failing,
+    InstanceRecord,
+    Outcome,
+    Phase,
+    quiet_until,
+)
+from governor.episode.model.plan import Step
+from governor.episode.ports import Workflow
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Failures, Instances
+from governor.evidence.ports import InstanceTagger
+from governor.money.book_saving import BookSaving
+from governor.money.model.ledger import LedgerEntry
+from governor.money.store.ledger import booking
+from governor.policy.accounts import Accounts
+from governor.policy.model.policy import Mode
+from governor.policy.ports import Policies, policy_or_base
+from governor.table.claims import Claims
+from governor.table.once import LEASE
+
+_SAME_CAUSE = timedelta(hours=1)
+_OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
+_OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
+_OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
+_OWN_REASONS = {
+    Outcome.STOPPED: "the instance is stopped",
+    Outcome.TERMINATED: "its snapshots are completed, the instance is terminated",
+    Outcome.OBSERVED: "dry run: EC2 would have allowed every step",
+    Outcome.TOLD: "the plan is to notify only",
+}
+"""The reason of each outcome that the episode's own record proves."""
+_OUTCOME_OF_ERROR = {
+    errors.Held.__name__: Outcome.HELD,
+    errors.Interrupted.__name__: Outcome.INTERRUPTED,
+    errors.Unsealed.__name__: Outcome.VOID,
+    errors.SafetyError.__name__: Outcome.REFUSED,
+    errors.MustWait.__name__: Outcome.REFUSED,
+    # Late metrics were waited for long enough, and are nobody's fault.
+    errors.MetricsLate.__name__: Outcome.REFUSED,
+    errors.Protected.__name__: Outcome.REFUSED,
+    errors.Unsupported.__name__: Outcome.REFUSED,
+    errors.WrongState.__name__: Outcome.REFUSED,
+    errors.NotFound.__name__: Outcome.REFUSED,
+}
+"""Outcome of a step that ended with this error; any other one has failed."""
+_OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
+_UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
+"""Outcomes after which an instance loses its marks. If it runs on and is still idle, it is marked
+again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How an episode ended, and until when sweeps leave its instance alone."""
+
+    outcome: Outcome
+    reason: str
+    quiet_until: UtcDatetime | None
+    became: Outcome | None
+    """How it left its instance: stopped or terminated; `None` if it did neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceEnd:
+    """Sends how an episode ended.
+
+    Subscribers of the topic get failures of one cause once an hour, or every one if the policy
+    names nobody whom a channel reaches.
+    """
+
+    clock: Clock
+    policies: Policies
+    announcer: Announcer
+    claim_store: Claims
+    failure_store: Failures
+
+    def __call__(self, alert: Alert) -> None:
+        """Send the alert. Raises: CloudError."""
+        # Without this note, an incident only stays open for longer.
+        with suppress(errors.CloudError):
+            self._note(alert)
+        if alert.kind is not AlertKind.FAILURE:
+            self.announcer.announce(alert)
+            return
+        key = f"failure#{cause_of(str(alert.facts['outcome_reason']))}"
+        now = self.clock.now()
+        is_first = self._is_first(alert, key, now)
+        if not is_first:
+            alert = replace(alert, facts={**alert.facts, REPEATS: True})
+        try:
+            self.announcer.announce(alert)
+        except errors.CloudError:
+            if is_first:
+                self.claim_store.done(key, now, timedelta())
+            raise
+        if is_first:
+            with suppress(errors.CloudError):
+                self.claim_store.done(key, now, _SAME_CAUSE)
+
+    def _is_first(self, alert: Alert, key: str, now: UtcDatetime) -> bool:
+        """Return whether subscribers of the topic must get this failure, too."""
+        try:
+            contacts = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
+            if not any(contact.has_own_channel for contact in contacts):
+                return True
+            return self.claim_store.claim(key, now, LEASE)
+        except (errors.CloudError, errors.PolicyError):
+            # Two messages are better than none.
+            return True
+
+    def _note(self, alert: Alert) -> None:
+        """Note what failed for which cause, or which steps worked. `SweepAlerts.recovered` reads
+        it."""
+        facts = alert.facts
+        target = Target(alert.account, alert.region)
+        if alert.kind is AlertKind.FAILURE:
+            reason = str(facts["outcome_reason"])
+            failing = Failing(
+                target=target,
+                instance_id=str(alert.instance_id),
+                name=str(facts.get("instance_name", alert.instance_id)),
+                cause=cause_of(reason),
+                reason=reason,
+                step=str(facts["failed_step"]),
+                at=alert.at,
+                owner=alert.owner,
+                project=alert.project,
+            )
+            self.failure_store.note_failing(failing)
+            return
+        worked_steps: list[str] = []
+        if facts["outcome"] != Outcome.REFUSED:
+            worked_steps.append("ask")
+        steps_done = facts.get("steps_done")
+        if isinstance(steps_done, list):
+            worked_steps += steps_done
+        self.failure_store.note_worked(target, tuple(worked_steps), alert.at)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """The last step of every workflow, also of one that failed.
+
+    Safe to repeat: people get a message at least once.
+    """
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    delivery_store: Deliveries
+    tagger: InstanceTagger
+    announce: AnnounceEnd
+    signer: LinkSigner
+    book: BookSaving
+
+    def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
+        """Close the episode, and return the outcome that stands: the first one that was stored.
+
+        The outcome of the workflow is a claim: the record or the answer of a person must prove it.
+        Of `reason`, only the name of an error is believed. An episode that was locked and never
+        saved is closed by its lock, as failed or refused only. Raises: SafetyError if nothing was
+        locked or saved, or nothing proves the claim; then nothing was written or sent. CloudError:
+        it was not written, or no channel has taken the message.
+        """
+        now = self.clock.now()
+        episode = self.episode_store.episode(ref)
+        record = self.instance_store.record(ref.target, ref.instance_id)
+        if episode is None:
+            self._close_unsaved(ref, record, outcome, reason, now)
+            return outcome
+        if episode.outcome is not None:
+            said = episode.outcome_reason or ""
+            end = _End(episode.outcome, said, record.quiet_until, episode.became)
+        else:
+            end = self._close(episode, outcome, reason, record.failures, now)
+        _void(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
+        reason = self._clean_marks(episode, end.outcome, end.reason)
+        if end.outcome is not Outcome.TOLD:
+            link = self.signer.link(episode.approval_id, EVERYBODY)
+            approval = self.approval_store.approval(episode.approval_id)
+            ended = replace(episode, became=end.became)
+            self.announce(
+                outcome_alert(ref, ended, end.outcome, reason, now, link, approval, end.quiet_until)
+            )
+        self.episode_store.note_told(ref, now)
+        return end.outcome
+
+    def _close_unsaved(
+        self,
+        ref: EpisodeRef,
+        record: InstanceRecord,
+        outcome: Outcome,
+        reason: str,
+        now: UtcDatetime,
+    ) -> None:
+        """Close an episode that took the lock and failed before it was saved. Raises:
+        SafetyError."""
+        if record.open_episode != ref:
+            raise errors.SafetyError("there is no such episode: it was neither saved nor locked")
+        if outcome not in (Outcome.FAILED, Outcome.REFUSED):
+            why = f"the workflow says {outcome.value}, but the episode was never saved"
+            raise errors.SafetyError(why)
+        rule = self.policies.base().policy.approval
+        reason = _by_name(reason)
+        quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
+        # Sent before the lock is freed, because nothing would notice later that it was not sent.
+        self.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
+        self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
+
+    def _close(
+        self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
+    ) -> _End:
+        """Close an open episode with the outcome that its record proves, and book it. Raises:
+        SafetyError."""
+        outcome, reason = self._proved_end(episode, claimed, reason)
+        if outcome is Outcome.STOPPED and episode.undone_by is not None:
+            reason = f"it was stopped, and {episode.undone_by} had it started again"
+        rule = policy_or_base(self.policies, episode.instance).approval
+        was_notified = self._was_notified(episode, outcome, reason)
+        quiet = quiet_until(outcome, rule, now, was_opened=was_notified, failures=failures)
+        is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
+        if episode.stopped_in is not None and is_asked_later:
+            quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
+        ledger_entry = self.book(episode, outcome, now)
+        is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
+        if outcome is Outcome.TERMINATED and not is_booked:
+            raise errors.SafetyError(
+                "the workflow says terminated, but EC2 still shows the instance"
+            )
+        self.episode_store.close_episode(
+            episode.ref,
+            outcome,
+            reason,
+            now,
+            quiet_until=quiet,
+            became=_became(ledger_entry),
+            booking=booking(ledger_entry),
+        )
+        return _End(outcome, reason, quiet, _became(ledger_entry))
+
+    def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
+        """Return the outcome and the reason that the record or the stored answer proves.
+
+        Raises: SafetyError if neither proves the claimed outcome.
+        """
+        own_reason = _OWN_REASONS.get(claimed)
+        if own_reason is not None:
+            if not _can_have_ended(episode, claimed):
+                raise errors.SafetyError(
+                    f"the workflow says {claimed.value}, but the record of the episode does not"
+                )
+            return claimed, own_reason
+        if claimed is Outcome.HELD:
+            return claimed, self._why_held(episode)
+        is_of_a_recheck = claimed in _OF_A_RECHECK and episode.mode is not Mode.ASK
+        if claimed not in _OF_AN_ANSWER or is_of_a_recheck:
+            return claimed, self._noted_reason(episode, claimed, reason)
+        return self._answered_end(episode, claimed, reason)
+
+    def _why_held(self, episode: Episode) -> str:
+        """Return the reason of the stored hold. Raises: SafetyError if nobody holds the episode."""
+        approval = self.approval_store.approval(episode.approval_id)
+        hold = None
+        if approval is not None:
+            # A hold that came during a call counts: the recheck has seen that EC2 did not carry it
+            # out.
+            hold = approval.counted_hold
+        if hold is None:
+            raise errors.SafetyError("the workflow says held, but nobody holds it")
+        return hold.why
+
+    def _answered_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
+        """Return the outcome and the reason of the stored answer.
+
+        An approval, or silence that counts as one, ends as the recheck noted. Raises: SafetyError.
+        """
+        approval = must_be_answered(self.approval_store.approval(episode.approval_id))
+        is_approved = approval.status is ApprovalStatus.APPROVED
+        acts_on_silence = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
+        if claimed in _OF_A_RECHECK and (is_approved or acts_on_silence):
+            return claimed, self._noted_reason(episode, claimed, reason)
+        answer = answer_document(approval)
+        outcome = _OUTCOMES.get(str(answer["decision"])) or answer.get("outcome")
+        if outcome is None:
+            raise errors.SafetyError(
+                f"the workflow says {claimed.value}, but the question is {approval.status.value}"
+            )
+        return Outcome(str(outcome)), str(answer["reason"])
+
+    def _noted_reason(self, episode: Episode, outcome: Outcome, reason: str) -> str:
+        """Return why the episode went no further, as the recheck or the step noted it. Raises:
+        SafetyError."""
+        error_name = reason.partition(":")[0]
+        noted, _, why = (episode.last_no or "").partition(": ")
+        if noted == outcome.value:
+            return why
+        if noted == error_name:
+            return f"{noted}: {why}"
+        if outcome in _OF_A_RECHECK:
+            raise errors.SafetyError(f"the workflow says {outcome.value}, but no check has said so")
+        refusals = ""
+        if error_name == errors.NobodyListens.__name__:
+            refusals = self._refusals(episode)
+        return _by_name(reason, refusals or _recorded(episode, error_name, self.clock.now()))
+
+    def _refusals(self, episode: Episode) -> str:
+        """Return why channels refused its messages; an empty text if none did."""
+        deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
+        return "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
+
+    def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
+        """Return whether people can know of the episode. If not, another one follows soon."""
+        if reason.startswith(errors.NobodyListens.__name__):
+            return False
+        if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
+            return True
+        approval = self.approval_store.approval(episode.approval_id)
+        return approval is not None and approval.task_token is not None
+
+    def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
+        """Remove the tags of an instance that is no longer marked.
+
+        Return the reason, with the tags that could not be removed; the sweep tries those again.
+        """
+        if outcome not in _UNMARKED:
+            return reason
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
+        dry_run = episode.mode is Mode.OBSERVE
+        instance_id = episode.ref.instance_id
+        removed_tags = dict.fromkeys(MARKS)
+        failures = self.tagger.set_tags(target, [instance_id], removed_tags, dry_run=dry_run)
+        if not failures:
+            self.instance_store.set_marked(target, None, instance_id)
+            return reason
+        return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
+
+
+def _by_name(reason: str, why: str = "") -> str:
+    """Return the error's name, if it is one of ours or of Step Functions, and why it came."""
+    name = reason.partition(":")[0]
+    is_ours = isinstance(vars(errors).get(name), type)
+    if not is_ours and not _OF_STEP_FUNCTIONS.fullmatch(name):
+        name = "a step failed"
+    return f"{name}: {why or 'its log says more'}"
+
+
+def _recorded(episode: Episode, error_name: str, now: UtcDatetime) -> str:
+    """Return what the record says of an error that the function which met it may not note.
+
+    Return an empty text if it says nothing.
+    """
+    if error_name == errors.SnapshotFailed.__name__ and episode.snapshots:
+        return f"one of {', '.join(episode.snapshot_ids)}; nothing is destroyed"
+    if error_name == errors.StepTimedOut.__name__ and episode.steps_done:
+        requested_at, step = max((at, step) for step, at in episode.steps_done.items())
+        return f"{step} was requested {minutes(now - requested_at)} min ago"
+    if error_name == errors.MetricsLate.__name__:
+        return "none of the last minutes is known"
+    return ""
+
+
+def _can_have_ended(episode: Episode, outcome: Outcome) -> bool:
+    """Return whether the episode's own record can have led to this outcome of `_OWN_REASONS`."""
+    is_dry_run = episode.mode is Mode.OBSERVE
+    if outcome is Outcome.STOPPED:
+        is_stopped = Step.STOP in episode.steps_done
+        return is_stopped and not episode.plan.destroys and not is_dry_run
+    if outcome is Outcome.TERMINATED:
+        return Step.TERMINATE in episode.steps_done and not is_dry_run
+    if outcome is Outcome.OBSERVED:
+        return is_dry_run
+    return outcome is Outcome.TOLD and not episode.plan.steps
+
+
+@dataclass(frozen=True, slots=True)
+class CloseDead:
+    """Closes an episode whose workflow died, as failed.
+
+    Safe to repeat: people may be notified twice, but never not at all.
+    """
+
+    clock: Clock
+    policies: Policies
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    announce: AnnounceEnd
+    book: BookSaving
+
+    def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
+        """Return whether there was something to close, or somebody to notify.
+
+        After an `aborted` workflow people are not asked again soon.
+        """
+        episode = self.episode_store.episode(ref)
+        now = self.clock.now()
+        record = self.instance_store.record(ref.target, ref.instance_id)
+        if episode is not None and episode.phase is Phase.CLOSED:
+            self.episode_store.free_lock(ref)
+            return self._notify_late(episode, record.quiet_until, now)
+        if episode is None and record.open_episode != ref:
+            return False
+        failures = None if aborted else record.failures
+        self._close_as_failed(ref, episode, why, failures, now)
+        return True
+
+    def _close_as_failed(
+        self,
+        ref: EpisodeRef,
+        episode: Episode | None,
+        why: str,
+        failures: int | None,
+        now: UtcDatetime,
+    ) -> None:
+        """Notify people and close the episode. It is `None` if the workflow died before saving."""
+        if episode is not None and episode.phase is Phase.ASKING:
+            _void(self.approval_store, episode, why, Outcome.FAILED)
+        instance = None if episode is None else episode.instance
+        was_opened = episode is not None
+        rule = policy_or_base(self.policies, instance).approval
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
+        ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
+        ended = None
+        if episode is not None:
+            ended = replace(episode, became=_became(ledger_entry))
+        # Sent before it is closed: closing frees the lock, and then nothing would notice that it
+        # was not sent.
+        self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))
+        self.episode_store.close_episode(
+            ref,
+            Outcome.FAILED,
+            why,
+            now,
+            quiet_until=quiet,
+            became=_became(ledger_entry),
+            booking=booking(ledger_entry),
+        )
+        if episode is not None:
+            self.episode_store.note_told(ref, now)
+
+    def _notify_late(
+        self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
+    ) -> bool:
+        """Notify people of an end that was recorded by a last step which died before it did so.
+
+        Return False if people were notified.
+        """
+        if episode.outcome_told_at is not None or episode.outcome is None:
+            return False
+        reason = episode.outcome_reason or ""
+        if episode.outcome is not Outcome.TOLD:
+            alert = outcome_alert(
+                episode.ref, episode, episode.outcome, reason, now, None, None, again_at
+            )
+            self.announce(alert)
+        self.episode_store.note_told(episode.ref, now)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class VoidEpisode:
+    """Voids the open question of an episode. The workflow then records the outcome and notifies
+    people."""
+
+    episode_store: Episodes
+    approval_store: Approvals
+    workflow: Workflow
+
+    def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
+        """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
+        episode = self.episode_store.episode(ref)
+        if episode is None or episode.phase is not Phase.ASKING:
+            return False
+        # The question is void before the workflow continues. An episode that acts already is not
+        # voided here: before each call it checks EC2 and the warnings that were noted.
+        if not _void(self.approval_store, episode, reason, outcome):
+            return False
+        hand_over(
+            self.episode_store, self.workflow, self.approval_store.approval(episode.approval_id)
+        )
+        return True
+
+
+def _became(entry: LedgerEntry | None) -> Outcome | None:
+    """Return what GPU Governor made of the instance; `None` if it did nothing, or if others did."""
+    if entry is None or not entry.ours:
+        return None
+    return entry.outcome
+
+
+def _void(
+    approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
+) -> bool:
+    """Take the question back. Return False if it was answered, expired or void before: that record
+    stands."""
+    try:
+        approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
+    except errors.ConflictError:
+        return False
+    return True
+
+
+def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
+    """Return the outcome and the reason of a step that failed.
+
+    Step Functions names the error in `Error`, and explains it in `Cause`.
+    """
+    name = error.get("Error", "unknown error")
+    cause = error.get("Cause", "")
+    reason = f"{name}: {cause}"[:1000]
+    return _OUTCOME_OF_ERROR.get(name, Outcome.FAILED), reason

@@ -1,0 +1,561 @@
+"""The guards in front of every EC2 write call of an episode, in one place.
+
+They read everything again, and trust only the episode's name of what a state machine passes on. A
+guard that does not hold raises `SafetyError`; there is no way around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.approvals.deliver_decision import asked_about
+from governor.approvals.model.approval import Approval, ApprovalStatus, Decision
+from governor.approvals.refused_answers import RefusedAnswers, Unanswered
+from governor.approvals.rules.approval import notice_until, silence_from
+from governor.approvals.rules.sealing import ended_unsealed
+from governor.approvals.rules.terms import stricter, terms_of, was_rightly_approved
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import (
+    CloudError,
+    GovernorError,
+    Held,
+    Interrupted,
+    MustWait,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
+from governor.core.instance import EPISODE_TAG, Instance, Snapshot, Target
+from governor.core.ports import Clock
+from governor.core.settings import SettingError
+from governor.core.units import UtcDatetime, in_utc, minutes
+from governor.episode.model.episode import Episode, InstanceRecord, Phase
+from governor.episode.model.plan import Step
+from governor.episode.ports import Snapshotter
+from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.evidence.rules.series import evidence_hash
+from governor.limits.freezes import caps_of, frozen, frozen_by_breaker, paused
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.pauses import Pauses
+from governor.policy.accounts import Accounts
+from governor.policy.model.contacts import is_address
+from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
+from governor.policy.ports import Policies
+from governor.policy.rules.changes import AskedUnder
+from governor.policy.rules.owners import owner_of
+from governor.policy.rules.schedule import Schedule
+from governor.remediation.inspect_instance import InspectInstance
+from governor.remediation.seals import CheckSeals
+from governor.verdict.model import NO_HOLD
+
+_A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
+"""The longest time between a recheck and the call that it lets through: two invocations with cold
+starts."""
+_RETRIES_OF_A_STAGE = timedelta(minutes=15)
+"""The longest time by which retries delay a stage: its clock starts with its task, and its expiry
+is written after retries of that task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Findings of the guards. `caps` are the most actions in an hour by what is capped.
+
+    `unanswered` is set if nobody has answered or held the episode, no step has begun, and the
+    policy counts that as a yes.
+    """
+
+    episode: Episode
+    instance: Instance
+    applied: AppliedPolicy
+    dry_run: bool
+    unanswered: Unanswered | None
+    caps: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    brake_store: Brakes
+    pause_store: Pauses
+    snapshots: Snapshotter
+    refused: RefusedAnswers
+    seals: CheckSeals
+
+    @contextmanager
+    def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
+        """Record for the audit why the step was not done: a guard, a freeze, a cap, or EC2 refused
+        it."""
+        try:
+            yield
+        except (Throttled, Unavailable):
+            raise  # Nothing refused the step: it is tried again.
+        except GovernorError as error:
+            if self.episode_store.episode(ref) is None:
+                self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
+            name = type(error).__name__
+            with suppress(CloudError):
+                self.episode_store.note_no(ref, name, str(error))
+            why = f"{name}: {error}"
+            self.episode_store.journal(
+                ref, "refused", self.clock.now(), step=step.value, reason=why
+            )
+            raise
+
+    def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
+        """Let the step through, and return the facts it rests on. Raises: MustWait; MetricsLate; as
+        `check`."""
+        cleared = self.check(ref, step)
+        why = self.held_back(cleared, step)
+        if why is not None:
+            raise MustWait(why)
+        return cleared
+
+    def held_back(self, cleared: Cleared, step: Step) -> str | None:
+        """Return why the step waits: everything is paused, plans are frozen, or people had no time
+        or no way to answer. Return `None` if nothing holds the step back.
+
+        Raises: MetricsLate while it is not known whether answers were refused.
+        """
+        now = self.clock.now()
+        episode = cleared.episode
+        why_frozen = self._frozen(cleared, step)
+        if why_frozen is not None:
+            return why_frozen
+        if cleared.unanswered is None:
+            return None
+        if episode.mode is Mode.ASK:
+            why_too_early = self._silence_too_early(episode, step, now)
+            if why_too_early is not None:
+                return why_too_early
+        return self.refused(cleared.unanswered, now)
+
+    def _silence_too_early(self, episode: Episode, step: Step, now: UtcDatetime) -> str | None:
+        """Return why silence does not count as an answer yet; `None` if it does."""
+        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        if counts_from is None:
+            return (
+                "nobody answered, but not both question and escalation were "
+                "delivered to those who are asked"
+            )
+        if now < counts_from - _RETRIES_OF_A_STAGE:
+            return (
+                "nobody answered, but a message was late: there is time to answer "
+                f"until {in_utc(counts_from)}"
+            )
+        return None
+
+    def _frozen(self, cleared: Cleared, step: Step) -> str | None:
+        """Return why the step is frozen; `None` if it is not. A pause still lets snapshots be made
+        of an instance that is already stopped."""
+        rule = self.policies.base().policy.breaker
+        target = cleared.instance.target
+        copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
+        if copies_what_is_stopped:
+            return frozen_by_breaker(self.brake_store, target, rule, self.clock.now())
+        return frozen(self.brake_store, self.pause_store, target, rule, self.clock.now())
+
+    def check(self, ref: EpisodeRef, step: Step) -> Cleared:
+        """Check everything that waiting alone cannot resolve.
+
+        Raises: Held; Interrupted; SafetyError, which names the guard that does not hold;
+        CloudError when something could not be read.
+        """
+        episode = self.open_episode(ref)
+        if step not in episode.plan.steps:
+            raise SafetyError(f"{step.value} is not part of the plan that was asked about")
+        approval = self._approval(episode)
+        self.seals(episode, approval, step)
+        instance = self._same_instance(episode, approval)
+        record = self._record_without_warning(episode, instance, step)
+        applied = self._same_rules(episode, instance, record)
+        if approval is not None:
+            _authorised(episode, approval, applied.policy)
+        unanswered = self._unanswered(episode, approval, applied.policy, step)
+        if step is not Step.SNAPSHOT:
+            _same_owner(episode, instance, applied.policy)
+        self._same_plan(episode, instance, applied)
+        caps = caps_of(episode.ref.account, episode.owner, self.policies.base().policy.caps)
+        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
+
+    def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:
+        """Return the instance as it is now. Raises: SafetyError where it is gone, or was restarted
+        since the question."""
+        ref = episode.ref
+        who = approval.approvers if approval else f"mode {episode.mode.value}"
+        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None:
+            raise SafetyError("the instance no longer exists")
+        if instance.launch_time != ref.launch_time:
+            raise SafetyError("the instance was restarted since it was asked about")
+        return instance
+
+    def _record_without_warning(
+        self, episode: Episode, instance: Instance, step: Step
+    ) -> InstanceRecord:
+        """Return the stored record of the instance, with the hold that counts for this step.
+
+        Raises: Interrupted where EC2 has announced that it takes the instance back.
+        """
+        record = self.instance_store.record(instance.target, instance.instance_id)
+        # A snapshot destroys nothing, so a warning does not prevent it.
+        if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
+            raise Interrupted(
+                "EC2 has announced that it takes the instance back: it may be saving its work"
+            )
+        if step is Step.SNAPSHOT and episode.begun_at is not None:
+            # The hold came too late for the stop; the stopped instance gets its snapshots.
+            return replace(record, hold=NO_HOLD)
+        return record
+
+    def must_still_hold(self, cleared: Cleared) -> None:
+        """Check once more, after the call was noted, what others may have stored since the guards
+        read it.
+
+        An answer after the note is told that it may be too late; an answer before it is seen here.
+
+        Raises: MustWait, so that the recheck says what it means; SafetyError where the episode has
+        ended, as it does when its workflow is aborted; CloudError.
+        """
+        now = self.clock.now()
+        instance = cleared.instance
+        record = self.instance_store.record(instance.target, instance.instance_id)
+        if record.open_episode != cleared.episode.ref:
+            raise SafetyError("the episode has ended, or another episode is open")
+        if record.is_warned(now):
+            raise MustWait("EC2 has announced that it takes the instance back")
+        if record.hold.stands(now):
+            raise MustWait("a keep or an exemption was stored at this moment")
+        rule = self.policies.base().policy.breaker
+        why = frozen_by_breaker(self.brake_store, instance.target, rule, now)
+        if why is None:
+            # The pause is read last: a person begins it, and nothing is read between it and the
+            # call.
+            why = paused(self.pause_store)
+        if why is not None:
+            raise MustWait(why)
+
+    def open_episode(self, ref: EpisodeRef) -> Episode:
+        """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
+        episode = asked_about(self.episode_store, ref)
+        if episode.phase is Phase.CLOSED:
+            outcome = episode.outcome.value if episode.outcome else "closed"
+            raise SafetyError(f"the episode is over: {outcome}")
+        return episode
+
+    def snapshots_must_be_completed(self, cleared: Cleared) -> None:
+        """Check that the episode has a completed snapshot of each EBS volume. Raises:
+        SafetyError."""
+        snapshots = self.own_snapshots(cleared.episode, cleared.instance.target)
+        completed = {snapshot.volume_id for snapshot in snapshots if snapshot.state == "completed"}
+        wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
+        missing = sorted(wanted - completed)
+        if missing or not wanted:
+            which = ", ".join(missing) or "any volume"
+            raise SafetyError(f"no completed snapshot of {which}: nothing is destroyed")
+
+    def user_data_must_be_kept(self, cleared: Cleared) -> None:
+        """Check that today's user data was kept: EC2 lets it be changed while the instance is
+        stopped. Raises: SafetyError."""
+        kept = cleared.episode.user_data
+        instance = cleared.instance
+        if kept is None:
+            raise SafetyError("no copy of its user data was kept: nothing is destroyed")
+        current = self.snapshots.user_data(instance.target, instance.instance_id)
+        if not kept.is_of(current):
+            raise SafetyError(
+                "its user data was changed since a copy was kept: nothing is destroyed"
+            )
+
+    def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
+        """Return the recorded snapshots of recorded volumes, in the instance's account, begun after
+        the step was noted: by then the instance was seen stopped or, where it runs on, approved.
+
+        A tag alone proves nothing.
+        """
+        noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
+        tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        if noted_at is None:
+            return []
+        own_snapshots = []
+        for snapshot in tagged:
+            is_recorded = episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+            if is_recorded and snapshot.counts(episode.ref.account, noted_at):
+                own_snapshots.append(snapshot)
+        return own_snapshots
+
+    def _approval(self, episode: Episode) -> Approval | None:
+        """Return the approval that mode `ask` needs, or the expiry that counts as one; `None` in
+        the other modes, which need nobody. Raises: Held; SafetyError."""
+        if evidence_hash(episode.evidence) != episode.evidence_hash:
+            raise SafetyError("the evidence of the episode was altered after it was frozen")
+        approval = self.approval_store.approval(episode.approval_id)
+        held_by = None if approval is None else _held_by(approval, episode)
+        if held_by is not None:
+            raise Held(held_by.why)
+        match episode.mode:
+            case Mode.OBSERVE | Mode.AUTO:
+                return None
+            case Mode.ASK:
+                pass
+        if approval is None or approval.episode != episode.ref:
+            raise SafetyError("there is no approval for this episode")
+        if approval.evidence_hash != episode.evidence_hash:
+            raise SafetyError("the approval was given for other evidence")
+        self._must_be_a_yes(episode, approval)
+        return approval
+
+    def _must_be_a_yes(self, episode: Episode, approval: Approval) -> None:
+        """Check that people approved, or that nobody answered in time and silence counts as a yes.
+        Raises: SafetyError."""
+        is_expired = approval.status is ApprovalStatus.EXPIRED
+        if is_expired and episode.acts_on_silence and episode.schedule is not None:
+            # Whatever the workflow says, silence counts only after the time to answer.
+            if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
+                raise SafetyError("nobody answered, but the time to answer is not over")
+            return
+        if approval.status is not ApprovalStatus.APPROVED:
+            raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
+
+    def _unanswered(
+        self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
+    ) -> Unanswered | None:
+        """Return the time that nobody used to answer, or to hold what mode `auto` does.
+
+        Return `None` if people approved, in mode `observe`, and after the first step: an episode
+        that has begun goes on. Raises: SafetyError while that time is not over.
+        """
+        if episode.mode is Mode.AUTO:
+            return self._unused_notice(episode, policy, step)
+        schedule = episode.schedule
+        if approval is None or schedule is None:
+            return None
+        if approval.status is not ApprovalStatus.EXPIRED:
+            return None
+        return self._unused_answer_time(episode, approval, schedule, step)
+
+    def _unused_answer_time(
+        self, episode: Episode, approval: Approval, schedule: Schedule, step: Step
+    ) -> Unanswered | None:
+        """Return the time to answer that is over; `None` after the first step. Raises:
+        SafetyError where a step began too early."""
+        if episode.steps_done:
+            self._silence_must_have_counted(episode, step)
+            return None
+        length = schedule.expire_at - schedule.ask_at
+        return Unanswered("nobody answered", length, approval.expires_at)
+
+    def _unused_notice(self, episode: Episode, policy: Policy, step: Step) -> Unanswered | None:
+        """Return the notice period that is over; `None` after the first step. Raises: SafetyError
+        while it is not over, or nobody has the alert."""
+        has_begun = bool(episode.steps_done)
+        deliveries = self.seals.deliveries(episode, step)
+        # Today's policy lengthens the notice only until the first step.
+        notice_minutes = 0.0 if has_begun else policy.approval.notice_minutes
+        ends_at = notice_until(episode, deliveries, notice_minutes)
+        if ends_at is None:
+            raise SafetyError("no channel has delivered the alert to those whom it is for")
+        if self.clock.now() < ends_at:
+            raise SafetyError(f"the notice period is not over before {in_utc(ends_at)}")
+        if has_begun:
+            return None
+        length = max(episode.notice_length, timedelta(minutes=policy.approval.notice_minutes))
+        return Unanswered("nobody held it", length, ends_at)
+
+    def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
+        """Check that silence counted before the first step. A note that a step began shortens
+        nobody's time, since several roles can write it. Raises: SafetyError."""
+        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        if counts_from is None or self.clock.now() < counts_from - _RETRIES_OF_A_STAGE:
+            raise SafetyError(
+                "the record says that a step began before the time to answer was over"
+            )
+
+    def _same_rules(
+        self, episode: Episode, instance: Instance, record: InstanceRecord
+    ) -> AppliedPolicy:
+        """Return today's policy, with the stricter of its rules and those of the question.
+
+        Raises: SafetyError where the policy no longer covers the instance, a tag or a person's
+        answer keeps it, or its mode is another.
+        """
+        applied = self._applied(episode, instance)
+        asked_under = episode.asked_under
+        self._must_be_governed(instance, asked_under)
+        _must_not_carry_exemption(instance, applied.policy, asked_under)
+        self._must_not_be_kept(record)
+        mode = mode_of(applied.policy, episode.plan)
+        if mode is not episode.mode:
+            raise SafetyError(
+                f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile"
+            )
+        if asked_under is None:
+            return applied
+        try:
+            stricter_policy = asked_under.stricter(applied.policy)
+            return replace(applied, policy=stricter_policy)
+        except SettingError as error:
+            raise SafetyError(
+                f"today's policy does not fit the one that it was asked under: {error}"
+            ) from None
+
+    def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
+        """Check that today's policy still covers the instance, and the selector of the question
+        does, too. Raises: SafetyError."""
+        why = self.accounts.ungoverned(self.policies.base().policy, instance)
+        if why is not None:
+            raise SafetyError(why)
+        selector = None if asked_under is None else asked_under.selector
+        if selector is not None and not selector.is_on(instance):
+            raise SafetyError(f"the instance no longer carries {selector}")
+
+    def _must_not_be_kept(self, record: InstanceRecord) -> None:
+        """Check that nobody has exempted or snoozed the instance. Raises: SafetyError."""
+        if record.hold.exempt_reason is not None:
+            raise SafetyError("the instance was exempted by decision")
+        snoozed_until = record.hold.snoozed_until
+        if snoozed_until is not None and self.clock.now() < snoozed_until:
+            raise SafetyError(f"the instance is snoozed until {in_utc(snoozed_until)}")
+
+    def _applied(self, episode: Episode, instance: Instance) -> AppliedPolicy:
+        """Return today's policy. Raises: SafetyError where the earlier episode that this one names
+        has not stopped the instance, or nobody may be asked about stopped instances any more."""
+        applied = self.policies.applied_to(instance)
+        if episode.stopped_in is None:
+            return applied
+        earlier_episode = self.episode_store.episode(episode.stopped_in)
+        if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):
+            raise SafetyError("no episode before has stopped it for good")
+        asks_about_stopped = applied.policy.approval.ask_about_stopped_after_days is not None
+        may_ask = asks_about_stopped or ended_unsealed(earlier_episode)
+        if BY_BUDGET in applied.overrides or not may_ask:
+            raise SafetyError("the policy no longer lets people be asked about stopped instances")
+        return replace(applied, policy=about_stopped(applied.policy))
+
+    def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
+        """Check that classification, lifecycle and protection flags together still lead to the
+        plan, on the same machine. Raises: SafetyError."""
+        _, plan, _ = self.inspect.plan(instance, applied.policy)
+        if plan.steps != episode.plan.steps:
+            steps = " -> ".join(plan.steps) or "nothing"
+            why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
+            raise SafetyError(f"the plan would be another now: {steps}{why}")
+        _same_machine(episode, instance)
+
+
+def _same_machine(episode: Episode, instance: Instance) -> None:
+    """Check that type and volumes are those of the question; a volume may be gone. Raises:
+    SafetyError."""
+    flags_when_asked = {
+        volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
+    }
+    for volume in instance.volumes:
+        flag = volume.delete_on_termination
+        flag_when_asked = flags_when_asked.get(volume.volume_id, flag)
+        if flag is not flag_when_asked:
+            raise SafetyError(
+                f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
+            )
+    if instance.instance_type != episode.instance.instance_type:
+        raise SafetyError(
+            f"its type was changed to {instance.instance_type} since it was asked about"
+        )
+    added_volumes = sorted(instance.volume_ids - flags_when_asked.keys())
+    if added_volumes:
+        listed = ", ".join(added_volumes)
+        raise SafetyError(f"volumes were attached since it was asked about: {listed}")
+
+
+def _must_not_carry_exemption(
+    instance: Instance, policy: Policy, asked_under: AskedUnder | None
+) -> None:
+    """Check that no tag exempts the instance, by today's policy or by that of the question. Raises:
+    SafetyError."""
+    exemptions = [policy.exemption]
+    if asked_under is not None:
+        exemptions.append(asked_under.exemption)
+    for exemption in exemptions:
+        tag = exemption.like_it_on(instance)
+        if tag is not None:
+            raise SafetyError(f"the instance is exempt: {tag}")
+
+
+def _held_by(approval: Approval, episode: Episode) -> Decision | None:
+    """Return the hold that counts; `None` if there is none. A hold that came during a call counts
+    once that call is forgotten."""
+    if episode.begun_at is None:
+        return approval.counted_hold
+    return approval.brake
+
+
+def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
+    """Check that the instance still has its owner and its project. Raises: SafetyError."""
+    today = owner_of(instance, policy.ownership)
+    _must_be_same_name("owner", episode.owner, today.name)
+    _must_be_same_name("project", episode.project, today.project)
+
+
+def _must_be_same_name(kind: str, before: str, now: str) -> None:
+    """Check that the name is still the same; an address has no letter case. Raises: SafetyError."""
+    is_same_address = is_address(before) and now.lower() == before.lower()
+    if now != before and not is_same_address:
+        raise SafetyError(f"its {kind} was changed from {before} to {now} since it was asked about")
+
+
+def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
+    """Check that the answer, or the silence, is a yes both by the terms of the question and by
+    those of today's policy. Raises: SafetyError."""
+    if approval.status is ApprovalStatus.EXPIRED:
+        if not acts_on_silence(policy, episode.plan):
+            raise SafetyError("nobody answered, and the policy no longer acts on silence")
+        return
+    terms = stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
+    if not was_rightly_approved(terms, episode.plan, approval):
+        raise SafetyError("the approval was not given by those who may give it")
+
+
+def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
+    """Check that the last recheck was for one of these steps. Raises: SafetyError."""
+    episode = cleared.episode
+    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
+        raise SafetyError(
+            f"the episode is {episode.phase.value}: it was not rechecked before acting"
+        )
+    if episode.cleared_step not in steps:
+        wanted = " or ".join(step.value for step in steps)
+        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
+
+
+def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
+    """Return when the step was rechecked: each call needs a recheck of its own, just before it.
+
+    Raises: MustWait.
+    """
+    episode = cleared.episode
+    cleared_at = episode.cleared_at
+    sent_at = episode.steps_done.get(step.value)
+    if cleared_at is None:
+        raise MustWait("there was no recheck yet: everything is checked first")
+    # The previous release noted a call, but not that it used up the recheck.
+    was_sent_since = sent_at is not None and sent_at >= cleared_at
+    if episode.is_clearance_used or was_sent_since:
+        raise MustWait(
+            "EC2 was asked after the last recheck: everything is checked again before the next call"
+        )
+    if now - cleared_at > _A_RECHECK_HOLDS_FOR:
+        raise MustWait(
+            f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
+        )
+    return cleared_at

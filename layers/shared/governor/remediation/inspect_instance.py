@@ -1,0 +1,248 @@
+"""Reads one instance in full: its evidence, its verdict and its plan.
+
+Used when an episode is opened and before every step. This module must not change an instance, and
+must not be used in a loop over a fleet: each instance takes several calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.core.catalog import shape_of
+from governor.core.errors import CloudError, Throttled, Unavailable
+from governor.core.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
+from governor.core.units import UtcDatetime, in_utc, minutes, printable, span
+from governor.episode.model.plan import Plan, PlanFacts, Price
+from governor.episode.rules.plan import draw_plan
+from governor.episode.store.instances import Instances
+from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.evidence.model import Evidence
+from governor.evidence.ports import InstanceReader, SessionReader
+from governor.evidence.rules.figures import FIGURES
+from governor.evidence.rules.history import LENGTH, SHORTEST_PERIOD, History
+from governor.evidence.rules.series import last_reading_end
+from governor.limits.rules.breaker import acts_unasked
+from governor.money.ports import PriceBook
+from governor.money.rules.cost import marginal
+from governor.policy.model.policy import Policy
+from governor.verdict.model import Verdict, VerdictKind
+from governor.verdict.rules.judge import activity
+from governor.verdict.rules.judging import Subject
+
+_log = logging.getLogger(__name__)
+_SHORTEST_LOOK_MINUTES = 10
+"""At least this much of the last minutes is read, however close the end of the window is."""
+_CLOCK_MAY_BE_AHEAD = timedelta(minutes=11)
+"""The newest readings of an agent whose clock is 10 minutes fast are dated this far ahead. A faster
+clock proves nothing: its last readings would pass for new ones, and its newest work lies beyond the
+end of the proof."""
+_AHEAD_MINUTES = 121
+"""How far ahead readings are searched. CloudWatch takes them up to two hours ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectInstance:
+    """Reads one instance in full."""
+
+    instances: InstanceReader
+    gather: GatherEvidence
+    prices: PriceBook
+    sessions: SessionReader
+    instance_store: Instances
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """Return the instance as EC2 shows it; `None` if there is none."""
+        return self.instances.describe(target, instance_id)
+
+    def judge(
+        self, instance: Instance, policy: Policy, now: UtcDatetime
+    ) -> tuple[Verdict, Evidence]:
+        """Return the verdict on which a question and what follows may rest, and its evidence.
+
+        It is `idle` only if all figures prove it, GPU by GPU, over the whole window. The shorter
+        window is enough while GPU memory is released and a person must approve.
+        Raises: Throttled, Unavailable: something could not be read, so wait.
+        """
+        hold = self.instance_store.record(instance.target, instance.instance_id).hold
+        subject = Subject(instance, policy, now, hold)
+        request = EvidenceRequest(
+            instance,
+            policy,
+            per_gpu=True,
+            figures=frozenset(FIGURES),
+            length=policy.ask_window,
+        )
+        gathered = self._read(request, now)
+        evidence = gathered.evidence
+        verdict, shorter_window = subject.judge_again(evidence)
+        if shorter_window is not None:
+            evidence = self._read(replace(request, length=shorter_window), now).evidence
+            verdict = subject.judge_question(evidence, shorter_window)
+        if verdict.is_idle:
+            newest = self._newest(instance, policy, gathered, now)
+            verdict = _changed_since(evidence, newest, policy, now) or verdict
+        if verdict.is_idle:
+            verdict = self._unless_logged_in(verdict, instance, policy, now)
+        return verdict, evidence
+
+    def _unless_logged_in(
+        self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
+    ) -> Verdict:
+        """Return `busy` while somebody has a Session Manager session, else the verdict itself.
+
+        If sessions cannot be read, return `no_data` where the policy acts without an approval;
+        elsewhere the question says so. Raises: Throttled, Unavailable.
+        """
+        hours = policy.vetoes.session_younger_than_hours
+        if hours is None:
+            return verdict
+        try:
+            since = now - timedelta(hours=hours)
+            open_sessions = self.sessions.open_sessions(
+                instance.target, instance.instance_id, since
+            )
+        except (Throttled, Unavailable):
+            raise
+        except CloudError as error:
+            unknown = f"Whether somebody is logged in by Session Manager is not known: {error}"
+            if acts_unasked(policy):
+                return replace(verdict, kind=VerdictKind.NO_DATA, reason=unknown)
+            return replace(verdict, presence=f"{unknown}.")
+        if not open_sessions:
+            return verdict
+        newest = max(open_sessions, key=lambda session: session.since)
+        _, _, session_name = newest.owner.rpartition("/")
+        who = printable(session_name)
+        reason = f"{who} has an open Session Manager session since {in_utc(newest.since)}"
+        return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
+
+    def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
+        """Return what was read. Raises: Unavailable if a part of it could not be read."""
+        instance = request.instance
+        gathered = self.gather(instance.target, [request], now)[instance.instance_id]
+        problem = gathered.evidence.read_problem
+        if problem is not None:
+            text = f"metrics of {instance.instance_id} could not be read: {problem}"
+            raise Unavailable(text, operation="cloudwatch:GetMetricData")
+        return gathered
+
+    def _newest(
+        self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
+    ) -> Evidence:
+        """Return what was measured since the window ended: GPUs minute by minute, and what EC2
+        publishes by its own five minutes. A reading that is not there yet proves nothing, either
+        way."""
+        minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
+        # Five minutes more, because EC2's periods do not begin with this window.
+        minutes_back = max(_SHORTEST_LOOK_MINUTES, minutes_since + 5)
+        # These names say where to read. The instance's own policy says what the readings mean.
+        names = replace(
+            policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0
+        )
+        request = EvidenceRequest(
+            instance=instance,
+            policy=Policy(metrics=names),
+            dimensions=gathered.dimensions,
+            source=gathered.evidence.source,
+            search=False,
+            figures=frozenset(FIGURES),
+            length=timedelta(minutes=minutes_back + _AHEAD_MINUTES),
+        )
+        return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
+
+    def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
+        """Return the last 24 hours for people to see; `None` if they could not be read.
+
+        A question is asked without them, too.
+        """
+        seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
+        # These names say where to read and how finely. No other setting of the policy counts.
+        names = replace(policy.metrics, period_seconds=seconds, work=None)
+        request = EvidenceRequest(
+            instance,
+            Policy(metrics=names),
+            per_gpu=True,
+            figures=frozenset({"memory", "power"}),
+            length=LENGTH,
+        )
+        try:
+            gathered = self._read(request, now)
+        except Unavailable as error:
+            _log.warning("the last day cannot be shown: %s", error)
+            return None
+        return History(
+            gathered.evidence.window,
+            gathered.evidence.gpus,
+            gathered.percent.get("memory", ()),
+            gathered.percent.get("power", ()),
+        )
+
+    def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
+        """Return the instance with its volume sizes, the plan on facts read now, and the price."""
+        sized_instance, protection, spot_request = read_facts(self.instances, instance)
+        price = marginal(instance, self.prices.price(instance, policy))
+        shape = shape_of(instance.instance_type)
+        facts = PlanFacts(
+            instance=sized_instance,
+            protection=protection,
+            spot_request=spot_request,
+            shape=shape,
+            price=price,
+        )
+        return sized_instance, draw_plan(facts, policy), price
+
+
+def read_facts(
+    instances: InstanceReader, instance: Instance
+) -> tuple[Instance, Protection, SpotRequestType | None]:
+    """Return the instance with its volume sizes, its protection, and how it was requested as Spot.
+
+    The last is `None` for an instance that is no Spot Instance.
+    """
+    target = instance.target
+    sized_instance = replace(instance, volumes=instances.with_volume_sizes(instance))
+    protection = instances.protection(target, instance.instance_id)
+    request_id = instance.spot_request_id
+    if instance.lifecycle is not Lifecycle.SPOT or request_id is None:
+        return sized_instance, protection, None
+    return sized_instance, protection, instances.spot_request_type(target, request_id)
+
+
+def _changed_since(
+    evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime
+) -> Verdict | None:
+    """Return the verdict of the newest readings if they contradict idle evidence, else `None`."""
+    works = activity(newest, policy)
+    if works is not None:
+        reason = f"work began in the last minutes: {works}"
+        return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=now)
+    ahead = _clock_ahead(newest, now)
+    if ahead > _CLOCK_MAY_BE_AHEAD:
+        reason = (
+            "the clock of the instance is wrong: its agent dates readings "
+            f"{minutes(ahead)} min ahead; "
+            "set the clock"
+        )
+        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+    used_percent = newest.memory_used_percent
+    if used_percent is None or evidence.window.length >= policy.ask_window:
+        return None
+    if used_percent >= policy.approval.released_memory_below_percent:
+        reason = (
+            f"GPU memory is held again ({used_percent:.1f}%), and {span(policy.ask_window)} "
+            "of idleness are needed"
+        )
+        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+    return None
+
+
+def _clock_ahead(newest: Evidence, now: UtcDatetime) -> timedelta:
+    """Return how far ahead the newest GPU reading is dated. It is zero or less if none is."""
+    all_series = [gpu.utilization for gpu in newest.gpus]
+    if newest.aggregate:
+        all_series.append(newest.aggregate)
+    reading_ends = [last_reading_end(series, newest.window) for series in all_series]
+    return max(reading_ends, default=now) - now

@@ -1,0 +1,332 @@
+"""Opens an episode: takes the lock, proves idleness once more, draws the plan, and stores it all.
+
+What is stored here is what people are asked about, so it is sealed and never changed later. This
+module must not notify anybody, nor act on the instance.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.approvals.rules.sealing import SealMaker, ended_unsealed, opening_text, sealed
+from governor.approvals.rules.terms import terms_of
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import MetricsLate
+from governor.core.instance import Instance, Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime, in_utc
+from governor.episode.model.episode import Episode, Outcome, Phase, quiet_until
+from governor.episode.model.plan import Step
+from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.evidence.model import Evidence
+from governor.evidence.rules.history import History, idle_span
+from governor.evidence.rules.series import evidence_hash
+from governor.limits.freezes import frozen
+from governor.limits.store.breaker import Brakes
+from governor.limits.store.pauses import Pauses
+from governor.money.store.ledger import Ledger
+from governor.policy.accounts import Accounts
+from governor.policy.model.contacts import Contact
+from governor.policy.model.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
+from governor.policy.ports import Policies
+from governor.policy.rules.changes import asked_under
+from governor.policy.rules.owners import owner_of
+from governor.policy.rules.schedule import schedule
+from governor.remediation.inspect_instance import InspectInstance
+from governor.verdict.model import WORKING, VerdictKind
+from governor.verdict.rules.judge import judge_unread
+from governor.verdict.rules.judging import asked_because
+
+_ASKED_AGAIN = (
+    " You are asked again: GPU Governor was updated, and an answer to its "
+    "last question would not count."
+)
+_STOPPED_AGAIN_AFTER = timedelta(days=1)
+"""Until the next look at a stopped instance that nobody may be asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The result. `episode` is `None` if there is nothing to do, and `reason` says why."""
+
+    episode: Episode | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpisode:
+    """Opens one episode. Safe to repeat: the episode stored first is the one returned."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    brake_store: Brakes
+    pause_store: Pauses
+    ledger_store: Ledger
+    opening_seal: SealMaker
+    approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
+    """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an
+    option."""
+
+    def __call__(self, ref: EpisodeRef) -> Opened:
+        """Take the lock and open the episode, or return why not.
+
+        Raises: CloudError; MetricsLate while the newest readings are missing. The lock then stays
+        with this episode, and a retry continues.
+        """
+        base = self.policies.base().policy
+        if not self.accounts.governs(base, ref.account, ref.region):
+            return Opened(None, f"the policy's targets do not name {ref.account}")
+        if not self.episode_store.take_lock(ref):
+            return Opened(None, "another episode of this instance is open, or this one is over")
+        stored = self.episode_store.episode(ref)
+        if stored is not None:
+            return Opened(stored, "already opened")
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None:
+            return self._close_not_running(ref, base)
+        stopping = self._stopping(ref, instance)
+        if instance.state != "running" and stopping is None:
+            return self._close_not_running(ref, base)
+        if instance.launch_time != ref.launch_time:
+            return self._close(ref, base, Outcome.VOID, "the instance was restarted")
+        return self._ask_unless_held_back(ref, target, instance, stopping, base)
+
+    def _ask_unless_held_back(
+        self,
+        ref: EpisodeRef,
+        target: Target,
+        instance: Instance,
+        stopping: Episode | None,
+        base: Policy,
+    ) -> Opened:
+        """Open the episode unless the policy, a freeze or a warning of EC2 forbids it.
+
+        `stopping` is the earlier episode that stopped the instance; `None` if it runs.
+        """
+        applied = self.policies.applied_to(instance)
+        policy = applied.policy
+        why_ungoverned = self.accounts.ungoverned(base, instance)
+        if why_ungoverned is not None:
+            return self._close(ref, policy, Outcome.VOID, why_ungoverned)
+        now = self.clock.now()
+        why_frozen = frozen(self.brake_store, self.pause_store, target, base.breaker, now)
+        if why_frozen is not None:
+            return self._close(ref, policy, Outcome.VOID, why_frozen)
+        if self.instance_store.record(target, ref.instance_id).is_warned(now):
+            why = "EC2 has announced that it takes the instance back"
+            return self._close(ref, policy, Outcome.INTERRUPTED, why)
+        if stopping is None:
+            return self._ask_about_idle(ref, instance, applied, now)
+        return self._ask_about_stopped(stopping, ref, instance, applied, now)
+
+    def _ask_about_idle(
+        self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
+    ) -> Opened:
+        """Ask about a running instance, or return why it is not idle. Raises: MetricsLate."""
+        policy = applied.policy
+        verdict, evidence = self.inspect.judge(instance, policy, now)
+        if verdict.is_late:
+            raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
+        # An idle instance that another service runs has another kind: it is never asked about.
+        if verdict.kind is not VerdictKind.IDLE:
+            outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
+            finding = "managed" if verdict.is_idle else "not idle"
+            why = f"{finding} on the second look: {verdict.reason}"
+            return self._close(ref, policy, outcome, why)
+        history = self.inspect.history(instance, policy, now)
+        idle_for = _idle_for(evidence, policy, history, instance)
+        reason = verdict.reason
+        if idle_for > evidence.window.length:
+            reason = asked_because(idle_for, evidence, policy, verdict.manager)
+        draft = self._draft(ref, instance, applied, reason, evidence, now)
+        episode = replace(
+            draft, history=history, idle_for=idle_for, presence=verdict.presence or None
+        )
+        return Opened(self._save(episode), "opened")
+
+    def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
+        """Return the closed episode that stopped the instance.
+
+        Return `None` if the instance runs, or was started since: EC2 gives every start another
+        launch time.
+        """
+        if instance.state != "stopped":
+            return None
+        for entry in reversed(self.ledger_store.open_entries(ref.target, ref.instance_id)):
+            if not entry.is_away:
+                continue
+            earlier = self.episode_store.episode(entry.episode)
+            if earlier is not None and earlier.has_stopped(ref):
+                return earlier
+        return None
+
+    def _ask_about_stopped(
+        self,
+        stopping: Episode,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        now: UtcDatetime,
+    ) -> Opened:
+        """Ask whether an instance that an episode stopped may be terminated, or return why not."""
+        policy = about_stopped(applied.policy)
+        stopped_at = stopping.steps_done[Step.STOP.value]
+        record = self.instance_store.record(instance.target, ref.instance_id)
+        left_alone = judge_unread(instance, record.hold, policy, now)
+        _, plan, _ = self.inspect.plan(instance, policy)
+        is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
+        why = None
+        if is_observed or not _is_due(stopping, policy, now):
+            why = "the policy does not ask about it, or not yet"
+        elif left_alone is not None:
+            why = left_alone.reason
+        elif Step.STOP not in plan.steps or not plan.destroys:
+            why = "; ".join(plan.replaced_because) or "the plan would not terminate it"
+        if why is not None:
+            return self._close(ref, policy, Outcome.VOID, why, now + _STOPPED_AGAIN_AFTER)
+        reason = (
+            f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
+        )
+        own_policy = replace(applied, policy=policy)
+        draft = self._draft(ref, instance, own_policy, reason, stopping.evidence, now)
+        episode = replace(
+            draft,
+            stopped_in=stopping.ref,
+            steps_done={Step.STOP.value: stopped_at},
+            idle_below_percent=stopping.idle_below_percent,
+            # Who must approve depends on what the instance costs while it runs.
+            terms=terms_of(policy, plan, stopping.price),
+        )
+        return Opened(self._save(episode), "opened")
+
+    def _draft(
+        self,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        reason: str,
+        evidence: Evidence,
+        now: UtcDatetime,
+    ) -> Episode:
+        """Return the episode with all that is known now, not yet sealed and not yet stored."""
+        policy = applied.policy
+        sized_instance, plan, price = self.inspect.plan(instance, policy)
+        mode = mode_of(policy, plan)
+        is_question = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
+        ownership = policy.ownership
+        owner, project, _ = owner_of(instance, ownership)
+        contacts = ownership.asked(owner, project)
+        first_contact = contacts[0] if contacts else Contact()
+        planned = schedule(now, policy.approval, contacts, ownership.escalated(owner, project))
+        return Episode(
+            ref=ref,
+            phase=Phase.ASKING if is_question else Phase.OPENING,
+            phase_since=now,
+            opened_at=now,
+            approval_id=self.approval_id(),
+            mode=mode,
+            policy_version=applied.version,
+            overrides=applied.overrides,
+            instance=sized_instance,
+            reason=reason,
+            evidence=evidence,
+            evidence_hash=evidence_hash(evidence),
+            plan=plan,
+            price=price,
+            owner=owner,
+            project=project,
+            keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
+            schedule=planned if is_question else None,
+            time_zone=first_contact.time_zone,
+            working_days=first_contact.working_days,
+            working_from=first_contact.working_from,
+            notice=timedelta(minutes=policy.approval.notice_minutes),
+            asked_under=asked_under(policy),
+            acts_on_silence=acts_on_silence(policy, plan),
+            idle_below_percent=policy.idle.utilization_below_percent,
+            terms=terms_of(policy, plan, price),
+        )
+
+    def _save(self, episode: Episode) -> Episode:
+        """Seal and store the episode. Return the one that was stored first.
+
+        Raises: CloudError, also if KMS could not seal it; nothing was stored then.
+        """
+        before = self._asked_before(episode.ref)
+        if before is not None and ended_unsealed(before):
+            episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
+        seal = sealed(self.opening_seal, opening_text(episode))
+        return self.approval_store.save_opened(replace(episode, opening_seal=seal))
+
+    def _asked_before(self, ref: EpisodeRef) -> Episode | None:
+        """Return the episode before this one, of the same run of the instance; `None` if this is
+        the first."""
+        if ref.number <= 1:
+            return None
+        return self.episode_store.episode(replace(ref, number=ref.number - 1))
+
+    def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
+        """Close the episode of an instance that does not run."""
+        quiet = None
+        if self.ledger_store.open_entries(ref.target, ref.instance_id):
+            # The ledger still counts it as stopped: the event of its termination may be lost.
+            quiet = self.clock.now() + _STOPPED_AGAIN_AFTER
+        return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
+
+    def _close(
+        self,
+        ref: EpisodeRef,
+        policy: Policy,
+        outcome: Outcome,
+        reason: str,
+        quiet: UtcDatetime | None = None,
+    ) -> Opened:
+        """Close the episode before anybody was asked, and free the lock.
+
+        `quiet` is how long sweeps leave the instance alone. `None` leaves that to the policy, so
+        that a sweep and this second look do not disagree every few minutes.
+        """
+        now = self.clock.now()
+        quiet = quiet or quiet_until(outcome, policy.approval, now, was_opened=False)
+        self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
+        return Opened(None, reason)
+
+
+def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
+    """Return whether it is time to ask about the instance that this episode stopped."""
+    if ended_unsealed(stopping) and stopping.plan.destroys:
+        # People had decided to terminate it, and an update made their answer invalid.
+        return True
+    days = policy.approval.ask_about_stopped_after_days
+    if days is None:
+        return False
+    return now - stopping.steps_done[Step.STOP.value] >= timedelta(days=days)
+
+
+def _idle_for(
+    evidence: Evidence, policy: Policy, history: History | None, instance: Instance
+) -> timedelta:
+    """Return the whole time that the instance was idle, as its last day shows it.
+
+    Return the length of the measured window if the last day is not known, or shows no more.
+    """
+    window = evidence.window
+    if history is None:
+        return window.length
+    below = policy.idle.utilization_below_percent
+    idle_time = idle_span(history, below, instance.launch_time)
+    if idle_time is None or idle_time.since >= window.start:
+        return window.length
+    return window.end - idle_time.since

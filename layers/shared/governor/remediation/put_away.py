@@ -1,0 +1,218 @@
+"""Stops or terminates one instance a call. No other use case can; all guards stand before it.
+
+Each call is sent once, after a recheck of its own. The order: look up the effect of an earlier
+call, check all guards, count against the caps, note that EC2 is asked, ask EC2. Where it is unclear
+whether EC2 has carried out the call, `MustWait` is raised: the workflow waits, checks everything
+again, and invokes this use case again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import (
+    GovernorError,
+    MetricsLate,
+    MustWait,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime, minutes
+from governor.episode.model.plan import Step
+from governor.episode.ports import InstanceController
+from governor.episode.rules.plan import companions, unmet
+from governor.episode.rules.sent_call import Effect
+from governor.episode.store.episodes import Episodes
+from governor.limits.freezes import cap_reached
+from governor.limits.store.caps import ActionCaps
+from governor.policy.model.policy import Mode
+from governor.remediation.guards import Cleared, Guards, must_be_fresh, must_be_rechecked
+from governor.remediation.sent_call import SentCalls
+from governor.remediation.store import Calls
+
+
+@contextmanager
+def _unclear_must_wait() -> Iterator[None]:
+    """Raise `MustWait` where AWS gave no clear answer.
+
+    Executions of the previous release repeat `Throttled` and `Unavailable` without a recheck.
+    """
+    try:
+        yield
+    except (Throttled, Unavailable, MetricsLate) as error:
+        raise MustWait(
+            f"AWS gave no clear answer, so everything is checked again: {error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Carries out one destructive step of an episode. Safe to invoke again: a call is never sent
+    blindly."""
+
+    clock: Clock
+    guards: Guards
+    controller: InstanceController
+    episode_store: Episodes
+    call_store: Calls
+    cap_store: ActionCaps
+    sent_calls: SentCalls
+
+    def __call__(self, ref: EpisodeRef, step: Step) -> bool:
+        """Stop or terminate the instance of the episode; return whether it was a dry run.
+
+        Raises:
+            MustWait: a freeze, a cap, AWS or a lost answer holds it back. Check again, then
+                invoke it again.
+            SafetyError: a guard refuses.
+            Protected, Unsupported, WrongState, NotFound, AccessDenied, CloudError: EC2 refuses.
+        """
+        # The inner one gives the audit the reason; the outer one covers the audit's own failures.
+        with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
+            return self._put_away(ref, step)
+
+    def _put_away(self, ref: EpisodeRef, step: Step) -> bool:
+        if step not in (Step.STOP, Step.TERMINATE):
+            raise SafetyError(f"{step.value} is not something this function does")
+        if self._is_done(ref, step):
+            return False
+        cleared = self.guards.clear(ref, step)
+        must_be_rechecked(cleared, (step,))
+        if step not in cleared.episode.own_plan and cleared.instance.state == "stopped":
+            return False  # An earlier episode has stopped it.
+        rechecked_at = must_be_fresh(cleared, step, self.clock.now())
+        _must_be_in_expected_state(cleared, step)
+        if step is Step.TERMINATE and not cleared.dry_run:
+            self.guards.snapshots_must_be_completed(cleared)
+            self.guards.user_data_must_be_kept(cleared)
+            self._snapshots_must_be_recent(cleared)
+        self._carry_out(cleared, step, rechecked_at)
+        return cleared.dry_run
+
+    def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
+        """Return whether an earlier call took effect. Raises: MustWait while it still may;
+        SafetyError where somebody else changed the instance's state."""
+        episode = self.guards.open_episode(ref)
+        if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
+            return False
+        effect = self.sent_calls.effect(episode, step, self.clock.now())
+        if effect is Effect.UNDER_WAY:
+            raise MustWait(
+                "EC2 may still carry out the earlier call: its state is checked again "
+                "before another one"
+            )
+        if effect is Effect.CHANGED_BY_OTHERS:
+            raise SafetyError(
+                "the instance is in a state that the call did not cause: "
+                "somebody else stopped, started or terminated it"
+            )
+        return effect is Effect.DONE
+
+    def _carry_out(self, cleared: Cleared, step: Step, rechecked_at: UtcDatetime) -> None:
+        """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
+        # Each invocation has its own id: if it fails, it gives back only what it reserved.
+        attempt = secrets.token_hex(8)
+        self._reserve(cleared, step, attempt)
+        noted_at = self._note(cleared, step, attempt, rechecked_at)
+        try:
+            self.guards.must_still_hold(cleared)
+            request_ids = self._send(cleared, step)
+        except Unavailable:
+            # It may have taken effect: it stays noted and counted until a later check shows that
+            # it had none.
+            raise
+        except (Throttled, MustWait, SafetyError):
+            # EC2 has certainly not carried it out.
+            self._take_back_all(cleared, step)
+            self.episode_store.forget_step(cleared.episode, step.value, noted_at)
+            raise
+        except GovernorError:
+            self._take_back_all(cleared, step)
+            raise
+        if not cleared.dry_run:
+            ref = cleared.episode.ref
+            now = self.clock.now()
+            self.episode_store.journal(ref, "done", now, step=step.value, request_ids=request_ids)
+
+    def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
+        """Count the step against its caps. Raises: MustWait where one is reached."""
+        if cleared.dry_run:
+            return
+        name = cleared.episode.ref.execution_name
+        full_cap = self.cap_store.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
+        if full_cap is not None:
+            raise MustWait(cap_reached(full_cap, cleared.caps[full_cap]))
+
+    def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
+        """Give back what this attempt reserved."""
+        if not cleared.dry_run:
+            self.cap_store.give_back(cleared.episode.ref.execution_name, step.value, attempt)
+
+    def _take_back_all(self, cleared: Cleared, step: Step) -> None:
+        """Give back everything that the step reserved: this call, whose note stands, and all calls
+        before it had no effect."""
+        if not cleared.dry_run:
+            self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
+
+    def _note(
+        self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
+    ) -> UtcDatetime:
+        """Note that EC2 is asked, and return the time of the note. If the note fails, what this
+        attempt reserved is given back."""
+        now = self.clock.now()
+        try:
+            # Before the call, so that the event it causes is known to be our own.
+            self.call_store.note_call(cleared.episode.ref, step.value, now, rechecked_at)
+        except Unavailable:
+            raise  # The note may have been written.
+        except GovernorError:
+            self._take_back(cleared, step, attempt)
+            raise
+        return now
+
+    def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
+        """Ask EC2 for the steps that the plan has right before this one, and for this step. Return
+        the request ids."""
+        instance = cleared.instance
+        request_ids = []
+        for companion in companions(cleared.episode.plan.steps, step):
+            reason = unmet(companion, instance)
+            if reason is not None:
+                raise SafetyError(reason)
+            request_ids.append(
+                self.controller.prepare(companion, instance, dry_run=cleared.dry_run)
+            )
+        call = self.controller.stop if step is Step.STOP else self.controller.terminate
+        request_ids.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
+        return request_ids
+
+    def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
+        """Check the age of the snapshots of an instance that ran on: it may have written since.
+        Raises: SafetyError."""
+        episode = cleared.episode
+        if Step.STOP in episode.plan.steps:
+            return
+        limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
+        taken_at = episode.steps_done.get(Step.SNAPSHOT.value)
+        if taken_at is None or self.clock.now() - taken_at > limit:
+            raise SafetyError(
+                f"the instance ran on and its snapshots are older than {minutes(limit)} minutes "
+                "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
+            )
+
+
+def _must_be_in_expected_state(cleared: Cleared, step: Step) -> None:
+    """Check that the instance is stopped if the plan stops it first, else running. A dry run has
+    stopped nothing. Raises: SafetyError."""
+    stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
+    wanted_state = "stopped" if stops_first and not cleared.dry_run else "running"
+    state = cleared.instance.state
+    if state != wanted_state:
+        raise SafetyError(f"the instance is {state}, not {wanted_state}")

@@ -1,0 +1,134 @@
+"""Checks the seals that a step rests on, before each stop and each termination.
+
+Many roles write the table, but only the function of each duty can make its seals. So a record that
+another role wrote is found here. This module must not make a seal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from governor.alerts.model import Delivery
+from governor.alerts.store import Deliveries
+from governor.approvals.model.approval import Approval, ApprovalStatus
+from governor.approvals.rules.sealing import (
+    ASKED_BEFORE,
+    UNSEALED,
+    Duty,
+    answer_text,
+    counted_messages,
+    counts_for_silence,
+    delivery_text,
+    expiry_text,
+    given_yeses,
+    is_opening_sealed,
+    opening_text,
+    signature_of,
+)
+from governor.core.errors import SafetyError, Unsealed
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+
+if TYPE_CHECKING:
+    # For types alone: a function loads only the modules that it uses.
+    from governor.approvals.rules.sealing import Duty
+    from governor.episode.model.plan import Step
+
+
+class SealCheck(Protocol):
+    """Checks the signatures of seals, by the key of each duty. It makes none."""
+
+    def __call__(self, duty: Duty, text: bytes, signature: str) -> bool:
+        """Return whether the function of this duty has signed the text."""
+
+
+_log = logging.getLogger(__name__)
+_ASKED_AGAIN = "nothing was done, and people are asked again"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSeals:
+    """Checks the seals that a step rests on. Snapshots of a stopped instance need none."""
+
+    delivery_store: Deliveries
+    seal_check: SealCheck
+
+    def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
+        """Check the seal of the opening, and of the answer or the expiry if there is one.
+
+        Raises: Unsealed if a seal is missing; SafetyError if one does not fit; CloudError if KMS
+        could not check it.
+        """
+        if is_only_copied(episode, step):
+            return
+        if not is_opening_sealed(episode):
+            raise Unsealed(ASKED_BEFORE)
+        self._must_fit(
+            Duty.OPENING, opening_text(episode), episode.opening_seal, "the record of the episode"
+        )
+        if approval is None:
+            return
+        if approval.status is ApprovalStatus.EXPIRED:
+            self._check_expiry(episode, approval)
+        else:
+            self._check_answers(episode, approval)
+
+    def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
+        """Return the deliveries that count: for each message, the first one with a seal that fits.
+
+        Raises: CloudError.
+        """
+        stored = self.delivery_store.deliveries(episode.ref.execution_name)
+        if is_only_copied(episode, step):
+            return stored
+        counted = []
+        for message in counted_messages(episode.ref):
+            of_message = [delivery for delivery in stored if delivery.message == message]
+            first = self._first_sealed(of_message)
+            if first is not None:
+                counted.append(first)
+        return counted
+
+    def _first_sealed(self, deliveries: Sequence[Delivery]) -> Delivery | None:
+        """Return the first delivery with a seal that fits; `None` if there is none."""
+        for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
+            signature = signature_of(delivery.seal)
+            if signature is None or not counts_for_silence(delivery):
+                continue
+            if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):
+                return delivery
+            _log.error("the seal of a delivery of %s does not fit", delivery.message)
+        return None
+
+    def _check_answers(self, episode: Episode, approval: Approval) -> None:
+        """Check the seal of every approval. Raises: Unsealed; SafetyError; CloudError."""
+        for decision in given_yeses(approval):
+            what = f"the answer of {decision.by}"
+            self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
+
+    def _check_expiry(self, episode: Episode, approval: Approval) -> None:
+        """Check the seal of the note that nobody answered. Raises: as `_check_answers`."""
+        what = "the note that nobody answered"
+        if approval.expired_at is None:
+            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+        text = expiry_text(episode, approval.expires_at, approval.expired_at)
+        self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
+
+    def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
+        """Check one seal. Raises: Unsealed; SafetyError; CloudError."""
+        signature = signature_of(seal)
+        if signature is None:
+            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+        if not self.seal_check(duty, text, signature):
+            raise SafetyError(
+                f"the seal of {what} does not fit: it was written or changed outside GPU Governor"
+            )
+
+
+def is_only_copied(episode: Episode, step: Step) -> bool:
+    """Return whether the step only copies an instance that is stopped by now. Nobody must approve
+    that."""
+    return step is Step.SNAPSHOT and Step.STOP in episode.steps_done

@@ -1,0 +1,38 @@
+"""Finds out in EC2 what became of a stop or a termination that an episode has sent.
+
+This module only reads, and must not send the call again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+from governor.episode.rules.sent_call import Effect, effect_of
+from governor.policy.accounts import Accounts
+from governor.remediation.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class SentCalls:
+    """Reads the effect of calls whose answers may be lost."""
+
+    accounts: Accounts
+    inspect: InspectInstance
+
+    def effect(self, episode: Episode, step: Step, now: datetime) -> Effect | None:
+        """Return the effect of the call for this step that EC2 shows; `None` if none was sent.
+
+        Raises: CloudError.
+        """
+        sent_at = episode.steps_done.get(step.value)
+        if sent_at is None:
+            return None
+        ref = episode.ref
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is not None and instance.launch_time != ref.launch_time:
+            return Effect.CHANGED_BY_OTHERS
+        return effect_of(step, sent_at, instance, now)

@@ -1,0 +1,82 @@
+"""Notes of calls to EC2: the last barrier before each.
+
+A note is one transaction: it fails if somebody holds the episode, or, before a call that destroys
+something, if everything is paused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from governor.approvals.model.approval import Approval
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import ConflictError, Held, MustWait
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Step
+from governor.episode.store.episodes import IS_OPEN
+from governor.limits.store.pauses import not_paused, standing_pause
+from governor.table import keys
+from governor.table.table import Key, Store, Write, absent, check, unset, update, where
+
+
+class Calls(Store):
+    def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """Note when EC2 was first asked for a step, unless somebody holds the episode or, for a
+        step that destroys something, everything is paused.
+
+        Raises: Held or MustWait when somebody was faster; ConflictError when the episode is closed.
+        """
+        noted = update(keys.episode(ref), {}, IS_OPEN, first=("steps_done", step, at))
+        self._note_before_call(ref, noted, destroys=step != Step.SNAPSHOT)
+
+    def note_call(self, ref: EpisodeRef, step: str, at: datetime, cleared_at: datetime) -> None:
+        """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
+
+        The note uses up the recheck made at `cleared_at`, so only one of several invocations sends
+        the call. Raises: as `note_step`; MustWait when that recheck has been used, or is no longer
+        the last one.
+        """
+        is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
+        is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
+        noted = update(
+            keys.episode(ref),
+            {"is_clearance_used": True},
+            IS_OPEN & is_last_recheck & is_unused,
+            first=("steps_done", step, at),
+        )
+        try:
+            self._note_before_call(ref, noted, destroys=True)
+        except ConflictError:
+            stored = self._table.read(Episode, keys.episode(ref))
+            if stored is None or stored.phase is Phase.CLOSED:
+                raise
+            raise MustWait("another call was sent after the same recheck") from None
+
+    def _note_before_call(self, ref: EpisodeRef, noted: Write, *, destroys: bool) -> None:
+        """Write the note unless somebody holds the episode or, if it `destroys`, all is paused.
+        Raises: Held; MustWait; ConflictError."""
+        stored = self._table.get(keys.episode(ref)) or {}
+        question = keys.approval(stored.get("approval_id", ""))
+        barriers = [check(question, unset("brake") & unset("late_hold"))]
+        if destroys:
+            barriers.append(not_paused())
+        try:
+            self._table.transact(noted, *barriers)
+        except ConflictError:
+            self._must_not_be_held(question)
+            if destroys:
+                self._must_not_be_paused()
+            raise
+
+    def _must_not_be_held(self, question: Key) -> None:
+        """Raises: Held, with the answer that holds the episode."""
+        approval = self._table.read(Approval, question)
+        held_by = None if approval is None else approval.counted_hold
+        if held_by is not None:
+            raise Held(held_by.why) from None
+
+    def _must_not_be_paused(self) -> None:
+        """Raises: MustWait while everything is paused."""
+        pause = standing_pause(self._table)
+        if pause is not None:
+            raise MustWait(f"everything is {pause.why}") from None

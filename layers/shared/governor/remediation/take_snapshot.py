@@ -1,0 +1,144 @@
+"""Keeps what a termination would lose, once: user data, and one crash-consistent set of snapshots.
+
+This module must not stop or terminate an instance, and must not begin a second set while another
+try may still be making one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import (
+    CloudError,
+    SafetyError,
+    SnapshotFailed,
+    SnapshotUnderWay,
+    Unavailable,
+)
+from governor.core.instance import EPISODE_TAG, UserData
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.plan import Step
+from governor.episode.ports import Snapshotter, Vault
+from governor.episode.store.episodes import Episodes
+from governor.remediation.guards import Cleared, Guards, must_be_rechecked
+from governor.remediation.store import Calls
+
+RESERVED = timedelta(minutes=3)
+"""How long a try that never ended keeps others from making a second set: longer than any try
+runs."""
+_CLOCKS_DIFFER = timedelta(seconds=2)
+"""The pause between the note that the instance was seen stopped and the call. EC2 counts by its own
+clock, perhaps in whole seconds, and only snapshots that it began after the note count."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Takes the snapshots of an episode. Safe to repeat: a set that was begun is used again."""
+
+    clock: Clock
+    guards: Guards
+    snapshots: Snapshotter
+    vault: Vault
+    episode_store: Episodes
+    call_store: Calls
+    pause: Callable[[float], object] = time.sleep
+
+    def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
+        """Return snapshot ids, and whether it was a dry run.
+
+        Raises: SafetyError; SnapshotFailed if the set lacks a volume; CloudError. Repeat it after
+        Throttled, Unavailable and SnapshotUnderWay.
+        """
+        with self.guards.journaled(ref, Step.SNAPSHOT):
+            cleared = self.guards.clear(ref, Step.SNAPSHOT)
+            _must_be_in_its_state(cleared)
+            self._keep_user_data(cleared)
+            recorded = cleared.episode.snapshots
+            if not recorded:
+                snapshot_set = self._of_earlier_try(cleared) or self._create(cleared)
+                if cleared.dry_run:
+                    return (), True
+                recorded = self.episode_store.set_snapshots(ref, snapshot_set)
+            return tuple(sorted(recorded)), False
+
+    def _keep_user_data(self, cleared: Cleared) -> None:
+        """Keep a copy of the user data for the person who rebuilds the instance.
+
+        Every termination requires it. A stop does not lose the user data, so nothing is kept.
+        """
+        episode = cleared.episode
+        if not episode.plan.destroys or episode.user_data is not None or cleared.dry_run:
+            return
+        ref = episode.ref
+        user_data = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
+        kept = self.vault.keep(ref, user_data) if user_data else UserData()
+        self.episode_store.note_user_data(ref, kept)
+
+    def _create(self, cleared: Cleared) -> Mapping[str, str]:
+        """Create a set, and return its volume ids by snapshot id; nothing in a dry run."""
+        ref = cleared.episode.ref
+        instance = cleared.instance
+        target = instance.target
+        now = self.clock.now()
+        until = now + timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
+        tags = instance.snapshot_tags("before put-away", until, {EPISODE_TAG: ref.execution_name})
+        if cleared.dry_run:
+            self.call_store.note_step(ref, Step.SNAPSHOT.value, now)
+            self.snapshots.create(target, ref.instance_id, tags, dry_run=True)
+            return {}
+        if not self.episode_store.reserve_snapshots(ref, Step.SNAPSHOT.value, now, now - RESERVED):
+            raise SnapshotUnderWay("another try may be making the snapshots at this moment")
+        self.pause(_CLOCKS_DIFFER.total_seconds())
+        try:
+            made = self.snapshots.create(target, ref.instance_id, tags, dry_run=False)
+        except Unavailable:
+            # EC2 may have begun them. The next try looks for them, and makes others only after
+            # `RESERVED`.
+            raise
+        except CloudError:
+            self.episode_store.release_snapshots(ref, now)
+            raise
+        volume_by_snapshot = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
+        missing = sorted(instance.volume_ids - set(volume_by_snapshot.values()))
+        if missing:
+            raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
+        return volume_by_snapshot
+
+    def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
+        """Return the set of an earlier try that got no answer, as `_create` does.
+
+        Return an empty mapping if there is none. It counts only if EC2 began it after the instance
+        was seen stopped or, for a running one, approved, because anybody may set the tag.
+        """
+        ref = cleared.episode.ref
+        since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
+        if since is None or cleared.dry_run:
+            return {}
+        target = cleared.instance.target
+        # EC2 gives all snapshots of one set the same start time.
+        sets: dict[UtcDatetime | None, dict[str, str]] = defaultdict(dict)
+        for snapshot in self.snapshots.find(target, {EPISODE_TAG: ref.execution_name}):
+            is_usable = snapshot.state in ("pending", "completed")
+            if is_usable and snapshot.counts(ref.account, since):
+                sets[snapshot.start_time][snapshot.snapshot_id] = snapshot.volume_id
+        for volume_by_snapshot in sets.values():
+            if cleared.instance.volume_ids == set(volume_by_snapshot.values()):
+                return volume_by_snapshot
+        return {}
+
+
+def _must_be_in_its_state(cleared: Cleared) -> None:
+    """Require a recheck, and the state that the plan has before snapshots. Raises: SafetyError."""
+    after_stop = Step.STOP in cleared.episode.plan.steps
+    must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
+    stops_first = after_stop and not cleared.dry_run
+    wanted_state = "stopped" if stops_first else "running"
+    state = cleared.instance.state
+    if state != wanted_state:
+        raise SafetyError(f"the instance is {state}, not {wanted_state}")

@@ -1,0 +1,337 @@
+"""Starts, watches and repairs the episodes of a sweep's instances.
+
+Each instance is followed up by an attempt of its own: what fails for one never holds up the others.
+This module must not stop or terminate anything; only the workflow does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import assert_never
+
+from governor.approvals.deliver_decision import hand_over
+from governor.approvals.model.approval import Approval
+from governor.approvals.rules.sealing import ASKED_BEFORE, ended_unsealed, is_opening_sealed
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, InstanceRecord, Outcome, Phase
+from governor.episode.ports import Workflow
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.limits.rules.breaker import count_turned
+from governor.money.book_saving import settle_replaced, settle_restart
+from governor.money.model.ledger import LedgerEntry
+from governor.money.store.ledger import Ledger
+from governor.policy.ports import PolicyVariants, policy_or_base
+from governor.policy.rules.owners import owner_of
+from governor.remediation.end_episode import CloseDead, VoidEpisode
+from governor.sweep.sweep_case import SETTLED_AFTER, Case, OpenEpisode, Sweep
+from governor.verdict.model import WORKING, Family
+
+_REPAIR_AFTER = timedelta(hours=1)
+"""An episode that has stood still for so long is checked for a workflow that died."""
+_TELL_AFTER = timedelta(minutes=10)
+"""An outcome that was not announced by then will not be: the last try of its workflow is over."""
+_UNANSWERED = (Outcome.VOID, Outcome.FAILED)
+"""Outcomes of questions that nobody has answered. A question that an update has ended is asked
+again until somebody has, or the time is over."""
+
+_Step = tuple[str, Callable[[], object]]
+"""An effect, after the id of its instance."""
+_Stored = tuple[Episode, Approval | None]
+"""An episode as the state table has it, with its question if it asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Episodes:
+    """The open episodes of one sweep."""
+
+    read: Mapping[EpisodeRef, _Stored]
+    """Those that one batch of reads found, with their questions. What is missing here is read by
+    itself."""
+    still_open: dict[str, OpenEpisode] = field(default_factory=dict)
+    """Those of listed instances that go on after this sweep, by instance id."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    policies: PolicyVariants
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    ledger_store: Ledger
+    workflow: Workflow
+    void: VoidEpisode
+    close_dead: CloseDead
+
+    def __call__(self, sweep: Sweep) -> Mapping[str, OpenEpisode]:
+        """Follow up every instance, and every open episode of those that are no longer listed.
+
+        Return the episodes of listed instances that go on, by instance id."""
+        open_refs = [
+            record.open_episode
+            for record in sweep.records.values()
+            if record.open_episode is not None
+        ]
+        read_open = partial(self.approval_store.open_questions, open_refs)
+        episodes = _Episodes(sweep.attempt_read("open episodes", read_open) or {})
+        sweep.attempt_each(
+            [*self._steps_for_listed(sweep, episodes), *self._steps_for_records(sweep, episodes)]
+        )
+        sweep.attempt("savings that others replace", self._settle_replaced, sweep)
+        self._start_questions(sweep)
+        return episodes.still_open
+
+    def _start_questions(self, sweep: Sweep) -> None:
+        """Start an episode for each idle instance, and each stopped one, that people are asked
+        about."""
+        refs = [
+            _next_question(case.record, case.instance.launch_time)
+            for case in sweep.cases
+            if _must_ask(case)
+        ]
+        read_stopped = partial(self._questions_about_stopped, sweep)
+        refs += sweep.attempt_read("instances that stay stopped", read_stopped) or []
+        starts = [(ref.instance_id, partial(self._start_episode, ref, sweep.now)) for ref in refs]
+        sweep.summary.episodes_started += sum(sweep.attempt_each(starts))
+
+    def _steps_for_listed(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
+        """Yield what is to be done for instances that run, except to start questions."""
+        for case in sweep.cases:
+            record = case.record
+            if record.open_episode is not None:
+                watch = partial(self._watch_open, sweep, case, record.open_episode, episodes)
+                yield case.id, watch
+            elif case.verdict.kind in WORKING and record.quiet_until is not None:
+                yield (
+                    case.id,
+                    partial(self.instance_store.clear_quiet, case.instance.target, case.id),
+                )
+            if self._is_ledger_check_due(sweep, case):
+                yield case.id, partial(self._settle_restart, sweep, case)
+
+    def _steps_for_records(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
+        """Yield what the records of instances, running or not, leave to be done."""
+        listed_ids = {case.id for case in sweep.cases}
+        for instance_id, record in sweep.records.items():
+            if record.untold is not None:
+                yield instance_id, partial(self._tell_late, record.untold, sweep.now)
+            if instance_id not in listed_ids and record.open_episode is not None:
+                end = partial(self._end_unlisted, sweep, record.open_episode, episodes)
+                yield instance_id, end
+            elif record.holds_an_old_warning_alone(sweep.now):
+                drop = partial(
+                    self.instance_store.drop_warning, record.target, instance_id, sweep.now
+                )
+                yield instance_id, drop
+
+    def _is_ledger_check_due(self, sweep: Sweep, case: Case) -> bool:
+        """Return whether savings of an earlier stop may have to end, as the instance runs again."""
+        was_started_lately = sweep.now - case.instance.launch_time < SETTLED_AFTER
+        # Any earlier outcome counts: a stop may have come before it.
+        if case.record.last_outcome is None or not was_started_lately:
+            return False
+        return case.listed.is_first_sight or sweep.is_hourly(case.id)
+
+    def _settle_restart(self, sweep: Sweep, case: Case) -> None:
+        """End the savings of an instance that runs again. The event of its start may be lost, or
+        have come before the booking."""
+        instance = case.instance
+        false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
+        entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
+        settle_restart(self.ledger_store, entries, instance.launch_time, false_within, sweep.now)
+
+    def _settle_replaced(self, sweep: Sweep) -> None:
+        """End savings of instances whose place an instance that started for the first time may
+        take."""
+        started = []
+        for case in sweep.cases:
+            is_new = case.listed.is_first_sight and case.record.last_outcome is None
+            if is_new and sweep.now - case.instance.launch_time < SETTLED_AFTER:
+                owner = owner_of(case.instance, case.policy.ownership)
+                started.append((case.instance, owner))
+        if started:
+            regions = dict.fromkeys((sweep.target.region, *sweep.base.targets.regions))
+            targets = [replace(sweep.target, region=region) for region in regions]
+            settle_replaced(self.ledger_store, targets, started, sweep.now)
+
+    def _questions_about_stopped(self, sweep: Sweep) -> list[EpisodeRef]:
+        """Return the next question about each instance that stays stopped after an earlier one.
+
+        They are looked for once an hour: at other times the list is empty."""
+        listed_ids = {case.id for case in sweep.cases}
+        if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, listed_ids):
+            return []
+        if not sweep.is_hourly("stopped"):
+            return []
+        savings = {entry.episode: entry for entry in self.ledger_store.open_of(sweep.target)}
+        records = _askable_records(sweep, savings, listed_ids)
+        questions = []
+        for ref, (episode, _) in self.approval_store.open_questions([*records]).items():
+            record = records[ref]
+            stopped_for = sweep.now - savings[ref].booked_at
+            if self._is_question_due(episode, stopped_for) or _must_repeat(record, episode):
+                questions.append(_next_question(record, ref.launch_time))
+        return questions
+
+    def _may_ask_about_stopped(self, sweep: Sweep, listed_ids: Collection[str]) -> bool:
+        """Return whether the policy asks about stopped instances, or a question about one may have
+        ended for want of a seal: that is asked again whatever the policy says."""
+        if any(policy.approval.ask_about_stopped_after_days for policy in self.policies.variants):
+            return True
+        for instance_id, record in sweep.records.items():
+            if instance_id not in listed_ids and record.last_outcome in _UNANSWERED:
+                return True
+        return False
+
+    def _is_question_due(self, episode: Episode, stopped_for: timedelta) -> bool:
+        policy = policy_or_base(self.policies, episode.instance)
+        days = policy.approval.ask_about_stopped_after_days
+        return days is not None and stopped_for >= timedelta(days=days)
+
+    def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        if self.workflow.start(ref):
+            return
+        # An execution of this name has ended without opening its episode; names cannot be used
+        # again for 90 days, so the number is used up and the next sweep starts the next one.
+        if self.episode_store.take_lock(ref):
+            why = "its execution had ended before the episode was opened"
+            self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
+
+    def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes) -> None:
+        """Close the question when the answer is no longer needed, and repair a workflow that has
+        died."""
+        stored = episodes.read.get(ref)
+        ending = _ending_of(case, ref, stored)
+        if ending is not None and self.void(ref, *ending):
+            stored = None
+        still_open = self._repair(sweep, ref, stored)
+        if still_open is not None:
+            episodes.still_open[case.id] = still_open
+
+    def _end_unlisted(self, sweep: Sweep, ref: EpisodeRef, episodes: _Episodes) -> None:
+        """End the question about an instance that no longer runs or is no longer selected.
+
+        The workflow's own stop ends nothing, nor does a stop before the question was asked."""
+        stored = episodes.read.get(ref)
+        episode = self.episode_store.episode(ref) if stored is None else stored[0]
+        why: str | None = "the instance no longer runs, or has lost its tag"
+        if episode is not None and episode.stopped_in is not None:
+            why = ASKED_BEFORE if _was_asked_before_seals(stored) else None
+        if why is not None and self.void(ref, why, Outcome.VOID):
+            stored = None
+        self._repair(sweep, ref, stored)
+
+    def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """Notify people of an outcome that the last step could not send before it closed the
+        episode."""
+        episode = self.episode_store.episode(ref)
+        closed_at = None if episode is None else episode.closed_at
+        if closed_at is None or now - closed_at >= _TELL_AFTER:
+            self.close_dead(ref, "nobody was notified of its outcome")
+
+    def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
+        """Close an episode without a workflow, and deliver a decision.
+
+        Return what stays open, with its question if it asks; `None` if nothing does. An episode
+        that was not `stored` in the batch of reads is read here."""
+        episode, question = stored or (self.episode_store.episode(ref), None)
+        if self._is_dead(sweep, ref, episode):
+            self.close_dead(
+                ref, "its workflow ended without a result; nothing more is done for this episode"
+            )
+            return None
+        if episode is None:
+            return None
+        if episode.phase is not Phase.ASKING:
+            return OpenEpisode(episode, None)
+        question = question or self.approval_store.approval(episode.approval_id)
+        hand_over(self.episode_store, self.workflow, question)
+        return OpenEpisode(episode, question)
+
+    def _is_dead(self, sweep: Sweep, ref: EpisodeRef, episode: Episode | None) -> bool:
+        """Return whether the workflow of an open episode has ended without closing it."""
+        if episode is None:
+            # Locked and not opened: only an end that is known counts, its start may be moments ago.
+            return self.workflow.is_running(ref) is False
+        unchanged_for = sweep.now - (episode.phase_since or episode.opened_at)
+        is_due = unchanged_for >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
+        return is_due and not self.workflow.is_running(ref)
+
+
+def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> tuple[str, Outcome] | None:
+    """Return why the open question needs no answer any more, and its outcome; `None` if it does."""
+    if case.instance.launch_time != ref.launch_time:
+        return "the instance was restarted", Outcome.VOID
+    if _was_asked_before_seals(stored):
+        return ASKED_BEFORE, Outcome.VOID
+    family = case.verdict.kind.family
+    match family:
+        case Family.WORKING:
+            return f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP
+        case Family.LEFT_ALONE:
+            return case.verdict.reason, Outcome.VOID
+        case Family.IDLE | Family.YOUNG | Family.UNKNOWN:
+            return None
+        case _:
+            assert_never(family)
+
+
+def _was_asked_before_seals(stored: _Stored | None) -> bool:
+    """Return whether an earlier release asked the open question: no answer to it would count."""
+    if stored is None:
+        return False
+    episode, _ = stored
+    return episode.phase is Phase.ASKING and not is_opening_sealed(episode)
+
+
+def _askable_records(
+    sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], listed_ids: Collection[str]
+) -> dict[EpisodeRef, InstanceRecord]:
+    """Return the records of stopped instances about which a question may start, by the episode that
+    stopped them."""
+    # A terminated instance keeps saving, and there is nothing to ask about it.
+    terminated_ids = {
+        ref.instance_id for ref, entry in savings.items() if entry.outcome is Outcome.TERMINATED
+    }
+    records = {}
+    for ref, entry in savings.items():
+        is_over = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
+        record = sweep.records.get(ref.instance_id)
+        if record is None or is_over or not entry.is_away:
+            continue
+        if _may_be_asked(record, sweep.now) and not record.is_quiet(ref.launch_time, sweep.now):
+            records[ref] = record
+    return records
+
+
+def _must_repeat(record: InstanceRecord, episode: Episode) -> bool:
+    """Return whether the last question, about a termination, ended for want of a seal."""
+    if record.last_outcome not in _UNANSWERED:
+        return False
+    return ended_unsealed(episode) and episode.plan.destroys
+
+
+def _next_question(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
+    return replace(record.last_episode(launch_time), number=record.episodes + 1)
+
+
+def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
+    # People learn of an old outcome first: the record holds one. After a warning its work is being
+    # saved, and soon there is nothing to ask about.
+    return record.open_episode is None and not record.is_warned(now) and record.untold is None
+
+
+def _must_ask(case: Case) -> bool:
+    """Return whether a question about an idle instance starts in this sweep."""
+    if not _may_be_asked(case.record, case.listed.now):
+        return False
+    if not case.is_idle or not case.is_proved or case.listed.is_quiet:
+        return False
+    # An instance that turned idle in this sweep waits for the next one. By then those of all
+    # targets are counted.
+    return case.id not in count_turned([case.change]).counted

@@ -1,0 +1,150 @@
+"""Judges all instances of a sweep by their metrics, in two batches of reads.
+
+The first batch covers the policy's idle window, the second the longer window that a question needs.
+This module must not notify anybody and acts on no instance.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.core.catalog import shape_of
+from governor.core.units import UtcDatetime
+from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence, Passes
+from governor.sweep.store import Sweeps
+from governor.sweep.sweep_case import GPU_CHECK_EVERY, Case, ListedInstance, Listing, attempt
+from governor.verdict.rules.judge import is_candidate
+from governor.verdict.rules.judging import wanted_figures
+
+_SPREAD_OVER = 1000
+"""From so many instances with several GPUs on, their GPU checks are spread over the whole
+interval."""
+_SEARCH_EVERY = timedelta(hours=1)
+"""How often the metrics of an instance that publishes none are searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeInstances:
+    gather: GatherEvidence
+    sweep_store: Sweeps
+
+    def __call__(self, listing: Listing) -> list[Case]:
+        """Return one case for each listed instance, in the same order. What cannot be read is no
+        data."""
+        gpu_checks = _first_gpu_checks(listing)
+        cases: dict[str, Case] = {}
+        to_read = []
+        for listed in listing.instances:
+            verdict = listed.verdict_without_metrics
+            if verdict is None:
+                to_read.append(listed)
+            else:
+                check_at = gpu_checks.get(listed.id)
+                cases[listed.id] = Case(listed, verdict, first_gpu_check_at=check_at)
+        # Those that the previous sweep did not reach come first.
+        to_read.sort(key=lambda listed: listed.previous.at)
+        passes = Passes()
+        judged = self._judge_by_metrics(listing, to_read, passes, gpu_checks)
+        self._prove_idleness(listing, judged, passes)
+        cases.update(judged)
+        return [cases[listed.id] for listed in listing.instances]
+
+    def _judge_by_metrics(
+        self,
+        listing: Listing,
+        to_read: Sequence[ListedInstance],
+        passes: Passes,
+        gpu_checks: Mapping[str, UtcDatetime],
+    ) -> dict[str, Case]:
+        """Judge instances by the idle window, part by part. After each part of a large sweep, save
+        those that go on working: if the sweep dies, the next one continues there."""
+        listed_by_id = {listed.id: listed for listed in to_read}
+        requests = [_request(listed) for listed in to_read]
+        cases: dict[str, Case] = {}
+        for part in self.gather.in_parts(listing.target, requests, listing.now, passes):
+            working = {}
+            for instance_id, gathered in part.items():
+                listed = listed_by_id[instance_id]
+                verdict = listed.subject.after_reading(gathered.evidence)
+                case = Case(
+                    listed, verdict, gathered, first_gpu_check_at=gpu_checks.get(instance_id)
+                )
+                cases[instance_id] = case
+                if case.goes_on_working:
+                    working[instance_id] = case.observation()
+            if working and len(part) < len(to_read):
+                attempt(
+                    listing.problems,
+                    "a part of the sweep",
+                    self.sweep_store.remember_part,
+                    listing.target,
+                    working,
+                    listing.now,
+                )
+        return cases
+
+    def _prove_idleness(self, listing: Listing, cases: Mapping[str, Case], passes: Passes) -> None:
+        """Judge each instance about which a question may start over the longer window, too."""
+        windows: dict[str, timedelta] = {}
+        requests = []
+        for case in cases.values():
+            window = case.listed.subject.window_to_prove(case.verdict)
+            if window is not None and case.gathered is not None:
+                windows[case.id] = window
+                requests.append(_longer_request(case.listed, case.gathered, window))
+        gathered_by_id = self.gather(listing.target, requests, listing.now, passes)
+        for instance_id, gathered in gathered_by_id.items():
+            case = cases[instance_id]
+            case.proof = case.listed.subject.judge_question(gathered.evidence, windows[instance_id])
+
+
+def _first_gpu_checks(listing: Listing) -> dict[str, UtcDatetime]:
+    """Return when instances new to the sweep are first read GPU by GPU: in a small fleet soon, in a
+    large one spread over the whole interval by a hash of the id, so that no sweep reads them
+    all."""
+    with_several_gpus = [listed for listed in listing.instances if _has_several_gpus(listed)]
+    share = min(1.0, len(with_several_gpus) / _SPREAD_OVER)
+    checks = {}
+    for listed in with_several_gpus:
+        if listed.is_first_sight:
+            by_hash = zlib.crc32(listed.id.encode()) / 2**32
+            checks[listed.id] = listing.now + GPU_CHECK_EVERY * share * by_hash
+    return checks
+
+
+def _has_several_gpus(listed: ListedInstance) -> bool:
+    shape = shape_of(listed.instance.instance_type)
+    return shape is not None and (shape.accelerator_count or 0) > 1
+
+
+def _request(listed: ListedInstance) -> EvidenceRequest:
+    searched_at = listed.previous.searched_at
+    return EvidenceRequest(
+        instance=listed.instance,
+        policy=listed.policy,
+        dimensions=listed.previous.dimensions,
+        source=listed.previous.source,
+        search=searched_at is None or listed.now - searched_at >= _SEARCH_EVERY,
+        per_gpu=listed.is_gpu_check_due,
+        figures=listed.subject.figures_to_read(),
+        only_if=is_candidate,
+    )
+
+
+def _longer_request(
+    listed: ListedInstance, gathered: Gathered, window: timedelta
+) -> EvidenceRequest:
+    """The same series over the window of a question, with every figure that may veto it."""
+    return EvidenceRequest(
+        instance=listed.instance,
+        policy=listed.policy,
+        dimensions=gathered.dimensions,
+        source=gathered.evidence.source,
+        search=False,
+        figures=wanted_figures(listed.policy) | {"memory"},
+        only_if=is_candidate,
+        length=window,
+    )

@@ -1,0 +1,311 @@
+"""Keeps what a sweep saw as the page of its target in the console.
+
+The page is a read model: nothing may be decided by it, and a sweep goes on if it cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+
+from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.store.approvals import Approvals
+from governor.core.instance import Instance, managed_by
+from governor.core.units import UtcDatetime, plural
+from governor.episode.model.episode import Episode, Outcome
+from governor.episode.rules.plan import left_alone
+from governor.fleet.model import (
+    HOURS,
+    NOT_MEASURED,
+    REASON_CHARACTERS,
+    UNGOVERNED,
+    FleetPage,
+    FleetRow,
+    Hours,
+    hours_of,
+)
+from governor.fleet.store import Fleet
+from governor.limits.rules.breaker import HOUR, hour_of
+from governor.money.rules.cost import Rate
+from governor.policy.model.policy import Action, Policy
+from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
+
+_CREATORS = 10
+"""Creators looked up in an hour, those of the most expensive instances first."""
+
+
+def keep_page(
+    approval_store: Approvals,
+    fleet_store: Fleet,
+    sweep: Sweep,
+    open_episodes: Mapping[str, OpenEpisode],
+    rates: Mapping[str, Rate],
+    list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
+    find_creator: Callable[[str], str | None],
+) -> None:
+    """Replace the page of the target.
+
+    Carries over what this sweep has not read: earlier hours of utilization, and the ungoverned
+    instances. Those are listed once an hour, and not by the very first sweep of the target.
+    `open_episodes` and `rates` are by instance id.
+    """
+    page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
+    previous_page = fleet_store.page(sweep.target) or page
+    ungoverned = _Ungoverned(sweep, _ungoverned_rows(previous_page), list_ungoverned, find_creator)
+    if _hours_passed(previous_page, sweep.now):
+        ungoverned.refresh()
+    rows = _governed_rows(approval_store, sweep, open_episodes, rates, previous_page)
+    for row in ungoverned.rows:
+        # An instance listed in an earlier hour may carry the tag by now.
+        if row.instance_id not in rates:
+            rows.append(row)
+    problem = None
+    failed_count = len(sweep.summary.problems)
+    if failed_count:
+        steps = plural(failed_count, "step")
+        problem = f"{steps} of the last sweep failed; the next sweep tries again."
+    fleet_store.keep_page(replace(page, problem=problem, rows=tuple(rows)))
+
+
+def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
+    return [row for row in page.rows if row.verdict == UNGOVERNED]
+
+
+def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:
+    """Return how many hours have begun since the page, at most as many as a page shows."""
+    passed = (hour_of(now) - hour_of(previous_page.swept_at)) // HOUR
+    return max(0, min(passed, HOURS))
+
+
+@dataclass(slots=True)
+class _Ungoverned:
+    """The rows of instances that the policy's selector leaves out: shown, and nothing else."""
+
+    sweep: Sweep
+    rows: list[FleetRow]
+    list_instances: Callable[[], Sequence[tuple[Instance, Rate]]]
+    find_creator: Callable[[str], str | None]
+
+    def refresh(self) -> None:
+        """List the instances again, and look up who created some of them. If listing them fails,
+        the rows stay as they are."""
+        if self.sweep.attempt("what is not governed", self._list_again):
+            self.sweep.attempt("who created what is not governed", self._look_up_creators)
+
+    def _list_again(self) -> None:
+        """Replace the rows, the most expensive first. Known creators are kept."""
+        sweep = self.sweep
+        reason = f"Set the tag {sweep.base.selector} to have it governed."
+        creators = {row.instance_id: row.created_by for row in self.rows}
+        rows = []
+        for instance, rate in self.list_instances():
+            row = _basic_row(instance, sweep.base, rate, UNGOVERNED, reason)
+            rows.append(replace(row, created_by=creators.get(row.instance_id)))
+        self.rows = sorted(rows, key=_by_price)
+
+    def _look_up_creators(self) -> None:
+        """Look up the creators of a few instances. CloudTrail answers two questions a second, and
+        may show a launch a quarter of an hour late, so that the newest instances wait."""
+        looked_up = 0
+        for position, row in enumerate(self.rows):
+            is_new = self.sweep.now - row.launched_at <= HOUR
+            if row.created_by is not None or is_new:
+                continue
+            if looked_up == _CREATORS:
+                return
+            creator = self.find_creator(row.instance_id)
+            self.rows[position] = replace(row, created_by=creator or "")
+            looked_up += 1
+
+
+def _governed_rows(
+    approval_store: Approvals,
+    sweep: Sweep,
+    open_episodes: Mapping[str, OpenEpisode],
+    rates: Mapping[str, Rate],
+    previous_page: FleetPage,
+) -> list[FleetRow]:
+    """Return a row for each instance of the sweep."""
+    previous_rows = {row.instance_id: row for row in previous_page.rows}
+    read_ended = partial(
+        _unseen_episodes, approval_store, sweep.cases, open_episodes, previous_rows
+    )
+    ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
+    hours_passed = _hours_passed(previous_page, sweep.now)
+    rows = []
+    for case in sweep.cases:
+        previous_row = previous_rows.get(case.id)
+        open_episode = open_episodes.get(case.id)
+        episode = ended_episodes.get(case.id) if open_episode is None else open_episode.episode
+        row = replace(
+            _governed_row(case, open_episode, rates[case.id]),
+            hours=_hours(case, previous_row, hours_passed),
+            idle_since=_idle_since(case, episode, previous_row, previous_page.swept_at),
+        )
+        rows.append(row)
+    return rows
+
+
+def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:
+    """Return the row of an instance without what earlier rows add to it."""
+    row = replace(
+        _basic_row(case.instance, case.policy, rate, case.verdict.kind.value, _reason(case)),
+        kept_until=_kept_until(case),
+        exempt=_is_exempt(case),
+        is_reported=_is_reported(case, open_episode),
+        quiet_until=case.record.quiet_until if case.listed.is_quiet else None,
+        advice=case.verdict.advice,
+    )
+    return row if open_episode is None else _with_open_episode(row, open_episode)
+
+
+def _by_price(row: FleetRow) -> Decimal:
+    """Sort the most expensive rows first; those without a known price last."""
+    return -(row.usd_per_hour or Decimal(0))
+
+
+def _unseen_episodes(
+    approval_store: Approvals,
+    cases: Sequence[Case],
+    open_episodes: Mapping[str, OpenEpisode],
+    previous_rows: Mapping[str, FleetRow],
+) -> dict[str, Episode]:
+    """Return the episodes that no sweep saw open, as all in mode `observe`, by instance id. Each is
+    read once: by the first sweep after it."""
+    refs = []
+    for case in cases:
+        previous_row = previous_rows.get(case.id)
+        was_quiet = previous_row is not None and previous_row.quiet_until is not None
+        if case.listed.is_quiet and case.id not in open_episodes and not was_quiet:
+            refs.append(case.record.last_episode(case.instance.launch_time))
+    if not refs:
+        return {}
+    return {
+        ref.instance_id: episode
+        for ref, (episode, _) in approval_store.open_questions(refs).items()
+    }
+
+
+def _basic_row(
+    instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str
+) -> FleetRow:
+    """Return the row of an instance by EC2's record, its price and its verdict."""
+    owner, project = rate.whose
+    manager = managed_by(instance, policy.managed.tag_keys)
+    if len(reason) > REASON_CHARACTERS:
+        reason = f"{reason[: REASON_CHARACTERS - 1]}…"
+    return FleetRow(
+        instance_id=instance.instance_id,
+        name=instance.name,
+        account=instance.target.account,
+        region=instance.target.region,
+        instance_type=instance.instance_type,
+        owner=owner,
+        project=project,
+        verdict=verdict,
+        reason=reason,
+        usd_per_hour=rate.usd_per_hour,
+        launched_at=instance.launch_time,
+        managed_by=None if manager is None else manager.service,
+    )
+
+
+def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
+    """Return the row with its open episode, and with its question while that waits for an
+    answer."""
+    episode = open_episode.episode
+    verb = episode.final_step.value if episode.plan.steps else None
+    row = replace(row, episode=episode.ref.execution_name, verb=verb)
+    question = open_episode.question
+    if question is None or question.status is not ApprovalStatus.PENDING:
+        return row
+    row = replace(row, approval_id=question.approval_id)
+    is_sent = question.stage is not None
+    if not is_sent:
+        return row
+    asked_at = None if episode.schedule is None else episode.schedule.ask_at
+    return replace(row, asked_at=asked_at, expires_at=question.expires_at)
+
+
+def _reason(case: Case) -> str:
+    """Return the reason of the verdict, without the text of an exemption. That text is meant for
+    those who saw the instance when it was written."""
+    exempt_reason = case.record.hold.exempt_reason
+    if not exempt_reason:
+        return case.verdict.reason
+    return case.verdict.reason.removesuffix(f": {exempt_reason}")
+
+
+def _kept_until(case: Case) -> UtcDatetime | None:
+    """Return until when an answer keeps the instance, or `None` if none does now."""
+    snoozed_until = case.record.hold.snoozed_until
+    if snoozed_until is None or snoozed_until <= case.listed.now:
+        return None
+    return snoozed_until
+
+
+def _is_exempt(case: Case) -> bool:
+    if case.record.hold.exempt_reason is not None:
+        return True
+    return case.policy.exemption.like_it_on(case.instance) is not None
+
+
+def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
+    """Return whether its idleness is reported and nothing follows: by the plan of its open episode;
+    else by the policy, the instance, and what became of the last episode."""
+    if open_episode is not None:
+        return not open_episode.episode.plan.steps
+    if case.listed.is_quiet and case.record.last_outcome is Outcome.TOLD:
+        return True
+    policy = case.policy
+    if policy.plan.action is Action.NOTIFY_ONLY:
+        return True
+    return left_alone(case.instance, policy.managed.tag_keys) is not None
+
+
+def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:
+    """Return the utilization by hour: of the previous row, and what this sweep has read."""
+    evidence = []
+    if case.gathered is not None:
+        evidence.append(case.gathered.evidence)
+    if case.proof is not None and case.proof.evidence is not None:
+        evidence.append(case.proof.evidence)
+    hours = NOT_MEASURED if previous_row is None else previous_row.hours
+    return hours_of(hours, hours_passed, evidence, case.listed.now)
+
+
+def _idle_since(
+    case: Case,
+    episode: Episode | None,
+    previous_row: FleetRow | None,
+    swept_at: UtcDatetime,
+) -> UtcDatetime | None:
+    """Return since when the instance is idle, or `None` if it is not.
+
+    Its question looks at a whole day, and so knows of earlier idleness than a sweep; the row before
+    carries that on. `swept_at` is the time of the previous sweep.
+    """
+    since = case.idle_since
+    if since is None:
+        return None
+    earliest = since
+    if episode is not None and since <= episode.opened_at:
+        idle_span = episode.idle
+        if idle_span is not None:
+            earliest = min(earliest, idle_span.since)
+    row_since = None if previous_row is None else previous_row.idle_since
+    if row_since is not None and _is_same_idleness(case, since, swept_at):
+        earliest = min(earliest, row_since)
+    return earliest
+
+
+def _is_same_idleness(case: Case, since: UtcDatetime, swept_at: UtcDatetime) -> bool:
+    """Return whether the idleness that the previous sweep saw goes on without a break."""
+    idle_before = case.previous.idle_since
+    evidence = case.verdict.evidence
+    if evidence is not None and case.proof is None and since == evidence.window.start:
+        # Under another version of the policy a sweep knows of its own window alone.
+        idle_before = swept_at - case.policy.lag - case.policy.period
+    return idle_before is not None and since <= idle_before

@@ -1,0 +1,107 @@
+"""Lists the running instances of a target with all that is known of them before a read of metrics.
+
+An instance that cannot be judged is listed with its problem, and never keeps the others from being
+judged. This module must not write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from governor.core.errors import PolicyError
+from governor.core.instance import Instance, Target
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import InstanceRecord, Observation
+from governor.episode.store.instances import Instances
+from governor.evidence.ports import InstanceReader
+from governor.policy.model.policy import AppliedPolicy
+from governor.policy.ports import Policies
+from governor.sweep.store import Sweeps
+from governor.sweep.sweep_case import ListedInstance, Listing
+from governor.verdict.model import YOUNG
+
+
+@dataclass(frozen=True, slots=True)
+class UndescribedInstance:
+    """A running instance whose record from EC2 cannot be read: only its id is certain."""
+
+    target: Target
+    instance_id: str
+    launch_time: UtcDatetime
+    """The last known start, or the time of this sweep if none is known."""
+    problem: str
+
+    def of_unknown_type(self) -> Instance:
+        """Return it as an instance of unknown type without tags, for costs, page and repair."""
+        return Instance(self.target, self.instance_id, "unknown", "running", self.launch_time)
+
+
+def list_instances(
+    target: Target,
+    now: UtcDatetime,
+    policies: Policies,
+    reader: InstanceReader,
+    instance_store: Instances,
+    sweep_store: Sweeps,
+) -> Listing:
+    """List the running instances of the target. Raises: CloudError if they, or what the state
+    table knows of them, could not be read."""
+    base = policies.base().policy
+    observations = sweep_store.observations(target)
+    problem_by_id: dict[str, str] = {}
+    described = reader.list_selected(target, base.selector, problem_by_id)
+    records = instance_store.records(target)
+    known_starts = _known_starts(observations, records)
+    problems = []
+    unnamed_problem = problem_by_id.pop("", None)
+    if unnamed_problem is not None:
+        problems.append(unnamed_problem)
+        # A record without an id may be that of any instance that is missing.
+        missing = known_starts.keys() - {instance.instance_id for instance in described}
+        problem_by_id = dict.fromkeys(missing, unnamed_problem) | problem_by_id
+    undescribed = [
+        UndescribedInstance(target, instance_id, known_starts.get(instance_id, now), problem)
+        for instance_id, problem in problem_by_id.items()
+    ]
+    listed = []
+    for instance in (*described, *(missing.of_unknown_type() for missing in undescribed)):
+        instance_id = instance.instance_id
+        record = records.get(instance_id) or InstanceRecord(target, instance_id)
+        applied, policy_problem = _applied_policy(policies, instance)
+        problem = problem_by_id.get(instance_id, policy_problem or record.problem)
+        previous = _previous_of_this_run(instance, observations.get(instance_id), now)
+        listed.append(ListedInstance(instance, applied, record, previous, now, problem))
+    return Listing(target, base, now, listed, records, observations, problems)
+
+
+def _known_starts(
+    observations: Mapping[str, Observation], records: Mapping[str, InstanceRecord]
+) -> dict[str, UtcDatetime]:
+    """Return the last known start by instance id. An observation is newer than an episode."""
+    starts = {}
+    for instance_id, record in records.items():
+        if record.open_episode is not None:
+            starts[instance_id] = record.open_episode.launch_time
+    for instance_id, observation in observations.items():
+        starts[instance_id] = observation.launch_time
+    return starts
+
+
+def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPolicy, str | None]:
+    """Return the policy of the instance; the base, and why, if its overrides cannot be applied."""
+    try:
+        return policies.applied_to(instance), None
+    except PolicyError as error:
+        return policies.base(), str(error)
+
+
+def _previous_of_this_run(
+    instance: Instance, observation: Observation | None, now: UtcDatetime
+) -> Observation:
+    """Return the observation of the previous sweep, or an empty one if that saw another run."""
+    if observation is not None and observation.launch_time == instance.launch_time:
+        return observation
+    # An instance restarted between two sweeps is treated as newly launched.
+    last_known = None if observation is None else YOUNG[0].value
+    return Observation(instance.launch_time, verdict="", at=now, last_known=last_known)

@@ -1,0 +1,100 @@
+"""Marks idle instances with tags, and removes the marks of those that work again.
+
+In mode `observe` the call is a dry run, and the state table remembers what it tried. This module
+must not change anything but the two tags.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from governor.core.instance import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
+from governor.core.units import in_parts, iso, listed, parse_iso
+from governor.episode.store.instances import Instances
+from governor.evidence.ports import InstanceTagger
+from governor.policy.model.policy import Mode
+from governor.sweep.sweep_case import Case, Sweep
+from governor.table.table import TRANSACTION
+from governor.verdict.model import LEFT_ALONE, WORKING
+
+
+class _TagWrite(NamedTuple):
+    """A call that tags many instances alike."""
+
+    sets_marks: bool
+    """False: it removes them."""
+    is_dry_run: bool
+
+
+def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -> None:
+    """Set and remove the marks that differ from the verdicts."""
+    ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
+    for case in sweep.cases:
+        is_dry_run = case.policy.mode is Mode.OBSERVE
+        is_outdated = _has_outdated_marks(case)
+        lacks_current_marks = is_outdated or _lacks_marks(case)
+        if case.is_idle and lacks_current_marks:
+            ids_by_write[_TagWrite(sets_marks=True, is_dry_run=is_dry_run)].append(case.id)
+        elif is_outdated or _has_needless_marks(case):
+            ids_by_write[_TagWrite(sets_marks=False, is_dry_run=is_dry_run)].append(case.id)
+    for write, instance_ids in ids_by_write.items():
+        _write_marks(sweep, tagger, instance_store, write, instance_ids)
+
+
+def _write_marks(
+    sweep: Sweep,
+    tagger: InstanceTagger,
+    instance_store: Instances,
+    write: _TagWrite,
+    instance_ids: Sequence[str],
+) -> None:
+    """Write the tags, or remove them, then note in the state table which instances got them.
+
+    Mode observe writes no tag (a dry run) and goes by the note alone.
+    """
+    tags: dict[str, str | None] = dict.fromkeys(MARKS)
+    noted_at = None
+    ids_at_once = 1
+    if write.sets_marks:
+        tags = {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
+        noted_at = sweep.now
+        ids_at_once = TRANSACTION
+    failed = tagger.set_tags(sweep.target, instance_ids, tags, dry_run=write.is_dry_run)
+    for instance_id, why in failed.items():
+        sweep.summary.problems.append(f"tags of {instance_id}: {why}")
+    tagged = [instance_id for instance_id in instance_ids if instance_id not in failed]
+    notes = []
+    for part in in_parts(tagged, ids_at_once):
+        note = partial(instance_store.set_marked, sweep.target, noted_at, *part)
+        notes.append((f"note of the tags of {listed(part, 3)}", note))
+    sweep.attempt_each(notes)
+
+
+def _lacks_marks(case: Case) -> bool:
+    """Return whether it has not all marks, or, in mode observe, no note of them."""
+    if case.policy.mode is Mode.OBSERVE:
+        return case.record.marked_at is None
+    return not all(tag in case.instance.tags for tag in MARKS)
+
+
+def _has_needless_marks(case: Case) -> bool:
+    """Return whether it is marked although it works or is left alone."""
+    if case.verdict.kind not in WORKING and case.verdict.kind not in LEFT_ALONE:
+        return False
+    if case.record.marked_at is not None:
+        return True
+    return any(tag in case.instance.tags for tag in MARKS)
+
+
+def _has_outdated_marks(case: Case) -> bool:
+    """Return whether it was marked before its last start, by the note or, unless in `observe`, by
+    the tag."""
+    marked_at = case.record.marked_at
+    if marked_at is None and case.policy.mode is not Mode.OBSERVE:
+        with suppress(ValueError):  # anybody may have written the tag
+            marked_at = parse_iso(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
+    return marked_at is not None and marked_at < case.instance.launch_time

@@ -1,0 +1,181 @@
+"""Messages about what a sweep finds: idle instances, silent ones, and a freeze of all plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from governor.alerts.model import Alert, Owner, counted, ids, named, only
+from governor.alerts.templates import said, written
+from governor.core.hashing import short_hash
+from governor.core.instance import Instance, Target
+from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
+from governor.evidence.rules.series import last_reading_end
+from governor.policy.model.policy import TagMatch
+from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
+from governor.sweep.rules import group_key
+from governor.verdict.model import Verdict
+
+_MEMBERS_NAMED = 20
+"""Instances named in the text; the facts hold all."""
+
+
+def _slug(kind: Kind) -> str:
+    return kind.name.lower().replace("_", "-")
+
+
+def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
+    """Return what keeps idle instances in such an environment, and how its owner changes it."""
+    values = {
+        "kind": _slug(home.kind),
+        "service": home.service,
+        "name": home.name or "NAME",
+        "cluster": home.cluster or "CLUSTER",
+        "state": _batch_state(batch),
+        "batch": batch,
+        "running": None,
+        "waiting": None,
+    }
+    if batch is not None:
+        values["running"] = _jobs(batch.jobs_running, "running")
+        values["waiting"] = _jobs(batch.jobs_waiting, "waiting")
+    return said("managed advice", values)
+
+
+def _batch_state(batch: BatchEnvironment | None) -> str:
+    """Return what keeps instances in a compute environment, by the name that the advice uses."""
+    if batch is None:
+        return "unread"
+    if batch.jobs_running:
+        return "jobs"
+    return "minimum" if batch.minimum_vcpus else "free"
+
+
+def _jobs(count: int, state: str) -> str:
+    if count == 0:
+        return f"no job is {state}"
+    if count == 1:
+        return f"1 job is {state}"
+    return f"{count} jobs are {state}"
+
+
+def managed_alert(
+    home: Home,
+    idle: Sequence[IdleMember],
+    governed: int,
+    target: Target,
+    now: UtcDatetime,
+    *,
+    owner: Owner,
+    advice: Sequence[str],
+) -> Alert:
+    """Return one message to the owner of an environment about its idle members. `governed` counts
+    all members there."""
+    usd_per_hour = _usd_per_hour(idle)
+    usd_per_day = usd_per_hour * 24
+    unpriced = sum(member.usd_per_hour is None for member in idle)
+    unpriced_text = f"; the price of {unpriced} of them is not known" if unpriced else ""
+    idle_since = min(member.since for member in idle)
+    lines = [_line(member, owner, now) for member in idle]
+    facts = {
+        "service": home.service,
+        "environment_kind": _slug(home.kind),
+        "environment": home.name,
+        "cluster": home.cluster,
+        "instance_ids": ids([member.instance for member in idle]),
+        "usd_per_hour": usd_per_hour,
+    }
+    words = {
+        "home": home,
+        "which": _which(idle),
+        "longest": span(now - idle_since),
+        "usd": usd_per_day if unpriced < len(idle) else None,
+        "number": len(idle),
+        "governed": governed,
+        "unpriced": unpriced_text,
+        "advice": advice,
+        "listed": some_of(lines, _MEMBERS_NAMED),
+    }
+    dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
+    return written("managed", target, dedup_id, now, facts, words, owner=owner)
+
+
+def _usd_per_hour(idle: Sequence[IdleMember]) -> UsdPerHour:
+    """Return the price of all members whose price is known."""
+    return sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
+
+
+def _which(idle: Sequence[IdleMember]) -> str:
+    if len(idle) > 1:
+        return f"{len(idle)} GPU instances"
+    instance = idle[0].instance
+    return f"{instance.name} ({instance.instance_type})"
+
+
+def _line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
+    return f"{named(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
+
+
+_NAMED = 50
+"""Instances named in the text; the facts hold all."""
+
+
+def idle_event(
+    instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return the event, sent once per idle stretch, long before any person is asked. For machines
+    alone."""
+    facts = {"idle_since": idle_since, "reason": verdict.reason}
+    dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
+    return written("idle", instance, dedup_id, now, facts, owner=owner)
+
+
+def silent_alert(
+    target: Target,
+    silent: Sequence[tuple[Instance, Verdict]],
+    owner: Owner,
+    now: UtcDatetime,
+    *,
+    outage: bool,
+) -> Alert:
+    """Return one message about instances without data: those of one owner, in an `outage` all."""
+    instances = [instance for instance, _ in silent]
+    lines = []
+    for instance, verdict in silent:
+        since = _since(verdict, owner, now)
+        lines.append(f"{named(instance)}: {since}{verdict.reason}")
+    facts = {"instance_ids": ids(instances), "outage": outage}
+    words = {"which": counted(instances), "listed": some_of(lines, _NAMED)}
+    dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
+    return written("silent", only(instances) or target, dedup_id, now, facts, words, owner=owner)
+
+
+def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
+    """Return since when not all GPUs are measured; an empty text if readings come, but too few."""
+    evidence = verdict.evidence
+    if evidence is None:
+        return ""
+    window = evidence.window
+    ends = [last_reading_end(gpu.utilization, window) for gpu in evidence.gpus]
+    since = min(ends, default=window.start)
+    if since >= window.end:
+        return ""
+    earlier = " or earlier" if since <= window.start else ""
+    return f"since {clock(since, owner.time_zone, now)}{earlier}, "
+
+
+def exemption_alert(
+    target: Target,
+    kept: Sequence[tuple[Instance, str]],
+    exemption: TagMatch,
+    owner: Owner,
+    now: UtcDatetime,
+) -> Alert:
+    """Return one message about instances of an owner, each with the oddly spelled tag that keeps
+    it."""
+    instances = [instance for instance, _ in kept]
+    lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
+    words = {"which": counted(instances), "listed": lines, "exemption": exemption}
+    facts = {"instance_ids": ids(instances)}
+    dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"
+    return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)

@@ -1,0 +1,62 @@
+"""Environments that other services manage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governor.core.instance import Instance
+from governor.core.units import UsdPerHour, UtcDatetime
+
+
+class Kind(StrEnum):
+    BATCH = "AWS Batch compute environment"
+    KARPENTER = "Karpenter node pool"
+    NODE_GROUP = "EKS node group"
+    KUBERNETES = "Kubernetes cluster"
+    ECS = "ECS cluster"
+    GROUP = "Auto Scaling group"
+    OTHER = "environment"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The environment of an instance. `name` is empty if no tag gives it, `cluster` outside of
+    Kubernetes."""
+
+    kind: Kind
+    service: str
+    name: str
+    cluster: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return it for a sentence: `EKS node group gpu of prod`."""
+        kind = self.kind.value
+        if self.kind is Kind.OTHER:
+            kind = f"{self.service} environment"
+        title = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
+        if not self.cluster or self.cluster == self.name:
+            return title
+        return f"{title} of {self.cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnvironment:
+    """A compute environment as AWS Batch describes it. Its jobs are those of all its queues,
+    counted up to 100 a state."""
+
+    name: str
+    minimum_vcpus: int
+    desired_vcpus: int
+    jobs_waiting: int
+    jobs_running: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleMember:
+    instance: Instance
+    since: UtcDatetime
+    usd_per_hour: UsdPerHour | None

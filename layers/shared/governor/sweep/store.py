@@ -1,0 +1,160 @@
+"""The memory of sweeps: observations, and the largest changes of each day."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from itertools import tee
+from typing import Any
+
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.core.units import as_utc, in_parts, iso
+from governor.episode.model.episode import Observation
+from governor.limits.model.breaker import SweepDay
+from governor.table.keys import target_pk
+from governor.table.table import (
+    DAMAGED,
+    Document,
+    Store,
+    Write,
+    check,
+    delete,
+    packed,
+    put,
+    unpacked,
+    where,
+)
+
+_log = logging.getLogger(__name__)
+
+_OBSERVATIONS = "OBSERVATIONS#"
+_OBSERVATIONS_FORMAT = 1
+_CHUNKS_AT_ONCE = 11
+"""Chunks in a transaction, which may have 4 MB."""
+_ATTEMPTS = 3
+_PART_KEPT = timedelta(hours=2)
+"""Longer than the work in an observation matters."""
+
+
+class Sweeps(Store):
+    def observations(self, target: Target) -> dict[str, Observation]:
+        """Return the observations of the last sweep by instance id, with those that later sweeps
+        saved before they were cut short. Return nothing if they cannot be read as a whole."""
+        observations = None
+        for _ in range(_ATTEMPTS):
+            sets = self._stored_sets(target)
+            # If another sweep replaced the chunks between two pages of the query, read them again.
+            observations = self._unpacked(target, sets.pop(_OBSERVATIONS[:-1], []))
+            if observations is not None:
+                break
+        observations = observations or {}
+        ended_at = max((seen.at for seen in observations.values()), default=None)
+        for chunks in sets.values():
+            saved = self._unpacked(target, chunks) or {}
+            for instance_id, seen in saved.items():
+                if ended_at is None or seen.at > ended_at:
+                    observations[instance_id] = seen
+        return observations
+
+    def _stored_sets(self, target: Target) -> dict[str, list[Document]]:
+        """Return the chunks of each stored set: that of the last sweep that ended, and those that
+        later sweeps saved."""
+        sets: dict[str, list[Document]] = defaultdict(list)
+        for item in self._table.query(target_pk(target), _OBSERVATIONS):
+            sets[item["sk"].rpartition("#")[0]].append(item)
+        return sets
+
+    def _unpacked(
+        self, target: Target, chunks: Sequence[Document]
+    ) -> dict[str, Observation] | None:
+        """Return the observations in these chunks: nothing if they are damaged, and `None` if
+        chunks of the set are missing."""
+        if not chunks:
+            return {}
+        head = chunks[0]
+        current = [chunk for chunk in chunks if chunk.get("version") == head.get("version")]
+        is_known = head["sk"].endswith("#000") and head.get("format") == _OBSERVATIONS_FORMAT
+        if not is_known or len(current) != head.get("chunks"):
+            _log.warning(
+                "the remembered observations of %s are incomplete; reading everything anew", target
+            )
+            return None
+        try:
+            # Read line by line: only one line is held as text.
+            lines, lines_of_records = tee(unpacked(chunk["data"] for chunk in current))
+            records = self._table.records(Observation, lines_of_records)
+            return {line["id"]: seen for line, seen in zip(lines, records, strict=True)}
+        except (CloudError, *DAMAGED) as error:
+            _log.warning("the remembered observations of %s cannot be read: %s", target, error)
+            return {}
+
+    def remember(
+        self, target: Target, observations: Mapping[str, Observation], at: datetime
+    ) -> None:
+        """Replace the observations. The last sweep that writes wins: they are a cache."""
+        version, last_key = self._keep(target, _OBSERVATIONS, observations, at)
+        head_key = (target_pk(target), f"{_OBSERVATIONS}000")
+        is_ours = check(head_key, where("version", "=", version))
+        for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last_key):
+            # Keep what another sweep has put in place of ours, and what a later one has saved.
+            is_not_later = where("at", "<=", at)
+            self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
+
+    def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
+        """Save observations of a sweep that goes on. If it is cut short, the next one uses them."""
+        # The key sorts behind all chunks, so the next whole set deletes it.
+        prefix = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
+        self._keep(target, prefix, seen, at, until=at + _PART_KEPT)
+
+    def _keep(
+        self,
+        target: Target,
+        prefix: str,
+        seen: Mapping[str, Observation],
+        at: datetime,
+        **expiry: Any,
+    ) -> tuple[str, str]:
+        """Write a set of observations; return its version, and the last sort key."""
+        lines = (
+            {"id": instance_id, **self._table.document(observation)}
+            for instance_id, observation in seen.items()
+        )
+        parts = packed(lines)
+        version = f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}"
+        chunk = {"version": version, "chunks": len(parts), "format": _OBSERVATIONS_FORMAT, "at": at}
+        writes: list[Write] = []
+        for number, part in enumerate(parts):
+            key = (target_pk(target), f"{prefix}{number:03d}")
+            writes.append(put(key, {**chunk, "data": part}, **expiry))
+        if len(writes) == 1:
+            self._table.write(writes[0])
+        else:
+            # All at once: two sweeps that wrote chunk by chunk would leave no whole set.
+            for part_of_writes in in_parts(writes, _CHUNKS_AT_ONCE):
+                self._table.transact(*part_of_writes)
+        return version, writes[-1].key[1]
+
+    def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
+        """Return the largest changes in a sweep of each of the last days, oldest first. Return an
+        empty tuple if they are damaged."""
+        key = (target_pk(target), "SWEEP-DAYS")
+        item = self._table.get(key) or {"days": {}}
+        try:
+            counts_by_day = sorted(dict(item["days"]).items())
+            return tuple(
+                SweepDay(date.fromisoformat(day), *map(int, counts))
+                for day, counts in counts_by_day
+            )
+        except DAMAGED:
+            self._table.leave_out(" / ".join(key))
+            return ()
+
+    def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
+        """Replace the days. If two sweeps do so at once, one may be lost; the next one makes up for
+        it."""
+        counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
+        self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))

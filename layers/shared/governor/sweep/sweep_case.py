@@ -1,0 +1,435 @@
+"""The stages of an instance within one sweep, and the sweep itself.
+
+A `Listing` holds each instance before its metrics are read (`ListedInstance`). A judged instance
+is a `Case`; a `Sweep` holds all of them. `FollowUp` then reads what is still open (`OpenEpisode`).
+Nothing in this module may read from or write to AWS: the steps of the sweep do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from governor.approvals.model.approval import Approval
+from governor.core.errors import GovernorError
+from governor.core.instance import Instance, Target
+from governor.core.ports import Spread
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, InstanceRecord, Observation
+from governor.evidence.gather_evidence import Gathered
+from governor.evidence.model import MetricSource
+from governor.evidence.rules.series import Dimensions
+from governor.limits.model.breaker import Change
+from governor.money.rules.cost import Rate
+from governor.policy.model.policy import AppliedPolicy, Policy
+from governor.verdict.model import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
+from governor.verdict.rules.judging import Memory, Subject, is_due
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+SETTLED_AFTER = timedelta(days=3)
+"""How long after a start the ledger is checked: longer than any policy lets a stop wait to be
+booked."""
+GPU_CHECK_EVERY = timedelta(days=1)
+"""How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for
+advice."""
+
+
+@dataclass(slots=True)
+class SweepSummary:
+    """Result of a sweep. `verdicts` counts by kind; `problems` are effects that failed."""
+
+    target: Target
+    at: UtcDatetime
+    instances: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    episodes_started: int = 0
+    frozen: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInstance:
+    """A running instance of the target before its metrics are read."""
+
+    instance: Instance
+    applied: AppliedPolicy
+    record: InstanceRecord
+    previous: Observation
+    """Observation of the previous sweep. Its verdict is empty if that sweep did not see this run of
+    the instance."""
+    now: UtcDatetime
+    problem: str | None = None
+    """Why the instance cannot be judged, whatever its metrics show."""
+
+    @property
+    def id(self) -> str:
+        return self.instance.instance_id
+
+    @property
+    def policy(self) -> Policy:
+        return self.applied.policy
+
+    @property
+    def is_first_sight(self) -> bool:
+        """Return whether the previous sweep did not see this run of the instance."""
+        return not self.previous.verdict
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(
+            self.instance,
+            self.policy,
+            self.now,
+            self.record.hold,
+            self._memory,
+            self.people_know,
+        )
+
+    @property
+    def _memory(self) -> Memory | None:
+        """The part of the previous observation that holds under this version of the policy, or
+        `None`."""
+        previous = self.previous
+        kind = known_kind(previous.verdict)
+        if kind is None:
+            return None
+        if previous.policy_version != self.applied.version:
+            return Memory(previous.at, kind)
+        return Memory(
+            at=previous.at,
+            verdict=kind,
+            last_busy=previous.last_busy,
+            advice=previous.advice,
+            idle_since=previous.idle_since,
+            late_since=previous.late_since,
+            reason=previous.reason,
+        )
+
+    @property
+    def verdict_without_metrics(self) -> Verdict | None:
+        """The verdict that needs no metrics, or `None` if they must be read."""
+        if self.problem is not None:
+            return Verdict(VerdictKind.NO_DATA, self.problem)
+        return self.subject.before_reading()
+
+    @property
+    def is_gpu_check_due(self) -> bool:
+        """Return whether this sweep reads the instance GPU by GPU, although it is known by its
+        aggregate and busy."""
+        previous = self.previous
+        if previous.verdict not in WORKING or previous.source != MetricSource.AGGREGATE:
+            return False
+        check_at = previous.next_gpu_check_at
+        return check_at is not None and self.now >= check_at
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether an answer, or a missing one, keeps this idleness from being asked about
+        again."""
+        return self.record.is_quiet(self.instance.launch_time, self.now)
+
+    @property
+    def is_managed_due(self) -> bool:
+        """Return whether the owner of its environment may be sent a message again."""
+        told_at = self.previous.managed_told_at
+        if told_at is None:
+            return True
+        again_after = timedelta(hours=self.policy.managed.tell_again_after_hours)
+        return self.now - told_at >= again_after
+
+    @property
+    def people_know(self) -> bool:
+        """Return whether people know of its idleness. Then only resumed work is worth a read."""
+        return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
+
+
+class _MetricSeries(NamedTuple):
+    """How the next sweep finds the metric series of an instance."""
+
+    source: str | None
+    dimensions: tuple[Dimensions, ...] | None
+    searched_at: UtcDatetime | None
+    next_gpu_check_at: UtcDatetime | None
+
+
+@dataclass(slots=True)
+class Case:
+    """An instance that this sweep has judged."""
+
+    listed: ListedInstance
+    verdict: Verdict
+    gathered: Gathered | None = None
+    """Its evidence; `None` if the verdict needed no metrics."""
+    proof: Verdict | None = None
+    """The verdict over the longer window that a question needs; `None` if that was not read."""
+    first_gpu_check_at: UtcDatetime | None = None
+    """When its GPUs are first read one by one; `None` unless the instance is new to the sweep."""
+    notified: bool = False
+    """True if people or subscribers were notified of its verdict in this sweep."""
+
+    @property
+    def id(self) -> str:
+        return self.listed.id
+
+    @property
+    def instance(self) -> Instance:
+        return self.listed.instance
+
+    @property
+    def policy(self) -> Policy:
+        return self.listed.policy
+
+    @property
+    def record(self) -> InstanceRecord:
+        return self.listed.record
+
+    @property
+    def previous(self) -> Observation:
+        return self.listed.previous
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it is idle, and only an answer stands between it and its plan."""
+        return self.verdict.kind is VerdictKind.IDLE
+
+    @property
+    def is_proved(self) -> bool:
+        """Return whether it was idle over the whole window that a question needs."""
+        return self.proof is not None and self.proof.kind is VerdictKind.IDLE
+
+    @property
+    def idle_since(self) -> UtcDatetime | None:
+        return self._new_memory.idle_since
+
+    @property
+    def _new_memory(self) -> Memory:
+        return self.listed.subject.remembered(self.verdict, self.proof)
+
+    @property
+    def managed_idle_since(self) -> UtcDatetime | None:
+        """Since when an instance that another service runs is idle; `None` if that is too short to
+        report."""
+        evidence = self.verdict.evidence
+        if self.verdict.manager is None or evidence is None:
+            return None
+        idle_since = self.idle_since
+        if idle_since is None:
+            return None
+        is_long_enough = evidence.window.end - idle_since >= timedelta(
+            minutes=self.policy.managed.idle_for_minutes
+        )
+        return idle_since if is_long_enough else None
+
+    @property
+    def was_read(self) -> bool:
+        """Return whether its metrics were read, so that missing readings mean silence."""
+        if self.gathered is None or self.gathered.evidence.read_problem is not None:
+            return False
+        return not self.verdict.is_late
+
+    @property
+    def fell_silent(self) -> bool:
+        """Return whether it is silent, and nobody was notified of that."""
+        is_silent = self.verdict.kind is VerdictKind.NO_DATA and self.was_read
+        return is_silent and not self.previous.told_silent
+
+    @property
+    def change(self) -> Change:
+        """The change of its verdict since the previous sweep, as the breakers count it."""
+        previous = self.previous
+        last_known = known_kind(previous.last_known) if previous.last_known else None
+        # Silence is counted once it lasts. Until then the last sweep with readings is compared.
+        before = last_known if previous.is_late else known_kind(previous.verdict)
+        return Change(
+            self.id,
+            before=before,
+            last_known=last_known,
+            after=self.verdict.kind,
+            was_read=self.was_read,
+        )
+
+    @property
+    def goes_on_working(self) -> bool:
+        """Return whether nothing follows from this sweep: the instance works, and either worked
+        before or started long ago and was never seen."""
+        if self.verdict.kind not in WORKING:
+            return False
+        running_for = self.listed.now - self.instance.launch_time
+        is_old_and_new_here = self.listed.is_first_sight and running_for >= SETTLED_AFTER
+        return is_old_and_new_here or self.previous.verdict in WORKING
+
+    def observation(self, rate: Rate | None = None) -> Observation:
+        """Return what the next sweep needs to know of this one. Without a `rate`, hours are counted
+        as before."""
+        previous = self.previous
+        verdict = self.verdict
+        memory = self._new_memory
+        series = self._metric_series()
+        people_know_it_is_silent = previous.told_silent or self.notified
+        project = previous.project
+        usd_per_hour = previous.usd_per_hour
+        counted_for = previous.counted_for
+        if rate is not None:
+            project = rate.project
+            usd_per_hour = rate.usd_per_hour
+            counted_for = rate.owner
+        return Observation(
+            launch_time=self.instance.launch_time,
+            verdict=verdict.kind.value,
+            at=self.listed.now,
+            reason=verdict.reason,
+            policy_version=self.listed.applied.version,
+            last_busy=verdict.last_busy,
+            source=series.source,
+            dimensions=series.dimensions,
+            searched_at=series.searched_at,
+            next_gpu_check_at=series.next_gpu_check_at,
+            told_silent=verdict.kind is VerdictKind.NO_DATA and people_know_it_is_silent,
+            advice=verdict.advice,
+            idle_since=memory.idle_since,
+            late_since=memory.late_since,
+            idle_told_at=self._idle_told_at(),
+            managed_told_at=self._managed_told_at(),
+            last_known=self._last_known(),
+            is_late=verdict.is_late,
+            project=project,
+            usd_per_hour=usd_per_hour,
+            counted_for=counted_for,
+        )
+
+    def _metric_series(self) -> _MetricSeries:
+        previous = self.previous
+        next_gpu_check_at = self.first_gpu_check_at or previous.next_gpu_check_at
+        if self.gathered is None:
+            return _MetricSeries(
+                previous.source, previous.dimensions, previous.searched_at, next_gpu_check_at
+            )
+        source = previous.source
+        if self.gathered.evidence.source is not MetricSource.NONE:
+            source = self.gathered.evidence.source.value
+        if self.listed.is_gpu_check_due:
+            # The aggregate stays the cheap way to watch it. Its GPUs were read once.
+            source = MetricSource.AGGREGATE.value
+            next_gpu_check_at = self.listed.now + GPU_CHECK_EVERY
+        searched_at = self.listed.now if self.gathered.searched else previous.searched_at
+        return _MetricSeries(source, self.gathered.dimensions, searched_at, next_gpu_check_at)
+
+    def _idle_told_at(self) -> UtcDatetime | None:
+        if self.verdict.kind in WORKING:
+            return None
+        notified_at = self.listed.now if self.notified and self.is_idle else None
+        return self.previous.idle_told_at or notified_at
+
+    def _managed_told_at(self) -> UtcDatetime | None:
+        if self.verdict.manager is None:
+            return None
+        return self.listed.now if self.notified else self.previous.managed_told_at
+
+    def _last_known(self) -> str | None:
+        """Return the newest verdict that says something of the instance; `None` if there was none.
+
+        Without data, or while it is exempt or kept, the verdict before stands.
+        """
+        kind = self.verdict.kind
+        if kind is VerdictKind.NO_DATA or kind in LEFT_ALONE:
+            return self.previous.last_known
+        return kind.value
+
+
+class OpenEpisode(NamedTuple):
+    """An open episode of an instance, with its approval request if it asks."""
+
+    episode: Episode
+    question: Approval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All running instances of a target at one moment, before any is judged."""
+
+    target: Target
+    base: Policy
+    now: UtcDatetime
+    instances: Sequence[ListedInstance]
+    records: Mapping[str, InstanceRecord]
+    """Records of every instance that ever was idle or decided about, running or not."""
+    observations: Mapping[str, Observation]
+    """Observations of the previous sweep, also of instances that no longer run."""
+    problems: list[str]
+    """Failures so far, for the summary of the sweep."""
+
+    @property
+    def swept_before(self) -> UtcDatetime | None:
+        """Time of the last sweep that ended, or `None`. Later observations are of a sweep that did
+        not end."""
+        times = (observation.at for observation in self.observations.values())
+        return min(times, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All running instances of a target at one moment, each with its verdict."""
+
+    target: Target
+    base: Policy
+    now: UtcDatetime
+    cases: Sequence[Case]
+    records: Mapping[str, InstanceRecord]
+    """Records of every instance that ever was idle or decided about, running or not."""
+    summary: SweepSummary
+    swept_before: UtcDatetime | None
+    """Time of the last sweep that ended."""
+    spread: Spread
+
+    def is_hourly(self, key: str) -> bool:
+        """Return whether an hourly check is due. Each key has a minute of its own."""
+        if self.swept_before is None:
+            return True
+        return is_due(key, timedelta(hours=1), self.swept_before, self.now)
+
+    def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
+        """Try effects that do not depend on each other, some at a time; return which succeeded."""
+        return list(self.spread(lambda effect: self.attempt(*effect), list(effects)))
+
+    def attempt(
+        self,
+        label: str,
+        effect: Callable[Arguments, object],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> bool:
+        """Try one effect and return whether it succeeded. The next sweep repairs what failed."""
+        return attempt(self.summary.problems, label, effect, *args, **kwargs)
+
+    def attempt_read(self, label: str, read: Callable[[], Answer]) -> Answer | None:
+        """Return what `read` returns, or `None` if it fails, which is noted."""
+        try:
+            return read()
+        except GovernorError as error:
+            _note_failure(self.summary.problems, label, error)
+            return None
+
+
+def attempt(
+    problems: list[str],
+    label: str,
+    effect: Callable[Arguments, object],
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
+) -> bool:
+    """Try one effect and return whether it succeeded. A failure is added to `problems`."""
+    try:
+        effect(*args, **kwargs)
+    except GovernorError as error:
+        _note_failure(problems, label, error)
+        return False
+    return True
+
+
+def _note_failure(problems: list[str], label: str, error: GovernorError) -> None:
+    problems.append(f"{label}: {type(error).__name__}: {error}")

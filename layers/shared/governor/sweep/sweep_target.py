@@ -1,0 +1,146 @@
+"""One sweep over one target: list, read, judge, and repair whatever differs from the wanted state.
+
+Level-triggered: everything is computed from scratch, so a sweep that was missed or ran twice loses
+nothing. Effects are tried one by one, and the next sweep repairs what fails. This module must not
+act on an instance beyond its tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from governor.approvals.store.approvals import Approvals
+from governor.core.instance import Instance, Target
+from governor.core.ports import Clock, Spread
+from governor.episode.store.instances import Instances
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.ports import InstanceReader, InstanceTagger
+from governor.fleet.store import Fleet
+from governor.money.costs import CountCosts
+from governor.money.rules.cost import Rate
+from governor.policy.ports import Policies
+from governor.sweep.follow_up import FollowUp
+from governor.sweep.freeze_plans import FreezePlans
+from governor.sweep.judge_instances import JudgeInstances
+from governor.sweep.keep_page import keep_page
+from governor.sweep.list_instances import list_instances
+from governor.sweep.mark_idle import mark_idle
+from governor.sweep.store import Sweeps
+from governor.sweep.sweep_alerts import SweepAlerts
+from governor.sweep.sweep_case import Case, Listing, OpenEpisode, Sweep, SweepSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTarget:
+    clock: Clock
+    policies: Policies
+    instances: InstanceReader
+    gather: GatherEvidence
+    approval_store: Approvals
+    instance_store: Instances
+    sweep_store: Sweeps
+    fleet_store: Fleet
+    tagger: InstanceTagger
+    freeze: FreezePlans
+    follow_up: FollowUp
+    costs: CountCosts
+    alerts: SweepAlerts
+    spread: Spread
+
+    def __call__(self, target: Target) -> SweepSummary:
+        """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
+        now = self.clock.now()
+        listing = list_instances(
+            target, now, self.policies, self.instances, self.instance_store, self.sweep_store
+        )
+        cases = JudgeInstances(self.gather, self.sweep_store)(listing)
+        sweep = self._sweep(listing, cases)
+        just_froze = self.freeze(sweep)
+        _sum_up_verdicts(sweep)
+        mark_idle(sweep, self.tagger, self.instance_store)
+        open_episodes = self.follow_up(sweep)
+        self._notify(sweep, just_froze=just_froze)
+        rates = self._count_costs(sweep, listing)
+        self.alerts.managed_idle(sweep, rates)
+        observations = {case.id: case.observation(rates[case.id]) for case in sweep.cases}
+        self.sweep_store.remember(target, observations, now)
+        self._keep_page(sweep, open_episodes, rates)
+        return sweep.summary
+
+    def _sweep(self, listing: Listing, cases: Sequence[Case]) -> Sweep:
+        summary = SweepSummary(
+            listing.target, listing.now, instances=len(cases), problems=listing.problems
+        )
+        return Sweep(
+            target=listing.target,
+            base=listing.base,
+            now=listing.now,
+            cases=cases,
+            records=listing.records,
+            summary=summary,
+            swept_before=listing.swept_before,
+            spread=self.spread,
+        )
+
+    def _notify(self, sweep: Sweep, *, just_froze: bool) -> None:
+        """Send what is new. The alert of a new freeze takes the place of those about silence."""
+        self.alerts.idle(sweep)
+        if not just_froze:
+            self.alerts.silence(sweep)
+        self.alerts.unusual_exemptions(sweep)
+        sweep.attempt("recovered", self.alerts.recovered, sweep)
+        sweep.attempt("incidents over", self.alerts.incidents_over, sweep)
+        self.alerts.reminders(sweep)
+
+    def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:
+        """Count what the instances cost up to now; return the rate of each, by instance id."""
+        rates = self.costs.rates(
+            [(case.instance, case.policy, case.verdict.kind) for case in sweep.cases]
+        )
+        instances = [case.instance for case in sweep.cases]
+        sweep.attempt(
+            "costs",
+            self.costs,
+            sweep.target,
+            instances,
+            rates,
+            listing.observations,
+            sweep.now,
+        )
+        return rates
+
+    def _keep_page(
+        self,
+        sweep: Sweep,
+        open_episodes: Mapping[str, OpenEpisode],
+        rates: Mapping[str, Rate],
+    ) -> None:
+        """Replace the page of the target in the console."""
+        sweep.attempt(
+            "page of the console",
+            keep_page,
+            self.approval_store,
+            self.fleet_store,
+            sweep,
+            open_episodes,
+            rates,
+            list_ungoverned=partial(self._list_ungoverned, sweep),
+            find_creator=partial(self.instances.creator, sweep.target),
+        )
+
+    def _list_ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
+        """Return the accelerated instances that the policy's selector leaves out, with their
+        rates."""
+        instances = self.instances.list_ungoverned(sweep.target, sweep.base.selector)
+        rates = self.costs.rates([(instance, sweep.base, None) for instance in instances])
+        return [(instance, rates[instance.instance_id]) for instance in instances]
+
+
+def _sum_up_verdicts(sweep: Sweep) -> None:
+    """Count the verdicts by kind, and note which instances could not be judged."""
+    for case in sweep.cases:
+        sweep.summary.verdicts[case.verdict.kind.value] += 1
+        if case.listed.problem is not None:
+            sweep.summary.problems.append(f"{case.id}: {case.listed.problem}")

@@ -1,1 +1,0 @@
-"""Ask, answer and show questions."""

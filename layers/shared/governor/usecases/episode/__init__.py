@@ -1,1 +1,0 @@
-"""Open, guard, act on and close idle episodes."""

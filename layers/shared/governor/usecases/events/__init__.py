@@ -1,1 +1,0 @@
-"""Respond to warnings, changes of state and scheduled dates."""

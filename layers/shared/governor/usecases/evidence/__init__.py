@@ -1,1 +1,0 @@
-"""Read metrics and inspect single instances."""

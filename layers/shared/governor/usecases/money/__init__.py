@@ -1,1 +1,0 @@
-"""Count costs and book savings."""

@@ -1,0 +1,156 @@
+"""Verdicts: what an instance is, and which family of treatment follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from governor.core.instance import Manager
+from governor.core.units import UtcDatetime
+from governor.evidence.model import Evidence
+from governor.evidence.rules.series import latest
+
+
+class Family(Enum):
+    """The meaning of verdicts to the sweep, the breaker and a recheck. A value lists the kinds that
+    have this meaning."""
+
+    WORKING = ("busy", "partly-idle")
+    IDLE = ("idle", "managed-elsewhere", "frozen")
+    """Idle by its measurements, whether or not a question has started."""
+    LEFT_ALONE = ("exempt", "snoozed")
+    """People have decided, so its metrics are not read."""
+    YOUNG = ("too-young",)
+    """Its metrics are not read yet."""
+    UNKNOWN = ("no-data",)
+
+
+class VerdictKind(StrEnum):
+    BUSY = "busy"
+    IDLE = "idle"
+    PARTLY_IDLE = "partly-idle"
+    NO_DATA = "no-data"
+    TOO_YOUNG = "too-young"
+    EXEMPT = "exempt"
+    SNOOZED = "snoozed"
+    MANAGED_ELSEWHERE = "managed-elsewhere"
+    FROZEN = "frozen"
+
+    @property
+    def family(self) -> Family:
+        return _FAMILIES[self]
+
+
+_FAMILIES = {VerdictKind(name): family for family in Family for name in family.value}
+
+
+_KNOWN = {kind.value: kind for kind in VerdictKind}
+
+
+def known_kind(name: str) -> VerdictKind | None:
+    """Return the kind of this stored name, or `None` if this release does not know it."""
+    if name == "resting":
+        # Earlier releases wrote this for an idle instance before its question.
+        return VerdictKind.IDLE
+    return _KNOWN.get(name)
+
+
+def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
+    # The family of every kind is looked up, so a kind without one would fail at import.
+    return tuple(kind for kind in VerdictKind if kind.family in families)
+
+
+WORKING = _kinds(Family.WORKING)
+
+
+IDLE = _kinds(Family.IDLE)
+
+
+LEFT_ALONE = _kinds(Family.LEFT_ALONE)
+
+
+YOUNG = _kinds(Family.YOUNG)
+
+
+UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
+
+
+KEPT = (VerdictKind.SNOOZED,)
+"""Found idle once, then left alone by an answer. An exempt instance may never have been idle."""
+
+
+HELD_BACK = (VerdictKind.FROZEN,)
+"""Idle, but nothing follows while the breaker holds plans back."""
+
+
+NOTES: Mapping[VerdictKind, str] = {
+    VerdictKind.FROZEN: "plans are frozen",
+    VerdictKind.NO_DATA: "check its agent",
+    VerdictKind.PARTLY_IDLE: "a smaller type may do",
+}
+"""Words beside the verdict, for kinds whose family does not tell the next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The standing answer of a person about an instance, from the state table."""
+
+    snoozed_until: UtcDatetime | None = None
+    exempt_reason: str | None = None
+    kept_in: str | None = None
+    """The project of the instance when it was kept, which a tag may change later; `None` if it is
+    not known."""
+    exempt_in: str | None = None
+    """The project of the instance when it was exempted."""
+    kept_by: str | None = None
+    """The question whose answer kept it; `None` if it was kept without one, or by an earlier
+    release."""
+
+    def stands(self, now: UtcDatetime) -> bool:
+        if self.exempt_reason is not None:
+            return True
+        return self.snoozed_until is not None and self.snoozed_until > now
+
+    def stricter(self, other: Hold) -> Hold:
+        """Return both holds as one: the later date, and the exemption of either."""
+        snoozed_until = latest(self.snoozed_until, other.snoozed_until)
+        keep = self if snoozed_until == self.snoozed_until else other
+        exemption = self if self.exempt_reason else other
+        return Hold(
+            snoozed_until=snoozed_until,
+            exempt_reason=exemption.exempt_reason,
+            kept_in=keep.kept_in,
+            exempt_in=exemption.exempt_in,
+            kept_by=keep.kept_by,
+        )
+
+
+NO_HOLD = Hold()
+
+
+EXEMPT_BY_DECISION = "exempted by decision"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on an instance and its reason. It cannot change before `not_before`, so nothing
+    is read until then. `advice` holds hints that never lead to an action by themselves."""
+
+    kind: VerdictKind
+    reason: str
+    evidence: Evidence | None = None
+    not_before: UtcDatetime | None = None
+    last_busy: UtcDatetime | None = None
+    advice: tuple[str, ...] = ()
+    manager: Manager | None = None
+    presence: str = ""
+    """A sentence about people who may be logged in; empty if nobody is known to be."""
+    is_late: bool = False
+    """True if there is no data only because the newest readings have been missing for a short time:
+    they may still arrive."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the evidence proves idleness, even if another service manages it."""
+        return self.kind in IDLE

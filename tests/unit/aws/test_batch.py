@@ -1,0 +1,107 @@
+"""AWS Batch's facts about a compute environment: its minimum, its queues' jobs, its tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from governor.aws.managing import AwsBatch
+from governor.core.errors import AccessDenied, CloudError
+from governor.sweep.model import BatchEnvironment
+from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.aws.state_samples import TARGET
+
+ARN = "arn:aws:batch:us-east-1:111122223333:compute-environment/train-gpu"
+ENVIRONMENT = {
+    "computeEnvironmentName": "train-gpu",
+    "computeEnvironmentArn": ARN,
+    "computeResources": {"minvCpus": 16, "desiredvCpus": 32, "maxvCpus": 256},
+    "tags": {"Owner": "ada"},
+}
+
+
+def queue(name: str, *environments: str) -> dict[str, Any]:
+    """A queue that sends its jobs to these."""
+    orders = [{"order": n, "computeEnvironment": arn} for n, arn in enumerate(environments)]
+    return {"jobQueueArn": name, "computeEnvironmentOrder": orders}
+
+
+def jobs_by_state(jobQueue: str, jobStatus: str, maxResults: int) -> dict[str, Any]:
+    """In one queue three jobs wait and one runs; the other queue is empty."""
+    assert 100 == maxResults
+    number = {("fast", "RUNNABLE"): 3, ("fast", "RUNNING"): 1}.get((jobQueue, jobStatus), 0)
+    return {"jobSummaryList": [{"jobId": str(n)} for n in range(number)]}
+
+
+def test_jobs_of_all_its_queues_are_counted() -> None:
+    """Queues come by pages; those of other environments are not looked at."""
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [ENVIRONMENT]},
+        describe_job_queues=[
+            {
+                "jobQueues": [queue("fast", "arn:other", ARN), queue("foreign", "arn:other")],
+                "nextToken": "2",
+            },
+            {"jobQueues": [queue("slow", ARN)]},
+        ],
+        list_jobs=jobs_by_state,
+    )
+    clients = FakeClients(client)
+
+    found = AwsBatch(clients).environment(TARGET, "train-gpu")
+
+    assert BatchEnvironment("train-gpu", 16, 32, 3, 1, {"Owner": "ada"}) == found
+    assert {"fast", "slow"} == {p["jobQueue"] for name, p in client.calls if name == "list_jobs"}
+    assert [("batch", TARGET, True)] == clients.asked
+
+
+def test_an_environment_that_is_gone_is_none() -> None:
+    """Its instances may outlive it by minutes."""
+    client = ScriptedClient(describe_compute_environments={"computeEnvironments": []})
+
+    assert AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu") is None
+
+
+def test_an_unmanaged_environment_has_no_minimum() -> None:
+    """Batch describes no resources of it."""
+    bare = {"computeEnvironmentName": "own", "computeEnvironmentArn": ARN}
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [bare]},
+        describe_job_queues={"jobQueues": []},
+    )
+
+    assert BatchEnvironment("own", 0, 0, 0, 0, {}) == AwsBatch(FakeClients(client)).environment(
+        TARGET, "own"
+    )
+
+
+def test_a_refusal_is_translated() -> None:
+    """It names the call."""
+    client = ScriptedClient(describe_compute_environments=client_error("AccessDeniedException"))
+
+    with pytest.raises(AccessDenied) as refused:
+        AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu")
+    assert "batch:DescribeComputeEnvironments" == refused.value.operation
+
+
+def test_an_odd_queue_sinks_no_other_and_an_answer_without_its_list_has_failed() -> None:
+    """Also where the environment itself cannot be read: the message about it says so."""
+    odd, whole = {"computeEnvironmentOrder": [{"computeEnvironment": ARN}]}, queue("fast", ARN)
+    scripts: list[dict[str, Any]] = [
+        {"describe_compute_environments": {"computeEnvironments": [ENVIRONMENT]}},
+        {"describe_compute_environments": {"computeEnvironments": [{"tags": {}}]}},
+        {"describe_compute_environments": {}},
+    ]
+    rest: dict[str, Any] = {
+        "describe_job_queues": {"jobQueues": [odd, whole]},
+        "list_jobs": jobs_by_state,
+    }
+    readers = [AwsBatch(FakeClients(ScriptedClient(**one, **rest))) for one in scripts]
+
+    found = readers[0].environment(TARGET, "train-gpu")
+    assert found is not None
+    assert (3, 1) == (found.jobs_waiting, found.jobs_running)
+    for one in readers[1:]:
+        with pytest.raises(CloudError, match="gave a record that cannot be read"):
+            one.environment(TARGET, "train-gpu")

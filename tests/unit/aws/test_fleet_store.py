@@ -1,0 +1,232 @@
+"""Pages and days of the fleet, over both tables."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.core.instance import Target
+from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.store import OTHERS, keeping
+from governor.table.table import put
+from tests.console_world import many_rows
+from tests.twins.stores import EveryStore
+from tests.unit.aws.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, ref
+
+OTHER = Target("111122223333", "us-east-10")
+LATER = NOW + timedelta(minutes=5)
+
+
+def row(instance_id: str = INSTANCE_ID, **changes: object) -> FleetRow:
+    """A row with every field set."""
+    whole = FleetRow(
+        instance_id=instance_id,
+        name="notebook-7",
+        account=TARGET.account,
+        region=TARGET.region,
+        instance_type="g5.12xlarge",
+        owner="alice@example.com",
+        project="vision",
+        verdict="idle",
+        reason="Idle for 6 h 40 min (every GPU under 5%).",
+        usd_per_hour=Decimal("5.672"),
+        launched_at=LAUNCHED,
+        idle_since=NOW,
+        managed_by="AWS Batch",
+        kept_until=NOW,
+        exempt=True,
+        episode=ref().execution_name,
+        approval_id="approval-1",
+        asked_at=NOW,
+        expires_at=NOW,
+        verb="stop",
+        hours=(None, *range(23)),
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def page(*rows: FleetRow, target: Target = TARGET, **more: object) -> FleetPage:
+    """The page of a sweep."""
+    whole = FleetPage(target.account, target.region, NOW, "ask", None, rows)
+    return replace(whole, **more)  # type: ignore[arg-type]
+
+
+GOLDEN = {
+    "instance_id": "i-0123456789abcdef0",
+    "name": "notebook-7",
+    "account": "111122223333",
+    "region": "us-east-1",
+    "instance_type": "g5.12xlarge",
+    "owner": "alice@example.com",
+    "project": "vision",
+    "verdict": "idle",
+    "reason": "Idle for 6 h 40 min (every GPU under 5%).",
+    "usd_per_hour": "5.672",
+    "launched_at": "2026-11-20T06:00:00+00:00",
+    "idle_since": "2026-11-20T12:00:00.123456+00:00",
+    "managed_by": "AWS Batch",
+    "kept_until": "2026-11-20T12:00:00.123456+00:00",
+    "exempt": True,
+    "episode": ref().execution_name,
+    "approval_id": "approval-1",
+    "asked_at": "2026-11-20T12:00:00.123456+00:00",
+    "expires_at": "2026-11-20T12:00:00.123456+00:00",
+    "verb": "stop",
+    "is_reported": False,
+    "quiet_until": None,
+    "hours": [None, *range(23)],
+    "advice": [],
+    "created_by": None,
+}
+"""How a row is stored; a later release reads it so."""
+
+
+def test_pages_of_all_targets_are_read_by_one_query(table: EveryStore) -> None:
+    """A Region whose name begins like another's has a page of its own, and no page is read for
+    it."""
+    here, there = page(row()), page(target=OTHER, problem="2 steps failed")
+    assert ((), None) == (table.pages(), table.page(TARGET))
+
+    assert table.keep_page(here)
+    assert table.keep_page(there)
+
+    assert (here, there) == table.pages()
+    assert (there,) == table.pages([OTHER])
+    assert (here, there) == (table.page(TARGET), table.page(OTHER))
+
+
+def test_the_page_of_a_later_sweep_stands(table: EveryStore) -> None:
+    """Two sweeps at once, or a retry of one, bring no rows back."""
+    later = page(row("i-2"), swept_at=LATER)
+    assert table.keep_page(later)
+    assert table.keep_page(later)
+
+    assert not table.keep_page(page(row("i-1")))
+
+    assert (later,) == table.pages()
+
+
+def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
+    table: EveryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that the long one leaves behind are not read."""
+    monkeypatch.setattr("governor.table.table._CHUNK_BYTES", 300)
+    long = page(*(row(f"i-{number}", name=f"node {number**7}") for number in range(40)))
+    assert table.keep_page(long)
+    assert len(list(table._table.query("FLEET"))) > 2
+    assert (long,) == table.pages()
+
+    short = page(row(), swept_at=LATER)
+    assert table.keep_page(short)
+
+    assert (short,) == table.pages()
+
+
+def test_a_row_keeps_its_stored_form(table: EveryStore) -> None:
+    """Golden: the next release reads what this one stores. An older row may lack what has a
+    default."""
+    table.keep_page(page(row()))
+    [item] = table._table.query("FLEET")
+    assert [GOLDEN] == json.loads(zlib.decompress(item["rows"]))
+
+    needed = (*list(GOLDEN)[:11], "added later")
+    older = {name: GOLDEN.get(name) for name in needed}
+    table._table.write(
+        put(("FLEET", item["sk"]), {**item, "rows": zlib.compress(json.dumps([older]).encode())})
+    )
+    [[read]] = [one.rows for one in table.pages()]
+    assert FleetRow(**{name: getattr(row(), name) for name in needed[:-1]}) == read
+
+
+def test_a_damaged_page_is_named_and_hides_no_other(table: EveryStore) -> None:
+    """Two parts of a query may also lie before and after a sweep."""
+    for one in (page(row()), page(row(), target=OTHER)):
+        table.keep_page(one)
+    [item, _] = table._table.query("FLEET")
+    table._table.write(put((item["pk"], item["sk"]), {**item, "rows": item["rows"][:-9]}))
+
+    damaged, whole = table.pages()
+
+    assert (damaged.rows, whole.rows) == ((), (row(),))
+    assert "could not be read" in str(damaged.problem)
+    table._table.write(put((item["pk"], item["sk"]), {"rows": b""}))
+    assert (whole,) == table.pages()
+
+
+def test_the_days_of_a_month_are_read_by_one_query(table: EveryStore) -> None:
+    """Amounts are kept as they are, digit by digit; a damaged day counts as none."""
+    shares = {
+        ("alice", "vision"): Share(
+            Decimal("1.000000001"), Decimal("0.1"), Decimal(0), Decimal("3E-9")
+        ),
+        ("bob # x", ""): Share(idle=Decimal("12")),
+    }
+    first = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
+    second = DayCosts(date(2026, 11, 21), OTHER.account, OTHER.region)
+    assert second == table.days_of(OTHER, [second.day])[0]
+
+    for one in (first, second, replace(first, day=date(2026, 12, 1))):
+        table._table.transact(keeping(one))
+
+    assert (first, second) == table.days("2026-11")
+    assert first == table.days_of(TARGET, [first.day])[0]
+    assert Decimal("1.100000004") == shares["alice", "vision"].total
+    table._table.write(put(("DAYS#2026-11", "111122223333#us-east-1#20"), {"shares": b"x"}))
+    assert ((second,), {}) == (table.days("2026-11"), table.days_of(TARGET, [first.day])[0].shares)
+
+
+def test_pages_and_days_expire(table: EveryStore) -> None:
+    """A target that no policy names any more is gone after a week; a day, as a meter, after 400
+    days."""
+    table.keep_page(page())
+    table._table.transact(keeping(DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region)))
+
+    [stored], [day] = table._table.query("FLEET"), table._table.query("DAYS#2026-11")
+
+    assert int((NOW + timedelta(days=7)).timestamp()) == stored["expires_at_epoch"]
+    assert (
+        int(NOW.replace(hour=0, minute=0, second=0).timestamp()) + 400 * 86_400
+        == day["expires_at_epoch"]
+    )
+
+
+def test_a_day_of_too_many_owners_is_summed_up(table: EveryStore) -> None:
+    """Tags of 256 characters on thousands of instances fill an item: the meter beside it is written
+    all the same, the most expensive owners are kept, and the sum stays."""
+    chance = random.Random(1)
+    names = [
+        "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256)) for _ in range(1_500)
+    ]
+    shares = {(name, "vision"): Share(used=Decimal(number)) for number, name in enumerate(names)}
+    whole = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
+
+    table._table.transact(keeping(whole))
+    [item] = table._table.query("DAYS#2026-11")
+    kept = table.days_of(TARGET, [whole.day])[0].shares
+
+    assert len(item["shares"]) < 350_000
+    assert Share(used=Decimal(1_499)) == kept[names[-1], "vision"]
+    assert sum(shares.values(), Share()) == sum(kept.values(), Share())
+    again = table.days_of(TARGET, [whole.day])[0].plus(shares)
+    table._table.transact(keeping(again))
+    twice = table.days_of(TARGET, [whole.day])[0].shares
+    assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
+    assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total
+
+
+def test_a_page_of_5000_instances_is_at_most_ten_items(table: EveryStore) -> None:
+    """One more write for 500 instances; all of them in one call, so that nobody reads half a
+    page."""
+    rows = [replace(one, account=TARGET.account, region=TARGET.region) for one in many_rows(5_000)]
+    long = page(*rows)
+
+    assert table.keep_page(long)
+
+    assert len(list(table._table.query("FLEET"))) <= 10
+    assert (long,) == table.pages()

@@ -1,0 +1,73 @@
+"""Limits that hold actions back: the caps of an action, and the time to room under one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from governor.limits.freezes import FREEZE_CHECKED, ShowBrakes, caps_of, time_to_room
+from governor.limits.model.breaker import HourCount, Hub
+from governor.limits.rules.breaker import hour_of
+from governor.policy.model.policy import Caps
+from tests.builders import NOW, TARGET
+from tests.unit.worlds.world import World
+
+HOUR = timedelta(hours=1)
+
+
+def test_an_action_counts_for_all_for_its_account_and_for_its_owner() -> None:
+    """Each by the cap of its own kind."""
+    assert {
+        "ORGANIZATION": 20,
+        f"ACCOUNT#{TARGET.account}": 5,
+        "OWNER#ada": 4,
+    } == caps_of(TARGET.account, "ada", Caps(20, 5, 4))
+
+
+def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
+    """Spread by name, from the moment on at which there is room."""
+    room_at = NOW + timedelta(minutes=48)
+    spread = [
+        time_to_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)
+    ]
+
+    assert timedelta() <= min(spread) < timedelta(minutes=2)
+    assert timedelta(minutes=8) < max(spread) < timedelta(minutes=10)
+
+
+def test_room_that_is_there_already_is_waited_for_by_the_spread_alone() -> None:
+    """It may have come since the cap was read."""
+    assert timedelta() <= time_to_room(NOW - HOUR, NOW, "episode-1") < timedelta(minutes=10)
+
+
+def test_a_cap_of_0_is_looked_at_again_as_a_freeze_is() -> None:
+    """No action leaves its window."""
+    assert FREEZE_CHECKED == time_to_room(None, NOW, "episode-1")
+
+
+def test_the_caps_are_shown_with_that_of_all_first() -> None:
+    """Then by name, however much of them was used in the last 60 minutes."""
+    world, none = World(), Caps()
+    for number, caps in enumerate(({"ACCOUNT#1": 5, "OWNER#a": 5}, {"ACCOUNT#1": 5, "OWNER#b": 5})):
+        assert world.state.reserve(f"episode-{number}", "stop", caps, NOW - 0.9 * HOUR, "a") is None
+
+    assert [
+        ("ORGANIZATION", 0, none.organization_actions_per_hour),
+        ("ACCOUNT#1", 2, none.account_actions_per_hour),
+        ("OWNER#a", 1, none.owner_actions_per_hour),
+        ("OWNER#b", 1, none.owner_actions_per_hour),
+    ] == ShowBrakes(
+        brake_store=world.state,
+        pause_store=world.state,
+        cap_store=world.state,
+        policies=world.policies,
+        clock=world.clock,
+    ).caps()
+
+
+def test_an_hour_counts_who_turned_in_it_and_who_of_them_is_back() -> None:
+    """Whichever of the two is known."""
+    state, this = World().state, hour_of(NOW)
+    state.count_turned(TARGET, {}, ["i-1"], [], Hub(), NOW)
+    state.count_turned(TARGET, {"i-2": this - HOUR}, [], ["i-2"], state.hub(), NOW, anyway=True)
+
+    assert {this: HourCount(1, 0), this - HOUR: HourCount(0, 1)} == state.hub().hours

@@ -1,0 +1,142 @@
+"""Slack's Block Kit: within its limits, and deaf to markup in names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.alerts.model import Section
+from governor.approvals.model.approval import Answer
+from governor.notify.message import Message, Table
+from governor.notify.slack import BLOCKS, slack_blocks, slack_text
+from local.demo.receiver_checks import slack_problems
+from tests.unit.notify.builders import FACTS, LINK, make_message, make_outcome
+
+EVIL = "<!channel> <https://evil.example|approve> & *bold*"
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a JSON document, however deep."""
+    if isinstance(value, dict):
+        yield value
+        for child in value.values():
+            yield from nodes(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from nodes(child)
+
+
+def buttons(message: Message, *, interactive: bool = True) -> list[dict[str, Any]]:
+    """The buttons, in order."""
+    return [
+        n
+        for n in nodes(slack_blocks(message, interactive=interactive))
+        if n.get("type") == "button"
+    ]
+
+
+def texts(message: Message) -> list[dict[str, Any]]:
+    """Every text object."""
+    found = nodes(slack_blocks(message, interactive=True))
+    return [n for n in found if n.get("type") in ("mrkdwn", "plain_text", "text")]
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_slack_s_documentation_finds_nothing_wrong(interactive: bool) -> None:
+    """Its limits of each block, as the local receivers check them."""
+    for message in (
+        make_message(),
+        make_outcome(),
+        make_message(evidence=None, link=None, sections=()),
+    ):
+        blocks = slack_blocks(message, interactive=interactive)
+        assert blocks
+        assert [] == slack_problems(blocks)
+
+
+def test_an_app_offers_the_answers_and_the_page() -> None:
+    """Each answer names its approval; approving asks once more."""
+    found = buttons(make_message())
+    ids = ["governor.approve", "governor.keep", "governor.exempt", "governor.open"]
+    assert ids == [button["action_id"] for button in found]
+    assert ["apr-1", "apr-1", "apr-1", None] == [button.get("value") for button in found]
+    assert "notebook (i-0123456789abcdef0)" in found[0]["confirm"]["text"]["text"]
+    assert LINK == found[-1]["url"]
+
+
+def test_an_incoming_webhook_offers_the_page_only() -> None:
+    """Its buttons could not be answered."""
+    assert ["governor.open"] == [b["action_id"] for b in buttons(make_message(), interactive=False)]
+
+
+def test_only_the_answers_of_the_message_are_offered() -> None:
+    """Where a termination asks for typing, nobody approves here; without exempt, no reason is
+    asked."""
+    message = make_message(answers=(Answer.KEEP,))
+    assert ["governor.keep", "governor.open"] == [
+        button["action_id"] for button in buttons(message)
+    ]
+    assert "input" not in {block["type"] for block in slack_blocks(message, interactive=True)}
+
+
+def test_an_outcome_offers_no_answer() -> None:
+    """Also when it carries the answers of the question by mistake."""
+    outcome = make_outcome(answers=(Answer.APPROVE,), approval_id="apr-1")
+    assert ["governor.open"] == [button["action_id"] for button in buttons(outcome)]
+
+
+def test_markup_in_names_stays_text() -> None:
+    """No mention, no link: neither in blocks nor in what a notification shows."""
+    message = make_message(
+        title=EVIL,
+        facts=replace(FACTS, instance_name=EVIL, owner=EVIL),
+        sections=(Section(EVIL, (EVIL,)),),
+        evidence=Table(EVIL, (EVIL,), ((EVIL,),)),
+    )
+    for node in texts(message):
+        if node["type"] == "mrkdwn":
+            assert "<" not in node["text"]
+            assert node["verbatim"]
+    assert "<" not in slack_text(message)
+    assert "&lt;!channel&gt;" in slack_text(message)
+
+
+@given(
+    title=st.text(max_size=400),
+    lines=st.lists(st.text(max_size=4000), max_size=40),
+    sections=st.integers(0, 80),
+    rows=st.integers(0, 200),
+    name=st.text(max_size=3000),
+)
+def test_nothing_is_ever_too_long(
+    title: str, lines: list[str], sections: int, rows: int, name: str
+) -> None:
+    """50 blocks, 3,000 characters, 10 fields: what is over is cut, and answers and link are still
+    there."""
+    message = make_message(
+        title=title,
+        sections=(Section(name, tuple(lines)),) * sections,
+        facts=replace(FACTS, instance_name=name, owner=name, project=name),
+        evidence=Table(name, ("a", "b"), (("&<>" * 40, name),) * rows),
+    )
+    blocks = slack_blocks(message, interactive=True)
+    assert len(blocks) <= BLOCKS
+    assert 4 == len(buttons(message))
+    assert [] == slack_problems(blocks)
+    for node in texts(message):
+        assert 0 < len(node["text"]) <= 3000
+    for node in nodes(blocks):
+        for field in node.get("fields", ()):
+            assert len(field["text"]) <= 2000
+    assert len(slack_text(message)) <= 3000
+
+
+def test_a_cut_message_says_so() -> None:
+    """Nobody decides on half a list without knowing."""
+    blocks = slack_blocks(make_message(sections=(Section("x", ("y",)),) * 80), interactive=True)
+    assert "There is more on the page." in [node.get("text") for node in nodes(blocks)]

@@ -1,0 +1,198 @@
+"""The people who are asked, and the person behind a proven identity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.approvals.rules.terms import terms_of
+from governor.core.settings import SettingError
+from governor.episode.model.plan import Price
+from governor.episode.rules.plan import draw_plan
+from governor.policy.model.contacts import Contact, Ownership, addresses
+from governor.policy.model.policy import Action, ApprovalRule, PlanRule, Policy
+from tests.builders import make_facts
+
+ML = Contact(
+    emails=("Alice@example.com", "bob@example.com"),
+    identities={"slack:U012ABCDEF": "bob@example.com"},
+    time_zone="Europe/Berlin",
+    working_from="09:00",
+    working_until="18:00",
+)
+FINOPS = Contact(emails=("finops@example.com",))
+PLATFORM = Contact(emails=("platform@example.com",))
+DIRECTORY = Ownership(
+    contacts={"ml": ML, "finops": FINOPS, "platform": PLATFORM},
+    project_owners={"llm": "ml"},
+    default_contacts=("platform",),
+    escalation_contacts=("finops",),
+    email_domains=("example.com",),
+)
+
+
+@pytest.mark.parametrize(
+    ("owner", "project", "asked"),
+    [
+        ("ml", "unassigned", ("alice@example.com", "bob@example.com")),
+        (" ml ", "unassigned", ("alice@example.com", "bob@example.com")),
+        ("bob@example.com", "unassigned", ("bob@example.com",)),
+        ("ALICE@Example.com", "unassigned", ("alice@example.com",)),
+        ("carol@example.com", "unassigned", ("carol@example.com",)),
+        ("mallory@example.org", "unassigned", ("platform@example.com",)),
+        ("mallory@example.org", "llm", ("alice@example.com", "bob@example.com")),
+        ("unassigned", "llm", ("alice@example.com", "bob@example.com")),
+        ("unassigned", "unassigned", ("platform@example.com",)),
+        ("a@example.com, b@example.org", "unassigned", ("platform@example.com",)),
+        ("müller@example.com", "unassigned", ("platform@example.com",)),
+    ],
+)
+def test_the_owner_goes_before_the_project_before_the_default(
+    owner: str, project: str, asked: tuple[str, ...]
+) -> None:
+    """A tag redirects mail only within the domains that the policy names."""
+    assert asked == addresses(DIRECTORY.asked(owner, project))
+
+
+def test_a_member_keeps_the_hours_of_the_group() -> None:
+    """Asked alone, at the group's working hours."""
+    (bob,) = DIRECTORY.asked("bob@example.com", "unassigned")
+    assert ("Europe/Berlin", "09:00", "18:00") == (
+        bob.time_zone,
+        bob.working_from,
+        bob.working_until,
+    )
+
+
+def test_an_escalation_goes_to_others() -> None:
+    """The next group and the default; nobody who was asked before."""
+    assert (FINOPS, PLATFORM) == DIRECTORY.escalated("ml", "unassigned")
+    assert (FINOPS,) == DIRECTORY.escalated("unassigned", "unassigned")
+
+
+def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
+    """By address or by another identity; nobody else is known."""
+    known = [
+        DIRECTORY.person(name)
+        for name in ("slack:U012ABCDEF", "ALICE@example.com", "slack:U9", "x")
+    ]
+    assert ["bob@example.com", "alice@example.com", None, None] == known
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"emails": ("not an address",)}, "not an email address"),
+        ({"emails": ("müller@example.com",)}, "not an email address"),
+        ({"emails": ("a@localhost",)}, "not an email address"),
+        ({"lists": ("a@b",)}, "not an email address"),
+        ({"emails": ("a@example.com\nBcc: x@example.org",)}, "not an email address"),
+        ({"identities": {"slack:U1": "other@example.com"}}, "not one of emails"),
+        (
+            {
+                "identities": {
+                    "aws:arn:aws:sts::123456789012:assumed-role/Admin/bob@example.com": (
+                        "bob@example.com"
+                    )
+                }
+            },
+            "chooses the session's name",
+        ),
+        ({"time_zone": "Europe/Atlantis"}, "IANA"),
+        ({"time_zone": "../../etc/passwd"}, "IANA"),
+        ({"working_days": ()}, "nobody could ever be asked"),
+        ({"working_from": "9"}, "HH:MM"),
+        ({"working_until": "25:00"}, "HH:MM"),
+        ({"working_from": "18:00", "working_until": "09:00"}, "before"),
+    ],
+)
+def test_a_contact_that_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+    """With what to write instead."""
+    with pytest.raises(ValueError, match=said):
+        replace(ML, **changes)
+
+
+@pytest.mark.parametrize("other", ["ml", "all"])
+def test_an_address_of_a_list_is_nobodys_own_in_any_contact(other: str) -> None:
+    """Whoever reads the list could answer as that person. Both places are named."""
+    contacts = {"ml": ML, "all": Contact(lists=("all@example.com",))}
+    contacts[other] = replace(contacts[other], lists=("all@example.com", "Bob@Example.com"))
+    with pytest.raises(SettingError) as refused:
+        Ownership(contacts=contacts)
+
+    [(path, why)] = refused.value.mistakes
+    assert ("contacts", "ml", "emails") == path[:3]
+    assert "bob@example.com" == ML.emails[int(path[3])]
+    assert f"contacts.{other}.lists" in why
+
+
+@pytest.mark.parametrize(
+    "named", [{"project_owners": {"llm": "nobody"}}, {"default_contacts": ("nobody",)}]
+)
+def test_a_name_without_a_contact_is_refused(named: dict[str, Any]) -> None:
+    """A question would go nowhere."""
+    with pytest.raises(ValueError, match="no contact 'nobody'"):
+        Ownership(**named)
+
+
+@pytest.mark.parametrize(
+    ("action", "limit", "price", "people"),
+    [
+        (Action.TERMINATE, None, "100", 1),
+        (Action.TERMINATE, "10", "10", 1),
+        (Action.TERMINATE, "10", "10.01", 2),
+        (Action.TERMINATE, "10", None, 2),
+        (Action.STOP, "10", "100", 1),
+    ],
+)
+def test_two_people_are_needed_for_dear_terminations(
+    action: Action, limit: str | None, price: str | None, people: int
+) -> None:
+    """Where an override lets one person terminate. An unknown price is above every limit."""
+    above = None if limit is None else Decimal(limit)
+    rule = ApprovalRule(two_people_above_usd_per_hour=above, people_to_terminate=1)
+    policy = Policy(plan=PlanRule(action=action), approval=rule)
+    paid = Price(None if price is None else Decimal(price), "list price")
+
+    terms = terms_of(policy, draw_plan(make_facts(price=paid), policy), paid)
+    assert (people, frozenset()) == (terms.people_needed, terms.known_people)
+    if paid.usd_per_hour is not None:
+        # A discount changes what is paid, never whom a question needs.
+        less = replace(paid, usd_per_hour=Decimal(1), list_usd_per_hour=paid.usd_per_hour)
+        assert terms == terms_of(policy, draw_plan(make_facts(price=less), policy), less)
+    named = replace(policy, ownership=Ownership(contacts={"ml": ML}))
+    assert {"alice@example.com", "bob@example.com"} == terms_of(
+        named, draw_plan(make_facts(), named), paid
+    ).known_people
+
+
+def test_two_people_cannot_be_told_apart_by_a_list() -> None:
+    """The policy is refused."""
+    with pytest.raises(ValueError, match="does not tell two people apart"):
+        ApprovalRule(two_people_above_usd_per_hour=Decimal(1), broadcast_may=("terminate",))
+
+
+def test_a_list_stays_a_list_whoever_tags_it() -> None:
+    """Its address is no person's, in a tag neither."""
+    directory = replace(
+        DIRECTORY, contacts={**DIRECTORY.contacts, "all": Contact(lists=("all@example.com",))}
+    )
+    (found,) = directory.asked("ALL@example.com", "unassigned")
+
+    assert ((), ("all@example.com",)) == (found.emails, found.lists)
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "aws:arn:aws:iam::123456789012:user/bob",
+        "aws:arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Admin_0123456789abcdef/bob@example.com",
+    ],
+)
+def test_identities_that_nobody_chooses_are_mapped(identity: str) -> None:
+    """An IAM user, and a session of Identity Center."""
+    contact = replace(ML, identities={identity: "bob@example.com"})
+    assert "bob@example.com" == Ownership(contacts={"ml": contact}).person(identity)

@@ -1,0 +1,202 @@
+"""Silence is an answer only of people who had the question, its escalation, and a way to answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from governor.approvals.ask_owner import AskOwner
+from governor.approvals.model.approval import Stage
+from governor.core.errors import MetricsLate, MustWait, SafetyError
+from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.plan import Step
+from tests.builders import NOW
+from tests.unit.remediation.test_guards import episode_of
+from tests.unit.worlds.builders import SIGNER
+from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
+
+LATER = timedelta(minutes=15)
+
+
+def expired(**more: Any) -> World:
+    """Nobody answered in time, and the policy takes that for a yes."""
+    world = World(on_expiry="act", decide=False, **more)
+    world.state.void(APPROVAL_ID, "nobody answered in time", expired=True)
+    return world
+
+
+def expires(world: World, at: datetime) -> None:
+    """The question expired then."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    world.state.put(replace(approval, expires_at=at))
+
+
+def must_wait(world: World, why: str) -> None:
+    """Neither the workflow goes on, nor an execution that somebody starts by hand; nothing is
+    done."""
+    checked = world.recheck(world.ref, Step.STOP)
+    assert (False, LATER) == (checked.proceed, checked.wait)
+    assert why in checked.reason
+    assert [] == world.writes()
+
+
+@pytest.mark.parametrize("delivered", [(), ("ask",), ("escalate",), ("ask", "remind")])
+def test_silence_acts_only_when_question_and_escalation_were_delivered(
+    delivered: tuple[str, ...],
+) -> None:
+    """Before, the delivery of the question was enough, or a topic's subscription that nobody
+    reads."""
+    world = expired(delivered=delivered)
+
+    must_wait(world, "not both question and escalation were delivered")
+    with pytest.raises(MustWait, match="not both question and escalation were delivered"):
+        world.put_away(world.ref, Step.STOP)
+
+    assert [] == world.writes()
+
+
+@pytest.mark.parametrize(
+    "more", [{"shared": True}, {"refused": "410"}, {"channel": "webhook"}, {"not_before": NOW}]
+)
+def test_only_what_those_who_are_asked_have_counts(more: dict[str, Any]) -> None:
+    """A channel of everybody, a refusal, a machine, and what is still to be tried are no
+    delivery."""
+    world = expired(delivered=("ask",))
+    world.deliver("escalate", NOW - timedelta(days=2), **more)
+
+    must_wait(world, "not both question and escalation were delivered")
+
+
+def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
+    """The channel was down for hours: whoever gets it late has as long to answer as planned."""
+    world = expired(delivered=("ask",))
+    world.deliver("escalate", NOW)
+
+    must_wait(world, "a message was late: there is time to answer until Sat Nov 21, 04:02 UTC")
+    world.clock.moment += timedelta(
+        hours=15, minutes=45
+    )  # what retries of a stage take is no time to answer
+    world.publish_quiet()
+
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+@pytest.mark.parametrize(
+    ("metric", "namespace", "figures", "acts"),
+    [
+        ("AnswersRefused", "", [0.0, 0.0], True),
+        ("AnswersRefused", "", [0.0, 1.0, 0.0], False),
+        # Within the time to answer, which was a day; not before it.
+        ("AnswersRefused", "", [1.0, *[0.0] * 287], False),
+        ("AnswersRefused", "", [1.0, *[0.0] * 288], True),
+        # API Gateway leaves a flood's refusals out of its logs: what it let through shows the
+        # flood.
+        ("Count", "ApiId", [4.0, 299.0], True),
+        ("Count", "ApiId", [4.0, 300.0, 4.0], False),
+    ],
+)
+def test_silence_is_no_answer_while_answers_were_refused(
+    metric: str, namespace: str, figures: list[float], acts: bool
+) -> None:
+    """Whoever floods the API makes those silent who use it: "keep" does not arrive."""
+    world = expired(phase=Phase.ASKING)
+    world.metrics.publish(metric, {"ApiId": "api-1"} if namespace else {}, figures)
+
+    if acts:
+        assert world.recheck(world.ref, Step.STOP).proceed
+    else:
+        must_wait(world, "the API refused requests")
+        # An answer is none of silence's business.
+        assert World(metrics=world.metrics).recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize("seconds", [0, 299, 449, 598])
+def test_refusals_in_the_last_minutes_are_waited_for(seconds: int) -> None:
+    """The workflow looks at the very expiry. Before, the last minutes were not read, or read as
+    empty."""
+    world = expired(phase=Phase.ASKING)
+    expired_at = NOW.replace(minute=0, second=1)
+    expires(world, expired_at)
+    world.clock.moment = expired_at + timedelta(seconds=seconds)
+
+    with pytest.raises(MetricsLate, match="whether answers were refused is not known yet"):
+        world.recheck(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+    world.clock.moment = expired_at + READABLE
+    world.publish_quiet()
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_what_is_known_to_be_refused_is_said_at_once() -> None:
+    """People learn why it waits; that the last minutes are unknown is no news then."""
+    world = expired(phase=Phase.ASKING)
+    expires(world, NOW)
+    world.metrics.publish("AnswersRefused", {}, [1.0])
+
+    must_wait(world, "the API refused requests")
+
+
+@pytest.mark.parametrize("metric", ["AnswersRefused", "Count"])
+def test_what_cannot_be_read_is_no_proof_that_people_could_answer(metric: str) -> None:
+    """And in the end nothing is done, and the message says why."""
+    world = expired(phase=Phase.ASKING)
+    world.metrics.broken[metric] = "CloudWatch gave no answer"
+
+    must_wait(world, "cannot be read whether answers were refused: CloudWatch gave no answer")
+    world.clock.moment += timedelta(hours=48)
+    world.publish_quiet()
+    over = world.recheck(world.ref, Step.STOP)
+
+    assert (False, Outcome.REFUSED, None) == (over.proceed, over.outcome, over.wait)
+    assert "answers were refused" in over.reason
+    assert "it waited for 48 h" in over.reason
+    assert [] == world.writes()
+
+
+def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
+    """Nobody has approved anything: the message must not say so."""
+    world = expired(delivered=())
+    ask = AskOwner(
+        world.clock,
+        world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
+    )
+
+    ask(world.ref, Stage.WAIT, None, world.recheck(world.ref, Step.STOP).reason)
+
+    [alert] = world.announcer.sent
+    text = "\n".join(alert.lines)
+    assert "Nobody answered, but not both question and escalation" in text
+    assert "hold, keep or exempt it on its page" in text
+    assert "approval stands" not in text
+
+
+def test_what_was_begun_is_gone_on_with_while_answers_are_refused() -> None:
+    """A retry of a stop whose answer was lost finds it done."""
+    world = expired()
+    world.put_away(world.ref, Step.STOP)
+    world.metrics.publish("AnswersRefused", {}, [1.0])
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+def test_without_a_time_to_answer_nobody_was_silent() -> None:
+    """A question says how long it stays open; what says nothing of it is no question."""
+    world = expired()
+    world.state.put(replace(episode_of(world), schedule=None))
+    with pytest.raises(SafetyError, match="the approval is EXPIRED, not APPROVED"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()

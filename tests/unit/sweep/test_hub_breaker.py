@@ -1,0 +1,325 @@
+"""The breaker over all targets: outages across small accounts freeze everything, ordinary evenings
+do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from benchmarks.freezes import INSTANCES, JOBS, START, run
+from governor.core.instance import Target
+from governor.limits.model.breaker import HourCount, Hub
+from governor.limits.rules.breaker import assess_hub, hour_of
+from governor.policy.model.policy import ApprovalRule, Breaker, Mode, Policy
+from governor.verdict.model import Hold
+from tests.builders import NOW, TARGET
+from tests.unit.worlds.fleet_world import FleetWorld
+
+BUSY, QUIET = [90.0] * 12, [1.0] * 48
+AT_ONCE = ApprovalRule(ask_after_minutes=60, ask_after_released_minutes=60)
+"""Nobody is given time: who is idle for the window is asked about."""
+
+
+def fleet(mode: Mode, accounts: int, each: int) -> tuple[FleetWorld, dict[Target, list[str]]]:
+    """Busy instances in many small accounts, swept once."""
+    world = FleetWorld(Policy(mode=mode, approval=AT_ONCE), hub=True)
+    found: dict[Target, list[str]] = {}
+    for number in range(accounts * each):
+        target = Target(f"{number // each:012d}", TARGET.region)
+        found.setdefault(target, []).append(world.add(number + 1, BUSY, target=target))
+    for target in found:
+        world.sweep_target(target)
+    return world, found
+
+
+def sweep_all(world: FleetWorld, found: dict[Target, list[str]], minutes: float) -> None:
+    """Sweeps every target, that many minutes later."""
+    world.clock.moment += timedelta(minutes=minutes)
+    for target in found:
+        world.sweep_target(target)
+
+
+@pytest.mark.parametrize(("mode", "accounts"), [(Mode.ASK, 100), (Mode.AUTO, 25)])
+def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode, accounts: int) -> None:
+    """Before, 400 of 400 workflows started: no account had the five instances that its own breaker
+    needs."""
+    world, found = fleet(mode, accounts=accounts, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    for minutes in (65, 5, 5, 600):
+        sweep_all(world, found, minutes)
+
+    assert {} == world.workflow.executions
+    told = [alert for alert in world.announcer.sent if "all accounts" in alert.subject]
+    assert 1 == len({alert.dedup_id for alert in told})
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_rollout_of_a_few_instances_an_hour_is_caught(step: int) -> None:
+    """Before, 40 of 40 workflows started: no sweep saw five turn at once.
+
+    What turned before the tenth did is asked about: a question is no action, and caps bound what
+    follows."""
+    world, found = fleet(Mode.ASK, accounts=10, each=4)
+    left = [(target, one) for target, ids in found.items() for one in ids]
+    while left:
+        for _, one in left[:step]:
+            world.publish(one, QUIET)
+        del left[:step]
+        sweep_all(world, found, minutes=70)
+
+    assert world.state.hub().freeze is not None
+    assert len(world.workflow.executions) < 10
+
+
+def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
+    """By the policy; a time to come lifts nothing, for it would switch the breakers off."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    sweep = next(iter(found))
+
+    def sweeps(minutes: float) -> bool:
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in found][-1]
+
+    assert sweeps(65)
+    world.policies.policy = replace(
+        world.policies.policy,
+        breaker=Breaker(lift_freezes_before=(NOW + timedelta(days=9)).isoformat()),
+    )
+    assert sweeps(5)
+    lifted = (world.clock.moment + timedelta(minutes=2)).isoformat()
+    world.policies.policy = replace(
+        world.policies.policy, breaker=Breaker(lift_freezes_before=lifted)
+    )
+    assert not sweeps(60)
+    assert world.state.hub().freeze is None
+    assert not world.sweep_target(sweep).frozen
+
+
+def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_is_usual() -> None:
+    """The next sweep says who did; the same instances freeze nothing anew, others do."""
+    world, found = fleet(Mode.ASK, accounts=6, each=4)
+    targets = list(found)
+
+    def sweeps(minutes: float, quiet: list[Target]) -> bool:
+        for target in quiet:
+            for one in found[target]:
+                world.publish(one, QUIET)
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in targets][-1]
+
+    assert sweeps(65, targets[:3])
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+
+    assert not sweeps(5, [])
+    assert not sweeps(5, [])
+    (told,) = {
+        " ".join(alert.lines) for alert in world.announcer.sent if "works again" in alert.subject
+    }
+    assert "ada@example.com (signed in) ended it in the console." in told
+    assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
+    # A freeze that comes later is another one, though it began with the same count.
+    assert sweeps(60 * 13, targets[3:])
+    assert world.state.hub().freeze not in (None, freeze)
+
+
+def test_a_sweep_that_lags_ends_no_freeze_that_began_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has read one that an admin ended; another sweep released that, and a third froze
+    everything anew."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    sweep_all(world, found, minutes=65)
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    anew = replace(freeze, tripped_at=world.clock.moment + timedelta(minutes=1))
+    release = world.state.release_hub
+
+    def too_late(*arguments: object) -> bool:
+        monkeypatch.undo()
+        release(freeze)
+        world.state.freeze_hub(anew)
+        return release(*arguments)  # type: ignore[arg-type]
+
+    counted = world.state.hub().hours
+    monkeypatch.setattr(world.state, "release_hub", too_late)
+    world.sweep_target(next(iter(found)))
+
+    assert (anew, counted) == (world.state.hub().freeze, world.state.hub().hours)
+
+
+def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> None:
+    """An instance is counted once in an idle stretch, however often it is swept."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+
+    def sweeps(readings: list[float], minutes: float) -> bool:
+        for ids in found.values():
+            for one in ids:
+                world.publish(one, readings)
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in found][-1]
+
+    assert sweeps(QUIET, 65)
+    assert sweeps(QUIET, 48 * 60)
+    assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
+    assert not sweeps(BUSY, 60)
+
+
+@pytest.mark.parametrize("started_anew", [True, False], ids=["restarted", "kept"])
+def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: bool) -> None:
+    """Started anew with an agent that publishes zeros, or out of a keep: before, all were asked
+    about."""
+    world, found = fleet(Mode.ASK, accounts=30, each=4)
+    night = timedelta(hours=12)
+    everybody = [(target, one) for target, ids in found.items() for one in ids]
+    if not started_anew:
+        for target, one in everybody:
+            world.state.stand(target, one, Hold(snoozed_until=world.clock.moment + night))
+        sweep_all(world, found, minutes=60)
+    world.clock.moment += night
+    for _, one in everybody:
+        world.publish(one, QUIET)
+        if started_anew:
+            world.change(one, launch_time=world.clock.moment)
+    for minutes in (5, 5, 65, 30, 5, 60, 5):
+        sweep_all(world, found, minutes)
+
+    assert {} == world.workflow.executions
+    assert world.state.hub().freeze is not None
+
+
+def test_zeros_freeze_though_the_instances_were_started_anew_while_no_sweep_looked() -> None:
+    """After an hour without sweeps no grace was left to be seen in: before, 120 of 120 were asked
+    about."""
+    world, found = fleet(Mode.ASK, accounts=30, each=4)
+    world.clock.moment += timedelta(hours=12)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+            world.change(one, launch_time=world.clock.moment)
+    for minutes in (65, 30, 5, 60, 5):
+        sweep_all(world, found, minutes)
+
+    assert {} == world.workflow.executions
+    assert world.state.hub().freeze is not None
+
+
+def test_who_was_counted_before_a_start_is_counted_anew_after_it() -> None:
+    """Idle in the evening, and started in the morning with zeros: before, all were asked about
+    again."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    everybody = [one for ids in found.values() for one in ids]
+    for half in (everybody[:6], everybody[6:]):
+        for one in half:
+            world.publish(one, QUIET)
+        sweep_all(world, found, minutes=13 * 60)
+    assert world.state.hub().freeze is None
+
+    for one in everybody:
+        world.change(one, launch_time=world.clock.moment)
+    for minutes in (5, 65, 30, 5):
+        sweep_all(world, found, minutes)
+
+    assert world.state.hub().freeze is not None
+
+
+def test_the_first_sweep_of_instances_that_have_been_idle_for_long_freezes_nothing() -> None:
+    """Forgotten instances are what a new stack is for."""
+    world = FleetWorld(Policy(mode=Mode.ASK, approval=AT_ONCE), hub=True)
+    for number in range(20):
+        world.add(number + 1)
+    world.sweep()
+    world.sweep(5)
+
+    assert world.state.hub().freeze is None
+    assert 20 == len(world.workflow.executions)
+
+
+def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
+    """The outage that froze everything on the fifth day does so again on the sixth, at the same
+    hour."""
+    broken = [START + timedelta(days=day, hours=3) for day in (4, 5)]
+    hour = timedelta(hours=1)
+    month = run(
+        seed=3, days=6, extra=[(one, (at, at + 2 * hour)) for at in broken for one in range(JOBS)]
+    )
+
+    assert [] == [at for at in broken if not any(at <= one <= at + hour for one in month.froze)]
+
+
+def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
+    """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself
+    for new, learnt the outage, and let the next one pass at the same hour: 40 of 40 were asked
+    about."""
+    world, found = fleet(Mode.ASK, accounts=10, each=4)
+    everybody = [one for ids in found.values() for one in ids]
+
+    def turn(ids: list[str], readings: list[float], hours: float) -> bool:
+        for one in ids:
+            world.publish(one, readings)
+        sweep_all(world, found, minutes=60 * hours)
+        return world.state.hub().freeze is not None
+
+    assert not turn(everybody[:1], QUIET, hours=12)
+    assert not turn(everybody, BUSY, hours=12)
+    for _ in range(16):
+        sweep_all(world, found, minutes=24 * 60)
+    assert turn(everybody, QUIET, hours=2)
+    assert not turn(everybody, BUSY, hours=48)
+
+    assert turn(everybody, QUIET, hours=48)
+    assert {} == world.workflow.executions
+
+
+def test_office_hours_freeze_at_most_once_in_a_month() -> None:
+    """400 instances of 100 accounts: only the first two days, of which nothing is known, are
+    unusual.
+
+    `python -m benchmarks.freezes` runs more months.
+    """
+    month = run(seed=11, days=31)
+
+    assert len(month.froze) <= 1
+    assert len(month.released) == len(month.froze)
+
+
+def test_ordinary_days_after_holidays_freeze_nothing() -> None:
+    """Ten days without people in the third week. Before, each day after them froze everything,
+    twice."""
+    month = run(seed=11, days=24, holidays=range(11, 21))
+
+    assert 1 == len(month.froze)
+
+
+def test_what_turns_each_day_is_usual_though_it_never_works_again() -> None:
+    """Jobs on new instances do so, and would freeze everything each day. A patient attacker has as
+    much."""
+    hour, rule = hour_of(NOW), Breaker()
+    before = {hour - timedelta(days=day): HourCount(9 + day) for day in (1, 2, 3)}
+    most = int(12 * rule.hub_times_the_usual)
+
+    assert assess_hub(Hub({**before, hour: HourCount(most)}), NOW, rule) is None
+    assert assess_hub(Hub({**before, hour: HourCount(most + 1)}), NOW, rule) is not None
+
+
+def test_a_true_outage_among_office_hours_is_caught() -> None:
+    """In the second week, at 11 in the morning, all agents publish zeros."""
+    noon = START + timedelta(days=8, hours=11)
+    month = run(
+        seed=2,
+        days=9,
+        extra=[(number, (noon, noon + timedelta(days=1))) for number in range(INSTANCES)],
+    )
+
+    assert JOBS < INSTANCES
+    assert any(noon <= at <= noon + timedelta(hours=1) for at in month.froze)

@@ -1,0 +1,206 @@
+"""Which environment an instance belongs to, and the advice that fits it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.alerts.model import Owner
+from governor.core.instance import managed_by
+from governor.sweep.messages import advice_for, managed_alert
+from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
+from governor.sweep.rules import home_of
+from tests.builders import NOW, TARGET, make_instance
+
+ASG = "aws:autoscaling:groupName"
+GROUP = "AWSBatch-train-gpu-asg-640012bd-4e90-3f19-9dd2-c09a23dc923d"
+
+
+@pytest.mark.parametrize(
+    ("tags", "service"),
+    [
+        ({"Vendor": "Databricks", "ClusterId": "0823-123"}, "Databricks"),
+        ({"DatabricksInstancePoolId": "pool-1"}, "Databricks"),
+        ({"ray-cluster-name": "train", "ray-node-type": "worker"}, "Ray"),
+        ({"skypilot-cluster-name": "train"}, "SkyPilot"),
+        ({"skypilot-user": "x", "ray-cluster-name": "train"}, "SkyPilot"),
+        ({"spotinst:aws:ec2:group:id": "sig-1"}, "Spot.io"),
+        ({"run.ai/node-pool": "a100"}, "Run:ai"),
+        ({"run:ai/project": "x"}, "Run:ai"),
+        ({"ray.io/cluster": "train"}, "Ray"),
+        ({"spot:elastigroup:id": "sig-1"}, "Spot.io"),
+        ({"rancher.cattle.io/node": "x"}, "Rancher"),
+        ({"sagemaker:domain-arn": "x"}, "Amazon SageMaker"),
+        ({"karpenter.sh/nodepool": "x", "aws:eks:cluster-name": "prod"}, "Amazon EKS"),
+        ({"AmazonECSManaged": "", "aws:elasticmapreduce:job-flow-id": "j-1"}, "Amazon EMR"),
+        ({"karpenter.sh/nodepool": "x", "aws:ec2:fleet-id": "fleet-1"}, "Karpenter"),
+        ({"k8s.io/role/node": "1"}, "Kubernetes"),
+        ({"KubernetesCluster": "prod"}, "Kubernetes"),
+        ({"sigs.k8s.io/cluster-api-provider-aws/cluster/prod": "owned"}, "Kubernetes"),
+        ({"karpenter.sh/registered": "true"}, "Karpenter"),
+        ({"api.openshift.com/id": "1"}, "OpenShift"),
+        ({"aws:newservice:job": "1"}, "an AWS service (newservice)"),
+        ({"skypilot-user": "x", "aws:newservice:job": "1"}, "an AWS service (newservice)"),
+        ({"inhouse-scheduler": "1"}, "a service that the policy names"),
+    ],
+)
+def test_unknown_managers_are_known_by_pattern(tags: dict[str, str], service: str) -> None:
+    """Whoever runs it would replace it or lose track of it: when in doubt it is left alone."""
+    found = managed_by(make_instance(tags=tags), ("Inhouse-Scheduler",))
+    assert found is not None
+    assert service == found.service
+    assert found.mark in tags
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {"Name": "ray", "Vendor": "PNY", "Project": "k8s-migration"},
+        {"aws:cloudformation:stack-name": "gpu", "aws:ec2launchtemplate:id": "lt-1"},
+        {"aws:createdBy": "somebody", "aws:backup:source-resource": "x"},
+    ],
+)
+def test_what_only_says_how_it_was_made_is_nobodys(tags: dict[str, str]) -> None:
+    """Such tags stand on instances that people start by hand, too."""
+    assert managed_by(make_instance(tags=tags), ()) is None
+
+
+def home(tags: dict[str, str]) -> Home:
+    """Return the home of an instance with these tags; some service must run it."""
+    instance = make_instance(tags=tags)
+    manager = managed_by(instance, ())
+    assert manager is not None
+    return home_of(instance, manager)
+
+
+@pytest.mark.parametrize(
+    ("tags", "title"),
+    [
+        ({"AWSBatchServiceTag": "batch", ASG: GROUP}, "AWS Batch compute environment train-gpu"),
+        ({ASG: GROUP}, "AWS Batch compute environment train-gpu"),
+        (
+            {"aws:batch:compute-environment": "train-gpu", "aws:ecs:clusterName": "train_Batch_1"},
+            "AWS Batch compute environment train-gpu",
+        ),
+        (
+            {
+                "aws:batch:compute-environment": (
+                    "arn:aws:batch:us-east-1:1:compute-environment/train-gpu"
+                )
+            },
+            "AWS Batch compute environment train-gpu",
+        ),
+        (
+            {"AWSBatchServiceTag": "batch"},
+            "AWS Batch compute environment without a name in its tags",
+        ),
+        (
+            {"karpenter.sh/nodepool": "gpu", "eks:eks-cluster-name": "prod"},
+            "Karpenter node pool gpu of prod",
+        ),
+        (
+            {"eks:nodegroup-name": "gpu", "eks:cluster-name": "prod", ASG: "eks-gpu-1"},
+            "EKS node group gpu of prod",
+        ),
+        ({"eks:cluster-name": "prod"}, "Kubernetes cluster prod"),
+        ({"kubernetes.io/cluster/own": "owned"}, "Kubernetes cluster own"),
+        ({"AmazonECSManaged": "true", ASG: "ecs-gpu"}, "ECS cluster ecs-gpu"),
+        ({"aws:ecs:clusterName": "inference"}, "ECS cluster inference"),
+        ({ASG: "inference-asg"}, "Auto Scaling group inference-asg"),
+        ({"aws:ec2:fleet-id": "fleet-1"}, "EC2 Fleet environment fleet-1"),
+    ],
+)
+def test_the_environment_is_named_by_the_tags(tags: dict[str, str], title: str) -> None:
+    """Batch and EKS also tag with the group beneath them: the service's own name says more."""
+    assert title == home(tags).title
+
+
+def test_what_an_operator_manages_is_its_own_environment() -> None:
+    """No tag tells more of it."""
+    instance = make_instance(operator_managed=True, operator_principal="eks.amazonaws.com")
+    manager = managed_by(instance, ())
+    assert manager is not None
+
+    found = home_of(instance, manager)
+
+    assert (Kind.OTHER, "eks.amazonaws.com", "") == (found.kind, found.service, found.name)
+
+
+def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
+    """A compute environment."""
+    return BatchEnvironment("train-gpu", minimum, 16, waiting, running, {})
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        (
+            None,
+            "If it is above 0 and no job has run for an hour: aws batch update-compute-environment",
+        ),
+        (batch(16), "minvCpus keeps these instances without any job"),
+        (batch(0), "With minvCpus 0 Batch releases them by itself"),
+        (batch(16, running=1), "1 job is running"),
+        (batch(0, waiting=2), "2 jobs are waiting"),
+    ],
+)
+def test_the_advice_for_batch_follows_what_batch_says(
+    environment: BatchEnvironment | None, wanted: str
+) -> None:
+    """Without its answer it names both causes."""
+    assert wanted in " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+
+
+def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
+    """A job that runs and does nothing with its GPUs is a matter of the job."""
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(16, running=3)))
+
+    assert "look at the jobs" in text
+    assert "minvCpus=0" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (Kind.KARPENTER, "kubectl get nodepool gpu"),
+        (Kind.NODE_GROUP, "--cluster-name prod --nodegroup-name gpu --scaling-config minSize=0"),
+        (Kind.KUBERNETES, "nvidia.com/gpu"),
+        (Kind.ECS, "targetCapacity 100"),
+        (Kind.GROUP, "--auto-scaling-group-name gpu --min-size 0"),
+        (Kind.OTHER, "Only the service can release them"),
+    ],
+)
+def test_every_kind_has_an_advice_of_its_own(kind: Kind, wanted: str) -> None:
+    """With the names filled in, so that it can be run."""
+    assert wanted in " ".join(advice_for(Home(kind, "the service", "gpu", "prod"), None))
+
+
+def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
+    """It names twenty of thirty; the facts hold all."""
+    members = [
+        IdleMember(
+            make_instance(instance_id=f"i-{n:08x}"),
+            NOW - timedelta(hours=n + 1),
+            Decimal(1) if n else None,
+        )
+        for n in range(30)
+    ]
+    alert = managed_alert(
+        Home(Kind.ECS, "Amazon ECS", "gpu"),
+        members,
+        40,
+        TARGET,
+        NOW,
+        owner=Owner("ada", "llm"),
+        advice=(),
+    )
+
+    text = " ".join(alert.lines)
+    assert "30 of 40 governed instances in ECS cluster gpu" in text
+    assert "one for at least 30 h" in text
+    assert "That costs $696 a day; the price of 1 of them is not known" in text
+    assert "and 10 more" in text
+    assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]

@@ -1,0 +1,134 @@
+"""Open questions and answers for use-case tests: what a workflow does up to its waiting task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from governor.approvals.model.approval import Answer, Approval, Decision
+from governor.approvals.rules.links import LinkSigner
+from governor.core.episode_ref import EpisodeRef
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Price
+from governor.money.book_saving import BookSaving
+from governor.remediation.end_episode import AnnounceEnd, RecordOutcome
+from governor.remediation.inspect_instance import InspectInstance
+from governor.remediation.open_episode import OpenEpisode
+from tests.builders import NOW, TARGET
+from tests.twins import StaticPrices
+from tests.unit.worlds.fleet_world import ACCOUNTS, FleetWorld
+from tests.unit.worlds.world import ALICE, World
+
+PRICE = Price(Decimal("1.006"), "list price")
+SIGNER = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+
+
+def approval_id_of(instance_id: str) -> str:
+    """One question an instance in these tests."""
+    return f"approval-{instance_id}"
+
+
+def token_of(instance_id: str) -> str:
+    """The task token that waits for the answer about an instance."""
+    return f"token-{instance_id}"
+
+
+def ref_of(world: FleetWorld, instance_id: str, number: int = 1) -> EpisodeRef:
+    """The episode of an instance as it runs now."""
+    launched = world.ec2.instances[instance_id].launch_time
+    return EpisodeRef(TARGET.account, TARGET.region, instance_id, launched, number)
+
+
+def announce_end(world: FleetWorld | World) -> AnnounceEnd:
+    """How an episode ended, as it is sent."""
+    return AnnounceEnd(world.clock, world.policies, world.announcer, world.log, world.state)
+
+
+def recorder(world: FleetWorld | World) -> RecordOutcome:
+    """The last step of every flow."""
+    book = BookSaving(world.policies, ACCOUNTS, world.ec2)
+    return RecordOutcome(
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        delivery_store=world.state,
+        tagger=world.ec2,
+        announce=announce_end(world),
+        signer=SIGNER,
+        book=book,
+    )
+
+
+def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
+    """The use case over the fleet."""
+    inspect = InspectInstance(
+        instances=world.ec2,
+        gather=world.sweep_target.gather,
+        prices=StaticPrices(PRICE),
+        sessions=world.ec2,
+        instance_store=world.state,
+    )
+    return OpenEpisode(
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        inspect,
+        episode_store=world.state,
+        approval_store=world.state,
+        instance_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        ledger_store=world.state,
+        opening_seal=world.seals.openings,
+        approval_id=lambda: approval_id,
+    )
+
+
+def open_question(world: FleetWorld, instance_id: str, *, hours: float = 24) -> EpisodeRef:
+    """Opens the episode that a sweep has started, and asks: a task now waits for the answer."""
+    ref = ref_of(world, instance_id)
+    opened = opener(world, approval_id_of(instance_id))(ref)
+    assert opened.episode is not None, opened.reason
+    expires_at = world.clock.now() + timedelta(hours=hours)
+    world.state.await_answer(approval_id_of(instance_id), token_of(instance_id), "ask", expires_at)
+    world.workflow.waiting.add(token_of(instance_id))
+    return ref
+
+
+def asked(number: int = 1, world: FleetWorld | None = None) -> tuple[FleetWorld, str, EpisodeRef]:
+    """A fleet with one idle instance about which somebody was asked."""
+    world = world or FleetWorld()
+    instance_id = world.add(number)
+    world.sweep()
+    return world, instance_id, open_question(world, instance_id)
+
+
+def stored_episode(world: FleetWorld, ref: EpisodeRef) -> Episode:
+    """The episode, which must exist."""
+    episode = world.state.episode(ref)
+    assert episode is not None
+    return episode
+
+
+def stored_approval(world: FleetWorld, instance_id: str) -> Approval:
+    """The question about an instance, which must exist."""
+    approval = world.state.approval(approval_id_of(instance_id))
+    assert approval is not None
+    return approval
+
+
+def decision(
+    answer: Answer = Answer.APPROVE, by: str = "someone", at: datetime = NOW, **more: Any
+) -> Decision:
+    """Return what a person of the policy said on the page."""
+    return replace(Decision(answer, by, "page", at, person=ALICE), **more)
+
+
+def start_acting(world: FleetWorld, ref: EpisodeRef) -> None:
+    """Do what the recheck does when all is as it was."""
+    world.state.clear_step(ref, stored_episode(world, ref).plan.steps[0].value, world.clock.now())
