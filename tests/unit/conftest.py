@@ -6,7 +6,21 @@ from pathlib import Path
 
 import pytest
 
-_DRIVEN = ("channels", "console", "functions", "usecases", "web")
+_DRIVEN = (
+    "approvals",
+    "console",
+    "events",
+    "evidence",
+    "functions",
+    "health",
+    "limits",
+    "money",
+    "notify",
+    "policy",
+    "remediation",
+    "sweep",
+    "web",
+)
 _AFTER_ALL = "test_no_role_may_do_what_no_use_case_does"
 
 

@@ -29,8 +29,8 @@ HEAVY = (
     "yaml",
     "jinja2",
     "jwt",
-    "governor.domain",
-    "governor.contracts",
+    "governor.core",
+    "governor.policy",
     "simulation",
 )
 

@@ -81,10 +81,10 @@ def test_a_recipe_is_short_and_its_files_exist(title: str) -> None:
 @pytest.mark.parametrize("name", CHANNELS)
 def test_only_the_registry_knows_a_channel(name: str) -> None:
     """Beside its own module, and the two lists for channels that differ from the rest."""
-    own = f"{LAYER}/channels/{name}.py"
-    knowing = who_names(name) | who_names(f"governor.channels.{name}")
+    own = f"{LAYER}/notify/{name}.py"
+    knowing = who_names(name) | who_names(f"governor.notify.{name}")
 
-    assert {own, f"{LAYER}/channels/registry.py"} <= knowing
+    assert {own, f"{LAYER}/notify/registry.py"} <= knowing
     assert knowing - {own} <= recipe("A new channel")
 
 
@@ -104,11 +104,11 @@ def test_the_registry_makes_every_channel_from_the_secret() -> None:
 JUDGING = {
     f"{LAYER}/{name}.py"
     for name in (
-        "domain/sweep/judging",
-        "domain/sweep/breaker",
-        "usecases/evidence/inspect_instance",
-        "usecases/episode/open_episode",
-        "usecases/episode/recheck_episode",
+        "limits/rules/breaker",
+        "remediation/inspect_instance",
+        "remediation/open_episode",
+        "remediation/recheck_episode",
+        "verdict/rules/judging",
     )
 }
 """These name `idle`, `no-data` and `busy`, which every verdict is told from."""

@@ -15,7 +15,19 @@ ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "shared"
 PINS = [*sorted((ROOT / "requirements").glob("*.txt")), LAYER / "requirements.txt"]
 FUNCTIONS = sorted((ROOT / "functions").glob("*/*.py"))
-SHIPPED = [*FUNCTIONS, *sorted((LAYER / "governor").rglob("*.py"))]
+ROOMS = LAYER / "governor"
+SHIPPED = [*FUNCTIONS, *sorted(ROOMS.rglob("*.py"))]
+PURE_IN_CORE = {
+    "catalog",
+    "documents",
+    "episode_ref",
+    "errors",
+    "hashing",
+    "instance",
+    "settings",
+    "units",
+}
+"""The modules of `core` that neither read nor parse anything from outside."""
 BY_ADAPTERS_ALONE = {"boto3", "botocore", "urllib3"}
 """Packages that speak with AWS; `https.py` uses urllib3 for receivers other than AWS."""
 DISTRIBUTIONS = {
@@ -47,7 +59,7 @@ def _imports(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        # `from governor import adapters` imports a module just as `import governor.adapters` does.
+        # `from governor import aws` imports a module just as `import governor.aws` does.
         yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
     for child in ast.iter_child_nodes(node):
         yield from _imports(child)
@@ -148,62 +160,62 @@ def test_no_function_imports_another() -> None:
 def test_functions_reach_aws_through_the_wiring_only() -> None:
     """A handler that opens a client has a right nobody reviewed."""
     for path in FUNCTIONS:
-        assert set() == within(
-            imports(path.read_text()), "boto3", "botocore", "governor.adapters"
-        ), path
+        assert set() == within(imports(path.read_text()), "boto3", "botocore", "governor.aws"), path
 
 
-def test_domain_imports_the_standard_library_and_the_errors() -> None:
+def test_records_and_rules_import_nothing_that_reads_or_acts() -> None:
     """Decisions stay pure whatever is installed: a list of what is allowed, not of what is
-    forbidden. One module asks for the renderer when it words the first message."""
-    domain = LAYER / "governor" / "domain"
-    paths = sorted(domain.rglob("*.py"))
-    assert paths
+    forbidden."""
+    paths = [path for path in ROOMS.rglob("*.py") if _is_pure(path)]
+    assert len(paths) > len(PURE_IN_CORE)
     for path in paths:
-        foreign = outside(imports(path.read_text()), "governor.domain", "governor.core.errors")
-        if path == domain / "alerts" / "templates.py":
-            assert {"governor.alerts.render"} == foreign
-        else:
-            assert set() == foreign, path
+        for name in outside(imports(path.read_text())):
+            assert name.startswith("governor."), (path, name)
+            module = _module_of(name)
+            # The words of a message are rendered when the first one is made.
+            assert _is_pure(module) or module == ROOMS / "alerts/render.py", (path, name)
 
 
-def test_use_cases_import_domain_ports_stores_and_errors() -> None:
-    """They name what they need by port and never learn who answers; the stores know a table by its
-    port."""
-    allowed = (
-        "governor.domain",
-        "governor.core.errors",
-        "governor.core.ports",
-        "governor.stores",
-        "governor.usecases",
-    )
-    governor = LAYER / "governor"
-    stores = sorted((governor / "stores").glob("*.py"))
+def _is_pure(path: Path) -> bool:
+    """Return whether a module holds records, decisions or words only, by its name."""
+    room, *rest = path.relative_to(ROOMS).with_suffix("").parts
+    if room == "core":
+        return rest[0] in PURE_IN_CORE
+    return bool(rest) and rest[0] in ("messages", "model", "rules", "templates")
+
+
+def _module_of(name: str) -> Path:
+    """Return the file of an imported name: of the module itself, or of what is imported from it."""
+    path = LAYER.joinpath(*name.split("."))
+    while not path.with_suffix(".py").is_file():
+        path = path.parent
+        assert path != LAYER, name
+    return path.with_suffix(".py")
+
+
+def test_no_use_case_learns_who_answers() -> None:
+    """Use cases name what they need by port, and stores know the table by its protocol."""
+    for path in ROOMS.rglob("*.py"):
+        if path.relative_to(ROOMS).parts[0] not in ("aws", "wiring"):
+            assert set() == within(imports(path.read_text()), "governor.aws"), path
+
+
+def test_stores_know_no_use_case() -> None:
+    """A store holds keys and conditional writes, and decides nothing."""
+    stores = [*ROOMS.glob("*/store.py"), *ROOMS.glob("*/store/*.py")]
     assert stores
-    for path in [
-        *sorted((governor / "usecases").rglob("*.py")),
-        *stores,
-        governor / "core/ports.py",
-    ]:
-        assert set() == outside(imports(path.read_text()), *allowed), path
     for path in stores:
-        assert set() == within(
-            imports(path.read_text()), "governor.core.ports", "governor.usecases"
-        ), path
-
-
-def test_only_the_wiring_imports_adapters() -> None:
-    """One place decides which adapter stands behind a port."""
-    for path in SHIPPED:
-        inside = "adapters" in path.parts or "wiring" in path.parts
-        if not inside:
-            assert set() == within(imports(path.read_text()), "governor.adapters"), path
+        for name in outside(imports(path.read_text())):
+            module = _module_of(name)
+            is_store = "store" in module.relative_to(ROOMS).with_suffix("").parts
+            is_of_table = module.parent == ROOMS / "table"
+            assert is_store or is_of_table or _is_pure(module), (path, name)
 
 
 def test_only_adapters_import_botocore() -> None:
     """Foreign errors and foreign types end there; one module speaks HTTPS to others than AWS."""
     for path in SHIPPED:
-        if "adapters" not in path.parts:
+        if ROOMS / "aws" not in path.parents:
             foreign = BY_ADAPTERS_ALONE - ({"urllib3"} if path.name == "https.py" else set())
             assert set() == within(imports(path.read_text()), *foreign), path
 
@@ -218,13 +230,12 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 def test_the_rules_see_what_they_forbid() -> None:
     """Each of the tests above rests on these three answers."""
     source = (
-        "import boto3\ndef late():\n    from governor import adapters\n    from .. "
-        "import functions\n"
+        "import boto3\ndef late():\n    from governor import aws\n    from .. import functions\n"
     )
-    assert {"boto3", "governor.adapters", "...functions"} == imports(source)
-    assert {"boto3"} == outside({"boto3", "json", "governor.core.units"}, "governor.domain")
+    assert {"boto3", "governor.aws", "...functions"} == imports(source)
+    assert {"boto3"} == outside({"boto3", "json", "governor.core.units"}, "governor.core")
     assert {"governor.aws.ec2"} == within(
-        {"governor.aws.ec2", "governor.core.ports"}, "governor.adapters"
+        {"governor.aws.ec2", "governor.core.ports"}, "governor.aws"
     )
     assert ["/" + "home/somebody"] == MACHINE_PATH.findall("see /" + "home/somebody/project")
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -14,18 +15,19 @@ from typing import Any
 
 import pytest
 
+import governor
 from governor.aws import record_codec as codec
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.core.errors import CloudError
-from governor.policy import store as policy
+from governor.policy import store
 from governor.policy.store import SCHEMA, SCHEMA_KEY
 from governor.table.table import put
 from tests.twins.stores import EveryStore
 from tests.unit.aws.state_samples import TABLE, create_table
 
 PATH = Path(__file__).with_name("schema.json")
-STORES = Path(policy.__file__).parent
+ROOMS = Path(governor.__file__).parent
 READS = {"read", "read_all", "records"}
 NESTED = ("schema", "items_schema", "keys_schema", "values_schema", "choices", "steps", "fields")
 
@@ -33,7 +35,7 @@ NESTED = ("schema", "items_schema", "keys_schema", "values_schema", "choices", "
 def kinds() -> Mapping[str, type]:
     """Every class that a store reads from the table."""
     found: dict[str, type] = {}
-    for path in STORES.glob("*.py"):
+    for path in [*ROOMS.glob("*/store.py"), *ROOMS.glob("*/store/*.py")]:
         names = {
             node.args[0].id
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -43,7 +45,8 @@ def kinds() -> Mapping[str, type]:
             and node.args
             and isinstance(node.args[0], ast.Name)
         }
-        module = __import__(f"governor.stores.{path.stem}", fromlist=["_"])
+        name = ".".join(path.relative_to(ROOMS).with_suffix("").parts)
+        module = importlib.import_module(f"governor.{name}")
         found |= {
             one: getattr(module, one)
             for one in names
@@ -152,12 +155,12 @@ def test_a_release_refuses_a_table_of_a_newer_schema(
     state.check_schema()
     assert table.get(SCHEMA_KEY) is None
 
-    monkeypatch.setattr(policy, "SCHEMA", 3)
+    monkeypatch.setattr(store, "SCHEMA", 3)
     state.check_schema()
     assert 3 == (table.get(SCHEMA_KEY) or {})["number"]
     state.check_schema()
 
-    monkeypatch.setattr(policy, "SCHEMA", 2)
+    monkeypatch.setattr(store, "SCHEMA", 2)
     with pytest.raises(
         CloudError, match="items of schema 3, and this release reads up to 2: deploy the newer"
     ):

@@ -12,20 +12,8 @@ from governor.core.instance import Manager
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
 from governor.evidence.rules.series import window_before
 from governor.policy.model.policy import IdleRule, Metrics, Policy
-from governor.verdict.model import (
-    IDLE,
-    LEFT_ALONE,
-    NO_HOLD,
-    UNREAD,
-    WORKING,
-    YOUNG,
-    Family,
-    Hold,
-    Verdict,
-    VerdictKind,
-    _kinds,
-    known_kind,
-)
+from governor.verdict import model
+from governor.verdict.model import NO_HOLD, Family, Hold, Verdict, VerdictKind, known_kind
 from governor.verdict.rules.judge import (
     activity,
     idle_sentence,
@@ -81,12 +69,12 @@ def told(evidence: Evidence, policy: Policy = POLICY) -> Verdict:
 def test_what_becomes_of_each_kind() -> None:
     """A breaker that counted others as working, or as idle, would freeze on nothing, or never."""
     left_alone = (VerdictKind.EXEMPT, VerdictKind.SNOOZED)
-    assert (BUSY, VerdictKind.PARTLY_IDLE) == WORKING
-    assert (IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN) == IDLE
-    assert left_alone == LEFT_ALONE
-    assert (VerdictKind.TOO_YOUNG,) == YOUNG
-    assert {*left_alone, VerdictKind.TOO_YOUNG} == set(UNREAD)
-    assert (NO_DATA,) == _kinds(Family.UNKNOWN)
+    assert (BUSY, VerdictKind.PARTLY_IDLE) == model.WORKING
+    assert (IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN) == model.IDLE
+    assert left_alone == model.LEFT_ALONE
+    assert (VerdictKind.TOO_YOUNG,) == model.YOUNG
+    assert {*left_alone, VerdictKind.TOO_YOUNG} == set(model.UNREAD)
+    assert (NO_DATA,) == model._kinds(Family.UNKNOWN)
     assert (IDLE, BUSY, None) == (known_kind("resting"), known_kind("busy"), known_kind("other"))
 
 
