@@ -37,8 +37,24 @@ FOLDERS = ("tests", "agent/tests")
 WHOLE = "not browser and not fuzz"
 CLOUD = ("tests/integration", "tests/local_cloud")
 """Tests of the local cloud. Those that need no deployed stack or one of their own are `apart`."""
+ROOMS_OF_USE_CASES = (
+    "approvals",
+    "console",
+    "events",
+    "evidence",
+    "functions",
+    "health",
+    "limits",
+    "money",
+    "notify",
+    "policy",
+    "remediation",
+    "sweep",
+    "web",
+)
+"""Folders of tests/unit whose tests run use cases."""
 RIGHTS = (
-    *(f"tests/unit/{name}" for name in ("channels", "console", "functions", "usecases", "web")),
+    *(f"tests/unit/{room}" for room in ROOMS_OF_USE_CASES),
     "tests/unit/template/test_rights.py",
 )
 """The test that every right is used needs all use cases in its own process (tests/rights.py)."""

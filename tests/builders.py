@@ -1,4 +1,4 @@
-"""Builders of domain records for tests: a plain idle instance, changed by keywords."""
+"""Builders of records for tests: a plain idle instance, changed by keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples of AWS's events as the domain reads them: dates in every form, and Regions of their
+"""The samples of AWS's events as the product reads them: dates in every form, and Regions of their
 own."""
 
 from __future__ import annotations

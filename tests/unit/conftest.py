@@ -6,21 +6,8 @@ from pathlib import Path
 
 import pytest
 
-_DRIVEN = (
-    "approvals",
-    "console",
-    "events",
-    "evidence",
-    "functions",
-    "health",
-    "limits",
-    "money",
-    "notify",
-    "policy",
-    "remediation",
-    "sweep",
-    "web",
-)
+from scripts.run_tests import ROOMS_OF_USE_CASES
+
 _AFTER_ALL = "test_no_role_may_do_what_no_use_case_does"
 
 
@@ -29,6 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     last = [item for item in items if item.name == _AFTER_ALL]
     here, chosen = Path(__file__).parent, {item.path for item in items}
     is_whole = all(
-        path in chosen for folder in _DRIVEN for path in (here / folder).rglob("test_*.py")
+        path in chosen
+        for folder in ROOMS_OF_USE_CASES
+        for path in (here / folder).rglob("test_*.py")
     )
     items[:] = [item for item in items if item not in last] + (last if is_whole else [])

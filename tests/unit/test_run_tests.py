@@ -14,7 +14,6 @@ import pytest
 
 from scripts import durations, run_tests
 from scripts.work_queue import Finished, Unit
-from tests.unit.conftest import _DRIVEN
 
 ROOT = Path(__file__).parents[2]
 FILES = run_tests.files_of_tests()
@@ -138,7 +137,7 @@ def test_every_file_of_a_group_runs_in_one_of_its_units() -> None:
 
 def test_a_new_file_runs_although_the_table_does_not_know_it() -> None:
     """It needs no entry anywhere."""
-    new = "tests/unit/domain/test_new.py"
+    new = "tests/unit/core/test_new.py"
 
     assert new in run_tests.groups([*FILES, new])["plain"].files
 
@@ -146,8 +145,14 @@ def test_a_new_file_runs_although_the_table_does_not_know_it() -> None:
 def test_the_files_that_use_rights_share_a_process() -> None:
     """Or the test that every right is used would not run: tests/unit/conftest.py."""
     (unit,) = [unit for unit in planned() if unit.name.startswith("rights")]
-    found = {path for name in _DRIVEN for path in (ROOT / "tests/unit" / name).rglob("test_*.py")}
+    guarded = [
+        conftest.parent
+        for conftest in (ROOT / "tests/unit").rglob("conftest.py")
+        if "only_what_the_role_allows" in conftest.read_text(encoding="utf-8")
+    ]
+    found = {path for folder in guarded for path in folder.rglob("test_*.py")}
 
+    assert set(run_tests.ROOMS_OF_USE_CASES) == {folder.name for folder in guarded}
     needed = {path.relative_to(ROOT).as_posix() for path in found}
     assert {*needed, "tests/unit/template/test_rights.py"} == set(files_in([unit]))
 

@@ -184,7 +184,7 @@ def test_user_data_is_read_as_the_instance_gets_it(aws: Clients) -> None:
 
 
 def test_every_fact_is_read() -> None:
-    """All that a plan is drawn from, as the domain names it."""
+    """All that a plan is drawn from, as the plan names it."""
     full = described(
         InstanceLifecycle="spot",
         RootDeviceType="instance-store",

@@ -1,4 +1,4 @@
-"""The stored form of domain records: one schema of pydantic's core for each, built on first use.
+"""The stored form of records: one schema of pydantic's core for each, built on first use.
 
 A record is stored by its own fields; `_STORED` lists what differs. Amounts are decimal text, times
 ISO 8601 in UTC. Reading ignores unknown attributes and converts nothing. A missing attribute means
@@ -186,7 +186,7 @@ class _Form:
     """The meaning of a missing attribute, if it is not the default of the field."""
     omitted: tuple[str, ...] = ()
     packed: Callable[[Any], Document] | None = None
-    """Makes the domain's own form, which is stored as compressed JSON: a week of GPUs by the minute
+    """Makes the record's own form, which is stored as compressed JSON: a week of GPUs by the minute
     fits no item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
