@@ -2,7 +2,7 @@
 
 botocore's own parser looks in every instance for all fields of the model, which took half of a
 steady sweep. The parser here overrides one method of botocore that is not public, and calls others.
-The layer therefore ships botocore, pinned (decision 0012). If this botocore lacks something that
+The layer therefore ships botocore, pinned (decision 0013). If this botocore lacks something that
 the parser relies on, EC2's answers are read by botocore's own parser, and the log says so. Nothing
 is written onto botocore's objects.
 """
