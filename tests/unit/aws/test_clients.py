@@ -10,10 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.wire import Raw
 from governor.aws.clients import _OWN, Clients, _Role, moment
 from governor.core.errors import AccessDenied
 from governor.core.instance import Target
@@ -61,6 +64,29 @@ def test_a_session_names_the_episode_and_the_person() -> None:
     assert [
         {"RoleArn": ROLE, "RoleSessionName": EPISODE, "SourceIdentity": "alice@example.com"}
     ] == OverSts(GRANTED).asked(EPISODE, "alice@example.com")
+
+
+def test_a_client_with_a_role_signs_with_the_role_s_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Never with the function's own, which are in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the-function-s-own")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    granted = {**GRANTED["Credentials"], "AccessKeyId": "of-the-role"}
+    clients = OverSts({"Credentials": granted})
+    sent: list[Any] = []
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        sent.append(request)
+        return AWSResponse(request.url, 200, HTTPHeaders(), Raw(b"<r/>"))
+
+    there = Target("210987654321", "us-east-1", ROLE)
+    client = clients.client("ec2", there)
+    client.meta.events.register("before-send", answer)
+    client.describe_volumes()
+
+    (request,) = sent
+    assert b"Credential=of-the-role/" in request.headers["Authorization"]
 
 
 def test_without_an_episode_it_has_the_name_of_the_product() -> None:
