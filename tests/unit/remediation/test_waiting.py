@@ -388,7 +388,7 @@ def test_people_learn_once_that_no_try_has_worked_for_an_hour() -> None:
 
     assert (False, True) == (waiting.proceed, waiting.notifies)
     assert waiting.wait == timedelta(minutes=1)
-    assert "EC2 has not carried out the stop for 1 h of tries" in waiting.reason
+    assert "no try to stop it has worked for 1 h" in waiting.reason
     asking(world)(world.ref, Stage.WAIT, None, waiting.reason)
     for _ in range(3):
         later(world, 1)

@@ -1,4 +1,4 @@
-"""What the rooms above need to send alerts.
+"""Ports through which the rooms above send alerts.
 
 Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
 `governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that

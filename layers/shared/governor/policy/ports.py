@@ -1,4 +1,4 @@
-"""What use cases need of the policy in force."""
+"""Ports to the policy in force."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class RecheckEpisode:
             )
             return Rechecked(False, Outcome.REFUSED, f"{reason}{_last_try(episode)}")
         if self._must_notify(episode, elapsed):
-            reason = f"EC2 has not carried out the {before.value} for 1 h of tries"
+            reason = f"no try to {before.value} it has worked for 1 h"
             why = f"{reason}{_last_try(episode)}"
             return Rechecked(False, Outcome.REFUSED, why, _SHORTEST_WAIT)
         if not self.episode_store.clear_step(episode.ref, before.value, now, seen=episode):

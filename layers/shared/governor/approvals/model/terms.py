@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may answer."""
+"""Roles, sign-ins and scopes: who a person is, and what that person may answer."""
 
 from __future__ import annotations
 
