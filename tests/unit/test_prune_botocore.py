@@ -41,7 +41,7 @@ def strings(path: Path) -> Iterator[str]:
 def operations_of_the_adapters() -> set[tuple[str, str]]:
     """Return service and operation of every call that an adapter names, by botocore's names."""
     operations = set()
-    for path in (LAYER / "governor" / "adapters").rglob("*.py"):
+    for path in (LAYER / "governor" / "aws").rglob("*.py"):
         for text in strings(path):
             match = OPERATION.fullmatch(text)
             if match is not None:
