@@ -65,6 +65,10 @@ FILES = (
     "verdict/model.py",
     "verdict/rules/judge.py",
     "verdict/rules/judging.py",
+    "verdict/rules/proof.py",
+    "verdict/rules/samples.py",
+    "verdict/rules/utilization.py",
+    "verdict/rules/vetoes.py",
 )
 TESTS = (
     "tests/unit/approvals",

@@ -16,7 +16,7 @@ _GUARDS = "remediation.guards"
 _PUT_AWAY = "remediation.put_away:PutAway"
 _RECHECK = "remediation.recheck_episode:RecheckEpisode"
 _EXPIRY = "episode.rules.expiry"
-_VERDICT = "verdict.rules.judge"
+_VERDICT_RULES = "verdict.rules"
 
 
 @dataclass(frozen=True)
@@ -620,18 +620,18 @@ BUGS = (
         "work_keeps_it",
         (
             Edit(
-                f"{_VERDICT}:_judge_figures",
+                f"{_VERDICT_RULES}.vetoes:judge_figures",
                 "period = max(END_BIN, evidence.window.period)",
                 "return None",
             ),
-            Edit(f"{_VERDICT}:activity", "for figure in FIGURES:", "for figure in ():"),
+            Edit(f"{_VERDICT_RULES}.vetoes:activity", "for figure in FIGURES:", "for figure in ():"),
         ),
         ("an agent that publishes zeros while CPU and network work",),
     ),
     Bug(
         "the end of a proof may be silent",
         "silence_is_not_idleness",
-        (Edit(f"{_VERDICT}:_judge_end", "if not unmeasured:", "if True:"),),
+        (Edit(f"{_VERDICT_RULES}.utilization:_judge_end", "if not unmeasured:", "if True:"),),
         (
             "the agent is silent for the last minutes before the stop",
             "the agent dies while people are asked",
@@ -640,7 +640,7 @@ BUGS = (
     Bug(
         "a hole in the proof is taken for idleness",
         "silence_is_not_idleness",
-        (Edit(f"{_VERDICT}:judge_holes", "if ended is not None:", "if False:"),),
+        (Edit(f"{_VERDICT_RULES}.judge:judge_holes", "if ended is not None:", "if False:"),),
         ("the agent was silent for forty minutes of the proof",),
     ),
     Bug(

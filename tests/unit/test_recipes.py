@@ -109,6 +109,7 @@ JUDGING = {
         "remediation/open_episode",
         "remediation/recheck_episode",
         "verdict/rules/judging",
+        "verdict/rules/proof",
     )
 }
 """These name `idle`, `no-data` and `busy`, which every verdict is told from."""

@@ -22,8 +22,9 @@ from governor.evidence.model import Evidence, MetricSource
 from governor.policy.model.contacts import Contact, Ownership, Weekday
 from governor.policy.model.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
 from governor.verdict.model import NO_HOLD, VerdictKind
-from governor.verdict.rules.judge import activity, is_candidate, judge
+from governor.verdict.rules.judge import is_candidate, judge
 from governor.verdict.rules.judging import Subject, wanted_figures
+from governor.verdict.rules.vetoes import activity
 from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError

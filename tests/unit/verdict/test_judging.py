@@ -13,8 +13,8 @@ from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.series import window_before
 from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy, Vetoes
 from governor.verdict.model import Hold, Verdict, VerdictKind
-from governor.verdict.rules.judge import LATE
 from governor.verdict.rules.judging import Memory, Subject, sooner_window
+from governor.verdict.rules.proof import LATE
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 BUSY, IDLE, NO_DATA = VerdictKind.BUSY, VerdictKind.IDLE, VerdictKind.NO_DATA

@@ -27,8 +27,9 @@ from governor.evidence.rules.series import (
 )
 from governor.policy.model.policy import IdleRule, Mode, Policy, TagMatch, Vetoes
 from governor.verdict.model import NO_HOLD, Hold, VerdictKind
-from governor.verdict.rules.judge import activity, freeze, judge, judge_age, judge_unread, ripe_at
+from governor.verdict.rules.judge import freeze, judge, judge_unread, ripe_at
 from governor.verdict.rules.judging import Subject
+from governor.verdict.rules.vetoes import activity, judge_age
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 INSTANCE = make_instance()

@@ -15,16 +15,15 @@ from governor.policy.model.policy import IdleRule, Metrics, Policy
 from governor.verdict import model
 from governor.verdict.model import NO_HOLD, Family, Hold, Verdict, VerdictKind, known_kind
 from governor.verdict.rules.judge import (
-    activity,
     idle_sentence,
     is_candidate,
-    is_short_hole,
     judge,
-    judge_age,
     judge_holes,
     judge_unread,
     ripe_at,
 )
+from governor.verdict.rules.proof import is_short_hole
+from governor.verdict.rules.vetoes import activity, judge_age
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 BUSY, IDLE, NO_DATA = VerdictKind.BUSY, VerdictKind.IDLE, VerdictKind.NO_DATA

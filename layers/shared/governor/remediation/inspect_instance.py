@@ -29,8 +29,8 @@ from governor.money.ports import PriceBook
 from governor.money.rules.cost import marginal
 from governor.policy.model.policy import Policy
 from governor.verdict.model import Verdict, VerdictKind
-from governor.verdict.rules.judge import activity
 from governor.verdict.rules.judging import Subject
+from governor.verdict.rules.vetoes import activity
 
 _log = logging.getLogger(__name__)
 _SHORTEST_LOOK_MINUTES = 10

@@ -28,16 +28,9 @@ from governor.evidence.rules.figures import FIGURES, limit_of
 from governor.evidence.rules.series import latest, unmeasured_until, window_before
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, WORKING, Hold, Verdict, VerdictKind
-from governor.verdict.rules.judge import (
-    LATE,
-    idle_sentence,
-    is_short_hole,
-    judge,
-    judge_age,
-    judge_holes,
-    judge_parts,
-    judge_unread,
-)
+from governor.verdict.rules.judge import idle_sentence, judge, judge_holes, judge_unread
+from governor.verdict.rules.proof import LATE, is_short_hole
+from governor.verdict.rules.vetoes import judge_age, judge_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,143 @@
+"""Judge the figures besides utilization: each can veto idleness, and some must be measured.
+
+A veto only ever keeps an instance. The limits, and which figures are required, are the policy's.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from governor.core.units import END_BIN, in_utc
+from governor.evidence.model import Evidence
+from governor.evidence.rules.figures import (
+    FIGURES,
+    Publisher,
+    amount_text,
+    limit_of,
+    required_figures,
+)
+from governor.evidence.rules.series import (
+    is_reading,
+)
+from governor.policy.model.policy import Policy
+from governor.verdict.model import Verdict
+from governor.verdict.rules.proof import (
+    LATE,
+    busy,
+    is_covered_but_for_one_hole,
+    no_data,
+    of_needed_text,
+)
+from governor.verdict.rules.samples import gpus_in_aggregate
+from governor.verdict.rules.utilization import peaks_of
+
+_NEWEST_FIGURE = timedelta(minutes=20)
+"""A required figure must have a reading this new, or one of the newest periods that the lag
+leaves."""
+
+
+def judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return busy if a figure besides utilization reached its limit, no data if a required figure
+    is missing; `None` otherwise."""
+    period = max(END_BIN, evidence.window.period)
+    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
+    oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
+    for figure in FIGURES:
+        limit = limit_of(policy, figure)
+        if limit is None:
+            continue
+        verdict = _judge_figure(evidence, policy, figure, limit, oldest)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _judge_figure(
+    evidence: Evidence, policy: Policy, figure: str, limit: float, oldest: timedelta
+) -> Verdict | None:
+    words = FIGURES[figure].words
+    highest = _figure_of(evidence, figure)
+    if highest is not None and highest >= limit:
+        ended = evidence.last_active.get(figure, evidence.window.end)
+        reason = (
+            f"GPUs are quiet, but {words} reached {amount_text(figure, highest)} "
+            f"(the policy's limit is {amount_text(figure, limit)})"
+        )
+        return busy(evidence, policy, ended, reason)
+    if figure not in required_figures(policy):
+        return None
+    if highest is None:
+        return no_data(evidence, f"{words} is required by the policy and was not published")
+    too_old = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
+    if too_old is not None:
+        return too_old
+    percent = evidence.measured_percent.get(figure, 0.0)
+    if percent >= policy.idle.minimum_coverage_percent:
+        return None
+    reason = f"{words} is required by the policy and was measured {of_needed_text(percent, policy)}"
+    return no_data(evidence, reason)
+
+
+def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
+    """Return a no-data verdict if a required figure was not measured in the newest 20 minutes,
+    however long the lag is. Return `None` otherwise."""
+    for figure in required_figures(policy):
+        too_old = _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
+        if too_old is not None:
+            return too_old
+    return None
+
+
+def _not_lately(
+    evidence: Evidence, policy: Policy, figure: str, until: datetime, oldest: timedelta
+) -> Verdict | None:
+    """Return a no-data verdict if a figure was last measured longer than `oldest` before
+    `until`."""
+    ended = evidence.last_measured.get(figure, evidence.window.start)
+    silent_for = until - ended
+    if silent_for <= oldest:
+        return None
+    reason = (
+        f"{FIGURES[figure].words} is required by the policy and was last measured at "
+        f"{in_utc(ended)}"
+    )
+    is_late = silent_for < LATE and is_covered_but_for_one_hole(evidence, policy)
+    return no_data(evidence, reason, is_late=is_late)
+
+
+def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if only one series for several GPUs has a required figure: it would
+    go on if one GPU did not publish the figure. Return `None` otherwise."""
+    for figure in required_figures(policy):
+        is_by_gpu = FIGURES[figure].publisher is Publisher.AGENT
+        if is_by_gpu and gpus_in_aggregate(evidence) is not None:
+            reason = (
+                f"{FIGURES[figure].words} is required by the policy, and only one series for all "
+                "GPUs has it: publish it for each GPU"
+            )
+            return no_data(evidence, reason)
+    return None
+
+
+def activity(evidence: Evidence, policy: Policy) -> str | None:
+    """Return the part of the evidence that reaches a limit of the policy; `None` if nothing does.
+    Missing readings prove nothing."""
+    peaks = peaks_of(evidence)
+    if peaks and max(peaks) >= policy.idle.utilization_below_percent:
+        return f"utilization reached {max(peaks):.1f}%"
+    if evidence.work is not None:
+        return f"a job publishes {evidence.work}"
+    for figure in FIGURES:
+        limit = limit_of(policy, figure)
+        highest = _figure_of(evidence, figure)
+        if limit is None or highest is None:
+            continue
+        if highest >= limit:
+            return f"{FIGURES[figure].words} reached {amount_text(figure, highest)}"
+    return None
+
+
+def _figure_of(evidence: Evidence, figure: str) -> float | None:
+    """Return the maximum of a figure in the window; `None` if it was not measured."""
+    highest: float | None = getattr(evidence, FIGURES[figure].field)
+    return highest if is_reading(highest) else None
