@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.fleet import ACCOUNT, REGION, instance_id
 from governor.core.instance import Instance, Target
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series, Window
-from governor.policy.model.policy import IdleRule, Metrics, Policy
+from governor.policy.model.judging import IdleRule, Metrics
+from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, VerdictKind
 from governor.verdict.rules.judge import judge
 

@@ -21,7 +21,8 @@ from governor.core.instance import Instance, Target, Volume
 from governor.episode.model.plan import Price
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
-from governor.policy.model.policy import ApprovalRule, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.policy import Policy
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
 from simulation.page import page

@@ -35,7 +35,7 @@ from governor.episode.rules.plan import ADDRESS_USD_PER_HOUR
 from governor.episode.store.episodes import Episodes
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger
-from governor.policy.model.policy import Prices
+from governor.policy.model.money import Prices
 from simulation.patterns import Advice
 
 TABLE_USD = Decimal("0.25")

@@ -11,8 +11,10 @@ from datetime import timedelta
 from governor.evidence.rules.figures import limit_of
 from governor.evidence.rules.freshness import why_never_fresh
 from governor.limits.rules.breaker import acts_unasked
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership, addresses
-from governor.policy.model.policy import KEY_FOR_IAM, Action, Mode, Policy
+from governor.policy.model.names import KEY_FOR_IAM
+from governor.policy.model.policy import Mode, Policy
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from governor.core.units import plural
 from governor.policy.model.contacts import addresses
-from governor.policy.model.policy import KEY_FOR_IAM, Mode, Policy
+from governor.policy.model.names import KEY_FOR_IAM
+from governor.policy.model.policy import Mode, Policy
 
 _PEOPLE = 2
 """Two, so that somebody answers while one is away."""

@@ -44,7 +44,8 @@ from governor.policy.accounts import swept
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.messages import consent_line
 from governor.policy.model.contacts import Contact, addresses, list_addresses
-from governor.policy.model.policy import KEY_FOR_IAM, Mode, TagMatch
+from governor.policy.model.names import KEY_FOR_IAM, TagMatch
+from governor.policy.model.policy import Mode
 from governor.policy.store import PolicyVersions
 
 _STALE = timedelta(hours=1)

@@ -15,7 +15,7 @@ from typing import Any
 
 from governor.core.errors import PolicyError
 from governor.policy.document import parse_policy
-from governor.policy.model.policy import KEY_FOR_IAM
+from governor.policy.model.names import KEY_FOR_IAM
 from local.engine.templates import load_template
 
 SHORT = {

@@ -34,7 +34,8 @@ from governor.notify.email import email_document
 from governor.notify.message import Message
 from governor.notify.slack import slack_blocks
 from governor.notify.teams import teams_envelope
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from local.demo.slack_preview import slack_page
 from local.demo.teams_preview import teams_page
 from tests.builders import NOW, TARGET

@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.policy_schema import policy_schema
 from governor.evidence.rules.figures import FIGURES, Figure, metrics_of
-from governor.policy.model.policy import Metrics
+from governor.policy.model.judging import Metrics
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "examples/policy.schema.json"

@@ -18,7 +18,7 @@ from governor.core.instance import AUTO_SCALING_TAG, Reservation
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
 from governor.evidence.model import Window
 from governor.money.rules.cost import DAY
-from governor.policy.model.policy import Advice as Rule
+from governor.policy.model.money import Advice as Rule
 from governor.sweep.messages import advice_for
 from governor.sweep.model import BatchEnvironment, Home, Kind
 from simulation.past import TEN_MINUTES, Past

@@ -22,7 +22,8 @@ from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery, SeriesFilter
 from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
 from governor.money.rules.cost import marginal
-from governor.policy.model.policy import Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
 from simulation.fetch import Fetch, query_of
 from simulation.recording import highest

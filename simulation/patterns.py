@@ -27,8 +27,8 @@ from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money,
 from governor.episode.model.plan import Price
 from governor.health.model import Bottleneck
 from governor.health.rules import classify_bottleneck
-from governor.policy.model.policy import Advice as Rule
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.money import Advice as Rule
+from governor.policy.model.names import TagMatch
 from simulation.past import Past
 
 _NAMED = 3

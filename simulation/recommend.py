@@ -18,8 +18,9 @@ from evaluation.shares import interval, upper_bound
 from governor.alerts.model import UNASSIGNED
 from governor.core.instance import Instance
 from governor.core.units import printable
+from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Ownership
-from governor.policy.model.policy import AppliedPolicy, ApprovalRule, Mode, Policy
+from governor.policy.model.policy import AppliedPolicy, Mode, Policy
 from governor.policy.ports import Policies
 from governor.verdict.rules.judging import sooner_window
 from simulation.outcome import Event, InstanceResult

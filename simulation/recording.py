@@ -31,7 +31,8 @@ from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, metrics_of
 from governor.evidence.rules.series import Dimensions, merged
-from governor.policy.model.policy import Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Policy
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""

@@ -19,7 +19,8 @@ from governor.core.instance import Instance, Shape, Target
 from governor.episode.model.plan import Price
 from governor.evidence.model import MetricSource, Window
 from governor.evidence.rules.series import Dimensions
-from governor.policy.model.policy import AppliedPolicy, Metrics
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import AppliedPolicy
 from governor.policy.ports import Policies
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest, replayed_figures
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.evidence.rules.figures import metrics_of
-from governor.policy.model.policy import Metrics, Policy, TagMatch
+from governor.policy.model.judging import Metrics
+from governor.policy.model.names import TagMatch
+from governor.policy.model.policy import Policy
 from governor.verdict.rules.judging import sooner_window, wanted_figures
 from simulation.recording import replayed_figures
 from simulation.replay import ReplayError, replayable

@@ -24,7 +24,8 @@ from cli.twins import parameters_of
 from governor.aws.clients import DRY_RUN_OK, translate
 from governor.core.errors import AccessDenied, CloudError, GovernorError, SafetyError
 from governor.policy.document import parse_policy
-from governor.policy.model.policy import Policy, TagMatch
+from governor.policy.model.names import TagMatch
+from governor.policy.model.policy import Policy
 
 LONGEST = timedelta(minutes=15)
 """No check begins when a run has taken longer than this."""

@@ -9,7 +9,8 @@ from typing import Any
 from governor.core.parsing import parse
 from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Step
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.policy.rules.schedule import Schedule
 from governor.remediation.open_episode import Opened, OpenEpisode
 from governor.wiring.basics import Ready

@@ -38,8 +38,9 @@ from governor.fleet.store import Fleet
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.cost import UNTAGGED, Meter, cost_between, month_end, month_of
 from governor.money.store.ledger import Ledger, booking
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Weekday
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.policy import Mode
 from governor.policy.rules.schedule import next_morning
 from governor.remediation.store import Calls
 from governor.table.table import Table

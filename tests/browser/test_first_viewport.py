@@ -15,7 +15,8 @@ from governor.approvals.rules.terms import BROADCAST
 from governor.core.instance import Lifecycle, SpotRequestType
 from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import GpuReadings
-from governor.policy.model.policy import Action, Mode, PlanRule, Policy
+from governor.policy.model.acting import Action, PlanRule
+from governor.policy.model.policy import Mode, Policy
 from tests.builders import make_facts
 from tests.unit.console import asking as console
 from tests.unit.notify.test_truth import episode_of

@@ -15,7 +15,8 @@ from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
 from governor.core.errors import PolicyError
 from governor.policy.document import parse_policy, people_of
-from governor.policy.model.policy import Action, Mode, Policy
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.yaml_document import read_document
 from tests.builders import make_instance
 

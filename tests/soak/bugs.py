@@ -210,7 +210,7 @@ BUGS = (
         "exempt_is_left_alone",
         (
             Edit(
-                "policy.model.policy:TagMatch.like_it_on",
+                "policy.model.names:TagMatch.like_it_on",
                 "if self._is_meant_by(key):",
                 "if key == self.tag_key:",
             ),

@@ -25,7 +25,7 @@ from governor.core.instance import (
     Volume,
 )
 from governor.episode.model.plan import Step
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 
 
 @dataclass

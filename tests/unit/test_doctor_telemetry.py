@@ -9,7 +9,8 @@ import pytest
 
 from cli.telemetry import Health, findings, health_of
 from governor.evidence.model import Evidence, GpuReadings, MetricSource
-from governor.policy.model.policy import Policy, Vetoes
+from governor.policy.model.judging import Vetoes
+from governor.policy.model.policy import Policy
 from tests.builders import POLICY, QUIET, make_evidence, make_instance
 
 EIGHT = make_evidence(*[QUIET] * 8, aggregate=QUIET)

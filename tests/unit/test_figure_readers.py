@@ -18,7 +18,8 @@ from governor.evidence.model import Evidence, Series, Window
 from governor.evidence.ports import MetricQuery
 from governor.evidence.rules.figures import FIGURES, Figure, Publisher, Scale, can_be_replayed
 from governor.policy.document import parse_policy
-from governor.policy.model.policy import Policy, Vetoes
+from governor.policy.model.judging import Vetoes
+from governor.policy.model.policy import Policy
 from scripts.policy_reference import pages
 from simulation.store import SeriesStore
 from tests.builders import NOW, TARGET, make_instance

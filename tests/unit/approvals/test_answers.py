@@ -26,8 +26,9 @@ from governor.core.errors import DecisionRefused, NotAllowed
 from governor.core.units import day_and_time
 from governor.episode.model.episode import Episode, Phase, Terms
 from governor.episode.model.plan import Price
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.policy import Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World

@@ -19,7 +19,9 @@ from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.evidence.model import GpuReadings
 from governor.evidence.rules.series import window_before
-from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.judging import IdleRule, Metrics
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import VerdictKind
 from governor.verdict.rules.judging import Memory, Subject
 from tests.builders import NOW, TARGET, make_evidence, make_instance

@@ -12,7 +12,7 @@ from governor.approvals.decide import Decide, Decided
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.core.errors import ConflictError, NotAllowed, Throttled
 from governor.episode.model.episode import Terms
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from tests.builders import NOW
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 

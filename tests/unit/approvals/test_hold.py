@@ -30,7 +30,8 @@ from governor.episode.model.episode import Episode, Outcome, Terms
 from governor.episode.model.plan import Step, Until
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
 from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET

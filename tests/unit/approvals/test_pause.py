@@ -27,7 +27,7 @@ from governor.episode.model.plan import Step
 from governor.limits.model.pause import Pause
 from governor.limits.store.pauses import PAUSE
 from governor.policy.document import people_of
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from governor.table.once import Once
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEventLog, MemoryStateTable

@@ -24,8 +24,9 @@ from governor.core.errors import NotAllowed
 from governor.episode.model.episode import Terms
 from governor.episode.model.plan import Plan, Price
 from governor.episode.rules.plan import draw_plan
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule, Power
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, ApprovalRule, PlanRule, Policy, Power
+from governor.policy.model.policy import Policy
 from tests.builders import NOW, make_facts
 
 ALICE, BOB, CAROL = "alice@example.com", "bob@example.com", "carol@example.com"

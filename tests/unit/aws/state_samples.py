@@ -18,7 +18,8 @@ from governor.evidence.model import Evidence, GpuReadings, MetricSource, Window
 from governor.evidence.rules.history import History
 from governor.evidence.rules.series import evidence_hash
 from governor.money.model.ledger import LedgerEntry
-from governor.policy.model.policy import Action, Mode, Policy
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from tests.twins.stores import EveryStore
 

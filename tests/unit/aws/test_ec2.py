@@ -33,7 +33,7 @@ from governor.core.instance import (
 )
 from governor.episode.model.plan import Step
 from governor.episode.rules.plan import MAIN_STEPS
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 from tests.builders import NOW, make_instance
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 

@@ -10,7 +10,7 @@ import pytest
 from governor.core.errors import NotFound, Protected, Throttled, Unsupported, WrongState
 from governor.core.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
 from governor.episode.model.plan import Step
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 from tests.twins import MemoryEc2
 from tests.unit.aws.state_samples import LAUNCHED, TARGET
 

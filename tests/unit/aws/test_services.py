@@ -42,7 +42,8 @@ from governor.money.rules.prices import (
 from governor.notify import compose
 from governor.notify.contract import parse_queued
 from governor.notify.pagerduty import pagerduty_events
-from governor.policy.model.policy import Policy, Prices
+from governor.policy.model.money import Prices
+from governor.policy.model.policy import Policy
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.aws.state_samples import LAUNCHED, NOW, TARGET, ref
 from tests.unit.template.machines import template

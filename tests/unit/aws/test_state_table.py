@@ -23,8 +23,8 @@ from governor.limits.model.breaker import BreakerState, SweepDay
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.cost import Meter
 from governor.money.store.ledger import booking
-from governor.policy.model.policy import Ledger as LedgerSettings
-from governor.policy.model.policy import Targets
+from governor.policy.model.judging import Targets
+from governor.policy.model.money import Ledger as LedgerSettings
 from governor.table import keys
 from governor.table.table import delete, put, update
 from governor.verdict.model import Hold

@@ -18,7 +18,7 @@ from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Price
 from governor.fleet.model import FleetPage
 from governor.policy.document import parse_policy
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from governor.table.table import Readable
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row

@@ -15,7 +15,8 @@ from governor.console.views.project import project, projects
 from governor.core.errors import NotFound
 from governor.fleet.model import Share
 from governor.money.rules.cost import DAY, Meter, month_end
-from governor.policy.model.policy import Budget, Policy
+from governor.policy.model.money import Budget
+from governor.policy.model.policy import Policy
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row
 

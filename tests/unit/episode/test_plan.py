@@ -27,7 +27,9 @@ from governor.episode.rules.plan import (
     mode_of,
     unmet,
 )
-from governor.policy.model.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Prices
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule
+from governor.policy.model.money import Prices
+from governor.policy.model.policy import Mode, Policy
 from tests.builders import make_facts, make_instance
 
 STOP = Policy(plan=PlanRule(action=Action.STOP))

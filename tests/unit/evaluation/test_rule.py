@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
 from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
-from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.judging import IdleRule, Metrics, Vetoes
+from governor.policy.model.policy import Policy
 from governor.verdict.model import VerdictKind
 from governor.verdict.rules.judge import is_candidate
 from governor.verdict.rules.judging import Subject

@@ -12,7 +12,7 @@ from governor.core.errors import Unavailable
 from governor.core.instance import Lifecycle
 from governor.events.model.interruption import SpotPrice
 from governor.events.notify_warning import SpotPrices
-from governor.policy.model.policy import Events
+from governor.policy.model.notices import Events
 from tests.unit.worlds.warned_world import WarnedWorld
 
 PRICES = (

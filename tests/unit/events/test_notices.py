@@ -14,7 +14,8 @@ from governor.core.errors import AccessDenied, SafetyError, Throttled, Unavailab
 from governor.core.instance import Lifecycle
 from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 from governor.events.notify_dates import NotifyDates
-from governor.policy.model.policy import Events, Mode, Policy
+from governor.policy.model.notices import Events
+from governor.policy.model.policy import Mode, Policy
 from governor.table.once import Once
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEventLog

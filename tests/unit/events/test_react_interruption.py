@@ -19,7 +19,9 @@ from governor.episode.model.plan import Step
 from governor.events import respond_to_warnings, send_checkpoint
 from governor.events.model.interruption import Cause, Warned
 from governor.events.notify_warning import Notified, Reaction
-from governor.policy.model.policy import Events, Mode, Targets
+from governor.policy.model.judging import Targets
+from governor.policy.model.notices import Events
+from governor.policy.model.policy import Mode
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.warned_world import DATA, WarnedWorld
 from tests.unit.worlds.world import APPROVAL_ID

@@ -12,7 +12,8 @@ from governor.alerts.model import AlertKind, Severity
 from governor.approvals.model.approval import ApprovalStatus
 from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
 from governor.events.notify_warning import Notified
-from governor.policy.model.policy import Events, Mode
+from governor.policy.model.notices import Events
+from governor.policy.model.policy import Mode
 from tests.builders import NOW
 from tests.unit.worlds.warned_world import GROUP, HOOK, WarnedWorld
 from tests.unit.worlds.world import APPROVAL_ID

@@ -11,7 +11,7 @@ from governor.alerts.model import AlertKind, Severity
 from governor.approvals.model.approval import ApprovalStatus
 from governor.core.errors import AccessDenied, ConfigurationError, Unavailable
 from governor.events.notify_warning import Notified
-from governor.policy.model.policy import Events
+from governor.policy.model.notices import Events
 from tests.builders import NOW
 from tests.unit.worlds.warned_world import WarnedWorld
 from tests.unit.worlds.world import APPROVAL_ID

@@ -15,7 +15,8 @@ from governor.core.instance import Target
 from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.evidence.model import MetricSource
 from governor.evidence.ports import Listed, SeriesFilter
-from governor.policy.model.policy import IdleRule, Metrics, Policy, Vetoes, WorkMetrics
+from governor.policy.model.judging import IdleRule, Metrics, Vetoes, WorkMetrics
+from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, Verdict, VerdictKind
 from governor.verdict.rules.judge import is_candidate, judge
 from governor.verdict.rules.judging import wanted_figures

@@ -21,7 +21,8 @@ from governor.core.instance import Target
 from governor.evidence.model import Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.policy.document import parse_policy
-from governor.policy.model.policy import Mode, PlanRule, Policy
+from governor.policy.model.acting import PlanRule
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import VerdictKind
 from tests.builders import NOW, make_instance
 from tests.twins import MemoryMetrics

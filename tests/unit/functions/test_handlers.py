@@ -41,7 +41,7 @@ from governor.limits.model.pause import Pause
 from governor.money.costs import SumUpMonth
 from governor.money.refresh_prices import RefreshPrices
 from governor.money.report_savings import ReportSavings
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from governor.remediation.check_progress import CheckProgress
 from governor.remediation.end_episode import CloseDead, RecordOutcome
 from governor.remediation.expire_snapshots import ExpireSnapshots

@@ -15,7 +15,7 @@ from governor.evidence.model import Series, Window
 from governor.health.messages import advice_text
 from governor.health.model import Bottleneck, Finding, FindingKind, GpuFigures, Severity
 from governor.health.rules import classify_bottleneck, health_findings
-from governor.policy.model.policy import Health
+from governor.policy.model.notices import Health
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SERIES = tuple(name for name in GpuFigures.__slots__ if name not in ("gpu", "xids"))

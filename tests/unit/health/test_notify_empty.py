@@ -12,7 +12,9 @@ import pytest
 
 from governor.alerts.model import Alert, AlertKind, Severity
 from governor.core.errors import AccessDenied, Throttled
-from governor.policy.model.policy import Advice, Health, Policy, Prices
+from governor.policy.model.money import Advice, Prices
+from governor.policy.model.notices import Health
+from governor.policy.model.policy import Policy
 from tests.builders import make_reservation
 from tests.unit.worlds.health_world import HealthWorld
 

@@ -16,7 +16,8 @@ from governor.evidence.model import Series
 from governor.evidence.rules.series import window_before
 from governor.health.model import FindingKind, GpuFigures
 from governor.health.rules import health_findings
-from governor.policy.model.policy import HEAT_AVERAGE, Metrics
+from governor.policy.model.judging import Metrics
+from governor.policy.model.notices import HEAT_AVERAGE
 from gpu_metrics_publisher import metrics as publisher
 from tests.builders import NOW
 from tests.properties import examples

@@ -26,7 +26,9 @@ from governor.limits.rules.breaker import (
     remember,
     still_counted,
 )
-from governor.policy.model.policy import ApprovalRule, Breaker, Mode, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import VerdictKind as Kind
 from tests.builders import NOW
 

@@ -18,7 +18,8 @@ from governor.episode.model.plan import Step
 from governor.money.costs import NoteOverBudget
 from governor.money.rules.cost import UNTAGGED, Meter
 from governor.policy.document import PolicyBook, parse_policy
-from governor.policy.model.policy import Budget, Mode
+from governor.policy.model.money import Budget
+from governor.policy.model.policy import Mode
 from governor.wiring import policies
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan

@@ -19,7 +19,8 @@ from governor.money.rules.prices import (
     key_of,
     may_apply,
 )
-from governor.policy.model.policy import Policy, Prices
+from governor.policy.model.money import Prices
+from governor.policy.model.policy import Policy
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryStateTable, StaticPolicies
 

@@ -20,7 +20,8 @@ from governor.money.costs import Month, SumUpMonth
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import UNTAGGED, Meter, cost_between, month_end, new_meter
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Budget, Ledger, Mode, Policy
+from governor.policy.model.money import Budget, Ledger
+from governor.policy.model.policy import Mode, Policy
 from governor.table.once import Once
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row

@@ -47,8 +47,9 @@ from governor.notify.message import Delivered, DeliveryRefused, DeliveryRetryabl
 from governor.notify.registry import Recipients, Registry, Route
 from governor.notify.vouch import Vouch
 from governor.notify.worker import Worker
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.policy import Mode
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.builders import SIGNER, asked
 from tests.unit.worlds.world import APPROVAL_ID, World

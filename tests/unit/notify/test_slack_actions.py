@@ -18,8 +18,8 @@ from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.show_approval import ShowApproval
 from governor.notify.message import DeliveryRefused
 from governor.notify.slack_actions import SlackActions
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action
 from tests.builders import NOW
 from tests.unit.worlds.world import APPROVAL_ID, World
 

@@ -67,7 +67,8 @@ from governor.notify.pagerduty import pagerduty_event
 from governor.notify.slack import slack_blocks, slack_text
 from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
-from governor.policy.model.policy import Action, Mode, Policy
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
 from governor.sweep.messages import exemption_alert, managed_alert, silent_alert
 from governor.sweep.model import Home, IdleMember, Kind

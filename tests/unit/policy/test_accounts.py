@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from governor.policy.accounts import Accounts
-from governor.policy.model.policy import Policy, Targets
+from governor.policy.model.judging import Targets
+from governor.policy.model.policy import Policy
 from tests.builders import TARGET
 from tests.unit.events.test_notices import IN_TWO_WEEKS, block, retirement, world_with
 from tests.unit.worlds.warned_world import WarnedWorld

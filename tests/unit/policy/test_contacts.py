@@ -12,8 +12,9 @@ from governor.approvals.rules.terms import terms_of
 from governor.core.settings import SettingError
 from governor.episode.model.plan import Price
 from governor.episode.rules.plan import draw_plan
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.contacts import Contact, Ownership, addresses
-from governor.policy.model.policy import Action, ApprovalRule, PlanRule, Policy
+from governor.policy.model.policy import Policy
 from tests.builders import make_facts
 
 ML = Contact(

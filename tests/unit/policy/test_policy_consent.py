@@ -14,7 +14,8 @@ from governor.alerts.model import Alert, AlertKind
 from governor.core.errors import CloudError, DecisionRefused, SafetyError, Unavailable
 from governor.episode.model.plan import Step
 from governor.policy.document import PolicyBook, parse_policy
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.policy.rules.consent import NOT_ACCEPTED, Acceptances
 from governor.wiring import policies
 from governor.wiring.parts import Parts

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Contact, Weekday
-from governor.policy.model.policy import ApprovalRule
 from governor.policy.rules.schedule import next_morning, next_working, schedule
 
 OFFICE = Contact(

@@ -34,7 +34,7 @@ from governor.episode.model.plan import Step
 from governor.episode.rules.audit import Change
 from governor.events.contract import changes_of
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from governor.remediation.undo_episode import UndoEpisode
 from governor.table.table import Key, Write
 from local.engine.templates import load_template

@@ -11,7 +11,7 @@ from governor.core.errors import SafetyError, SnapshotFailed, StepTimedOut, Thro
 from governor.core.instance import Volume
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step, Until
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 from governor.remediation.check_progress import CheckProgress
 from tests.builders import NOW
 from tests.unit.worlds.fleet_world import ACCOUNTS

@@ -29,8 +29,9 @@ from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Price, Saving, Step
 from governor.events.react import ReactToStateChange
 from governor.money.book_saving import BookSaving
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership
-from governor.policy.model.policy import Action, AppliedPolicy, Mode
+from governor.policy.model.policy import AppliedPolicy, Mode
 from governor.policy.ports import Policies
 from governor.remediation.end_episode import CloseDead, VoidEpisode, outcome_of_error
 from governor.table import keys

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from governor.episode.model.episode import Episode, InstanceRecord, Outcome, quiet_until
-from governor.policy.model.policy import ApprovalRule, Mode
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.policy import Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.world import World

@@ -24,7 +24,8 @@ from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
 from governor.money.store.ledger import booking
 from governor.policy.accounts import Accounts
-from governor.policy.model.policy import Action, Mode, Policy
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import AskedUnder
 from governor.remediation.expire_snapshots import Expired, ExpireSnapshots
 from governor.verdict.model import Hold

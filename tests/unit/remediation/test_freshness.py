@@ -18,7 +18,9 @@ from governor.evidence.check_freshness import why_readings_are_stale
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
-from governor.policy.model.policy import Action, Metrics, Mode, Policy, Vetoes
+from governor.policy.model.acting import Action
+from governor.policy.model.judging import Metrics, Vetoes
+from governor.policy.model.policy import Mode, Policy
 from tests.builders import NOW
 from tests.twins import MemoryMetrics
 from tests.unit.worlds.world import APPROVAL_ID, World

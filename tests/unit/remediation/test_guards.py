@@ -29,7 +29,8 @@ from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.model.breaker import BreakerState
 from governor.policy.accounts import Accounts
-from governor.policy.model.policy import Action, AppliedPolicy, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import AppliedPolicy, Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPolicies

@@ -14,7 +14,7 @@ from governor.core.errors import Unavailable
 from governor.core.instance import Lifecycle, Target
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
-from governor.policy.model.policy import IdleRule, Metrics
+from governor.policy.model.judging import IdleRule, Metrics
 from governor.verdict.model import Verdict, VerdictKind
 from tests.builders import NOW, ago
 from tests.twins import Dimensions, MemoryMetrics

@@ -12,8 +12,11 @@ from governor.approvals.rules.terms import terms_of
 from governor.core.errors import SafetyError
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, Mode, Policy, TagMatch, Targets
+from governor.policy.model.judging import Targets
+from governor.policy.model.names import TagMatch
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under, settings_of
 from tests.unit.worlds.world import ALICE, PEOPLE, World
 

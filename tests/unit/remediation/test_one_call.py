@@ -15,7 +15,8 @@ from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.table import keys
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET

@@ -27,8 +27,9 @@ from governor.episode.model.plan import Step
 from governor.evidence.model import MetricSource
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.model.breaker import BreakerState
+from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.contacts import Ownership
-from governor.policy.model.policy import Action, AppliedPolicy, Mode, PlanRule, Policy
+from governor.policy.model.policy import AppliedPolicy, Mode, Policy
 from governor.policy.rules.owners import owner_of
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.worlds.builders import PRICE, decision, opener, ref_of, stored_episode

@@ -22,7 +22,8 @@ from governor.core.errors import (
 from governor.episode.model.episode import Phase
 from governor.episode.model.plan import Step, Until
 from governor.limits.model.pause import Pause
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
 from tests.builders import NOW
 from tests.unit.web.test_site import SIGNER

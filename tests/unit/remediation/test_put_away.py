@@ -26,7 +26,8 @@ from governor.episode.model.episode import Outcome, Phase, Terms
 from governor.episode.model.plan import Step
 from governor.evidence.model import Evidence, MetricSource
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.policy import Action, Mode, PlanRule, Policy
+from governor.policy.model.acting import Action, PlanRule
+from governor.policy.model.policy import Mode, Policy
 from governor.remediation.guards import Cleared
 from governor.table import keys
 from tests.builders import NOW, TARGET

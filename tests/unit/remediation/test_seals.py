@@ -37,7 +37,8 @@ from governor.core.errors import (
 )
 from governor.episode.model.episode import Episode, Outcome, Phase, Terms
 from governor.episode.model.plan import Step
-from governor.policy.model.policy import Action, Mode, PlanRule, Policy
+from governor.policy.model.acting import Action, PlanRule
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from governor.policy.rules.schedule import Schedule
 from tests.builders import NOW

@@ -21,15 +21,8 @@ from governor.episode.model.plan import Step
 from governor.events.react import ReactToStateChange
 from governor.money.book_saving import settle_replaced
 from governor.money.model.ledger import Ending
-from governor.policy.model.policy import (
-    BY_BUDGET,
-    Action,
-    AppliedPolicy,
-    ApprovalRule,
-    Mode,
-    PlanRule,
-    Policy,
-)
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule
+from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.remediation.end_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import StaticPolicies

@@ -24,7 +24,8 @@ from governor.core.instance import Lifecycle, Snapshot, Target, UserData, Volume
 from governor.core.units import iso
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.remediation.take_snapshot import RESERVED, TakeSnapshot
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2

@@ -15,7 +15,8 @@ from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.episode.ports import UndoAnswer
 from governor.policy.accounts import Accounts
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET

@@ -24,7 +24,8 @@ from governor.core.errors import (
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.policy import Breaker, Caps, Mode
+from governor.policy.model.brakes import Breaker, Caps
+from governor.policy.model.policy import Mode
 from governor.table import keys
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable

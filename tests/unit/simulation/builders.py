@@ -14,7 +14,9 @@ from evaluation.bins import holes
 from governor.core.instance import Instance, Shape, Target
 from governor.episode.model.plan import Price
 from governor.evidence.model import MetricSource, Window
-from governor.policy.model.policy import ApprovalRule, IdleRule, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.judging import IdleRule
+from governor.policy.model.policy import Policy
 from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay

@@ -13,7 +13,7 @@ import pytest
 
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window
-from governor.policy.model.policy import Advice as Rule
+from governor.policy.model.money import Advice as Rule
 from governor.sweep.model import BatchEnvironment, Home, Kind
 from simulation.capacity_advice import Group, Reserved, of_group, reservation, savings_plan
 from simulation.past import Past

@@ -20,7 +20,9 @@ from governor.episode.model.plan import Price
 from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.series import Dimensions
-from governor.policy.model.policy import IdleRule, Policy, TagMatch, Vetoes
+from governor.policy.model.judging import IdleRule, Vetoes
+from governor.policy.model.names import TagMatch
+from governor.policy.model.policy import Policy
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult

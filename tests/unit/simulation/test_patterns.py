@@ -16,7 +16,7 @@ from governor.alerts.model import NOBODY
 from governor.core.catalog import accelerated_types, list_price, shape_of
 from governor.core.instance import CHECKPOINT_TAG, Lifecycle, tag_command
 from governor.episode.model.plan import Price
-from governor.policy.model.policy import Advice as Rule
+from governor.policy.model.money import Advice as Rule
 from governor.policy.model.policy import Policy
 from simulation.past import Past
 from simulation.patterns import (

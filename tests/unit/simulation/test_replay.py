@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from governor.core.instance import Protection, Shape
 from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.evidence.model import Evidence, MetricSource
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.contacts import Contact, Ownership, Weekday
-from governor.policy.model.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
+from governor.policy.model.judging import IdleRule
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, VerdictKind
 from governor.verdict.rules.judge import is_candidate, judge
 from governor.verdict.rules.judging import Subject, wanted_figures

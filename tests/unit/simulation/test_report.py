@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 
-from governor.policy.model.policy import Action, PlanRule
+from governor.policy.model.acting import Action, PlanRule
 from simulation import report
 from simulation.outcome import Replay
 from tests.builders import make_instance

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
-from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Policy, Prices
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.judging import IdleRule, Metrics
+from governor.policy.model.money import Prices
+from governor.policy.model.policy import Policy
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.traces import UtilizationOnly, as_recording, read_traces

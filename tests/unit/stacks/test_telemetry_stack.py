@@ -13,7 +13,7 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 from cfnlint import api as cfnlint  # type: ignore[import-untyped]
 
-from governor.policy.model.policy import Metrics
+from governor.policy.model.judging import Metrics
 from tests.unit.stacks.hosts import TELEMETRY, commands, content
 from tests.unit.template.machines import ROOT
 from tests.unit.template.test_dashboards import body, metrics

@@ -12,7 +12,9 @@ from benchmarks.freezes import INSTANCES, JOBS, START, run
 from governor.core.instance import Target
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import assess_hub, hour_of
-from governor.policy.model.policy import ApprovalRule, Breaker, Mode, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.fleet_world import FleetWorld

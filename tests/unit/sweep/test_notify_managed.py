@@ -10,7 +10,9 @@ import pytest
 
 from governor.alerts.model import Alert, AlertKind
 from governor.core.errors import AccessDenied, Throttled
-from governor.policy.model.policy import IdleRule, Managed, Mode, Policy
+from governor.policy.model.judging import IdleRule
+from governor.policy.model.notices import Managed
+from governor.policy.model.policy import Mode, Policy
 from governor.sweep.model import BatchEnvironment
 from tests.unit.worlds.fleet_world import FleetWorld
 

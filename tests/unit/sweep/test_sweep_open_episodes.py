@@ -15,7 +15,8 @@ from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import DecisionRefused, Throttled, Unavailable
 from governor.episode.model.episode import Outcome, Phase
-from governor.policy.model.policy import Breaker, Mode, Policy
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import Mode, Policy
 from governor.table import keys
 from governor.table.table import update
 from governor.verdict.model import Hold

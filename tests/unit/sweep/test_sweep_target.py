@@ -17,7 +17,9 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Failing, InstanceRecord, Outcome
 from governor.evidence.ports import Listed, SeriesFilter
 from governor.limits.model.breaker import SweepDay
-from governor.policy.model.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import AppliedPolicy, Mode, Policy
 from governor.table import keys
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET

@@ -16,7 +16,8 @@ import pytest
 
 from governor.approvals.model.approval import ApprovalStatus
 from governor.episode.model.episode import Outcome
-from governor.policy.model.policy import Breaker, Mode, Policy
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import Mode, Policy
 from governor.table.table import Document
 from tests.builders import NOW, TARGET
 from tests.properties import step

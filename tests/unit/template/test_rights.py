@@ -15,7 +15,7 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import SignIn
 from governor.aws.clients import READING, allowing
 from governor.core.instance import _SERVICE_BY_TAG
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 from local.engine.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,

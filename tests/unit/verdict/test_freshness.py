@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from governor.evidence.rules.freshness import unseen_minutes, why_never_fresh
-from governor.policy.model.policy import Metrics, Policy, Vetoes
+from governor.policy.model.judging import Metrics, Vetoes
+from governor.policy.model.policy import Policy
 
 
 @pytest.mark.parametrize(

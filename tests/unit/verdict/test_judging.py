@@ -11,7 +11,9 @@ import pytest
 
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.series import window_before
-from governor.policy.model.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy, Vetoes
+from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.judging import IdleRule, Metrics, Vetoes
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold, Verdict, VerdictKind
 from governor.verdict.rules.judging import Memory, Subject, sooner_window
 from governor.verdict.rules.proof import LATE

@@ -25,7 +25,9 @@ from governor.evidence.rules.series import (
     readings,
     window_before,
 )
-from governor.policy.model.policy import IdleRule, Mode, Policy, TagMatch, Vetoes
+from governor.policy.model.judging import IdleRule, Vetoes
+from governor.policy.model.names import TagMatch
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, Hold, VerdictKind
 from governor.verdict.rules.judge import freeze, judge, judge_unread, ripe_at
 from governor.verdict.rules.judging import Subject

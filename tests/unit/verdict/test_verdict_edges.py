@@ -11,7 +11,8 @@ import pytest
 from governor.core.instance import Manager
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
 from governor.evidence.rules.series import window_before
-from governor.policy.model.policy import IdleRule, Metrics, Policy
+from governor.policy.model.judging import IdleRule, Metrics
+from governor.policy.model.policy import Policy
 from governor.verdict import model
 from governor.verdict.model import NO_HOLD, Family, Hold, Verdict, VerdictKind, known_kind
 from governor.verdict.rules.judge import (

@@ -21,8 +21,10 @@ from governor.episode.model.episode import Terms
 from governor.limits.freezes import ShowBrakes
 from governor.limits.model.breaker import BreakerState
 from governor.policy.document import parse_policy
+from governor.policy.model.acting import Action
+from governor.policy.model.brakes import Breaker
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, Breaker, Mode, Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.wiring.policies import accepted

@@ -16,8 +16,8 @@ from governor.approvals.rules.terms import BROADCAST
 from governor.approvals.store.sessions import SignIns
 from governor.core.units import iso
 from governor.episode.model.episode import Outcome
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.site import Gate, Request

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.episode.model.episode import Outcome
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership
-from governor.policy.model.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
 from local.engine.templates import expand_template
 from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post

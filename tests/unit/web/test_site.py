@@ -29,16 +29,10 @@ from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import GpuReadings, Window
 from governor.evidence.rules.history import History
 from governor.evidence.rules.series import evidence_hash
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule, Power
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import (
-    Action,
-    ApprovalRule,
-    Metrics,
-    Mode,
-    PlanRule,
-    Policy,
-    Power,
-)
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from governor.verdict.model import Hold
 from governor.web.responses import Response

@@ -10,7 +10,8 @@ from typing import Any
 from governor.alerts.model import Alert
 from governor.health.check_health import CheckHealth, HealthSummary
 from governor.health.read_health import HealthReading, HealthRequest, ReadHealth
-from governor.policy.model.policy import Health, Policy
+from governor.policy.model.notices import Health
+from governor.policy.model.policy import Policy
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import (
     FakeClock,

@@ -14,7 +14,8 @@ from governor.events.model.interruption import Cause, LifecycleAction, Warned
 from governor.events.notify_warning import AdviseElsewhere, NotifyWarning, Reaction
 from governor.events.respond_to_warnings import RespondToWarnings
 from governor.events.send_checkpoint import SendCheckpoint
-from governor.policy.model.policy import Events, Mode
+from governor.policy.model.notices import Events
+from governor.policy.model.policy import Mode
 from governor.remediation.end_episode import VoidEpisode
 from governor.table.once import Once
 from tests.builders import NOW, TARGET, make_instance

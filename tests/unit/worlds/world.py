@@ -20,8 +20,9 @@ from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
 from governor.evidence.rules.series import evidence_hash
 from governor.policy.accounts import Accounts
+from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.policy import Action, ApprovalRule, Mode, PlanRule, Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.owners import owner_of
 from governor.policy.rules.schedule import schedule
 from governor.remediation.guards import Guards

@@ -24,8 +24,9 @@ from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import frozen
 from governor.limits.store.breaker import Brakes
 from governor.limits.store.pauses import Pauses
+from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import addresses, list_addresses
-from governor.policy.model.policy import ApprovalRule, Mode
+from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies
 
 

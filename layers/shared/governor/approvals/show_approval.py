@@ -25,7 +25,8 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.history import measured_time
 from governor.money.rules.cost import cost_between
-from governor.policy.model.policy import Action, Mode
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from governor.core.instance import (
 from governor.core.units import as_utc, in_parts
 from governor.episode.model.plan import Step
 from governor.fleet.model import MOST_UNGOVERNED
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 
 _log = logging.getLogger(__name__)
 

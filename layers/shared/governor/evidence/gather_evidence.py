@@ -33,7 +33,8 @@ from governor.evidence.rules.figures import (
     published_by,
 )
 from governor.evidence.rules.series import Dimensions
-from governor.policy.model.policy import Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Policy
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Volume,
     )
     from governor.evidence.model import Series, Window
-    from governor.policy.model.policy import TagMatch
+    from governor.policy.model.names import TagMatch
 
 
 class InstanceReader(Protocol):

@@ -21,7 +21,9 @@ from governor.evidence.rules import series as evidence
 from governor.evidence.rules.series import Dimensions
 from governor.health.model import Finding, GpuFigures
 from governor.health.rules import HOT_AVERAGES, KNOWN_XIDS, health_findings
-from governor.policy.model.policy import HEAT_AVERAGE, Health, Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.notices import HEAT_AVERAGE, Health
+from governor.policy.model.policy import Policy
 
 LOST_METRIC = "GPULost"
 """Published for every GPU by `agent/` with its group `health`, so it shows where that group is

@@ -15,7 +15,7 @@ from governor.core.units import Percent, UtcDatetime
 from governor.evidence.model import Series, Window
 from governor.evidence.rules.series import peak, readings
 from governor.health.model import Bottleneck, Finding, FindingKind, GpuFigures, Severity
-from governor.policy.model.policy import HEAT_AVERAGE, Health
+from governor.policy.model.notices import HEAT_AVERAGE, Health
 
 _RANK = list(Severity)
 

@@ -31,7 +31,8 @@ from governor.money.rules.cost import Meter, Rate, Run, months
 from governor.money.rules.forecast import PAST, by_day, forecast
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import Ledger
-from governor.policy.model.policy import Budget, Mode, Policy
+from governor.policy.model.money import Budget
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.owners import owner_of
 from governor.policy.store import PolicyVersions

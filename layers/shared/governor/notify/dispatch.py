@@ -45,8 +45,8 @@ from governor.notify import compose
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.notify.registry import Recipients, Registry, Route
 from governor.notify.vouch import Vouch, Vouched
+from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Contact, addresses, list_addresses
-from governor.policy.model.policy import ApprovalRule
 from governor.policy.ports import Policies
 from governor.sweep.store import Sweeps
 

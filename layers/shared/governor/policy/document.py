@@ -22,14 +22,8 @@ from governor.core.errors import PolicyError, PolicyProblem
 from governor.core.instance import Instance
 from governor.core.settings import Mistake, SettingError
 from governor.policy.model.contacts import Ownership, addresses
-from governor.policy.model.policy import (
-    BY_BUDGET,
-    LEAST_WINDOW_MINUTES,
-    AppliedPolicy,
-    Mode,
-    Override,
-    Policy,
-)
+from governor.policy.model.judging import LEAST_WINDOW_MINUTES
+from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Override, Policy
 from governor.policy.rules.consent import (
     NOBODY_ACCEPTED,
     NOT_ACCEPTED,

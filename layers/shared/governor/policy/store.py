@@ -9,7 +9,7 @@ from datetime import datetime
 
 from governor.core.errors import CloudError
 from governor.core.units import UtcDatetime, parse_iso
-from governor.policy.model.policy import Targets
+from governor.policy.model.judging import Targets
 from governor.policy.rules.consent import Acceptances, Consented, KnownPeople, StandingVersion
 from governor.table.table import Key, Store, absent, put, update, where
 

@@ -32,8 +32,9 @@ from governor.limits.store.breaker import Brakes
 from governor.limits.store.pauses import Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.accounts import Accounts
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact
-from governor.policy.model.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
+from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import asked_under
 from governor.policy.rules.owners import owner_of

@@ -29,7 +29,8 @@ from governor.fleet.model import (
 from governor.fleet.store import Fleet
 from governor.limits.rules.breaker import HOUR, hour_of
 from governor.money.rules.cost import Rate
-from governor.policy.model.policy import Action, Policy
+from governor.policy.model.acting import Action
+from governor.policy.model.policy import Policy
 from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
 
 _CREATORS = 10

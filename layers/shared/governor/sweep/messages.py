@@ -11,7 +11,7 @@ from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
 from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
 from governor.evidence.rules.series import last_reading_end
-from governor.policy.model.policy import TagMatch
+from governor.policy.model.names import TagMatch
 from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
 from governor.sweep.rules import group_key
 from governor.verdict.model import Verdict

@@ -27,7 +27,8 @@ from governor.core.units import UtcDatetime, clock, day_and_time, iso, left, plu
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.series import gpu_rows
-from governor.policy.model.policy import Metrics, Mode
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Mode
 from governor.web import picture
 from governor.web.responses import SEVERAL, TEMPLATES
 

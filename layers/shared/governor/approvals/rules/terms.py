@@ -13,8 +13,9 @@ from governor.approvals.model.terms import Grant, Rank, Role, Scope, SignedIn, S
 from governor.core.errors import NotAllowed, SignInRefused
 from governor.episode.model.episode import Terms
 from governor.episode.model.plan import Plan, Price
+from governor.policy.model.acting import ApprovalRule, Power
 from governor.policy.model.contacts import ConsoleScope, Contact, Ownership, addresses, is_address
-from governor.policy.model.policy import ApprovalRule, Policy, Power
+from governor.policy.model.policy import Policy
 
 BROADCAST = "broadcast"
 """The recipient of links in messages that go to a topic, not to a person."""

@@ -18,8 +18,9 @@ from governor.core.units import Percent, UsdPerHour, UtcDatetime, as_utc
 from governor.episode.model.plan import Plan, Price, Step
 from governor.evidence.model import Evidence
 from governor.evidence.rules.history import History, IdleSpan, idle_span
+from governor.policy.model.acting import ApprovalRule, Power
 from governor.policy.model.contacts import Weekday
-from governor.policy.model.policy import BY_BUDGET, ApprovalRule, Mode, Power
+from governor.policy.model.policy import BY_BUDGET, Mode
 from governor.policy.rules.changes import AskedUnder
 from governor.policy.rules.schedule import Schedule
 from governor.verdict.model import Hold

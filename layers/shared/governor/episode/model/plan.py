@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from governor.core.instance import Instance, Protection, Shape, SpotRequestType, Volume
 from governor.core.units import Usd, UsdPerHour, UtcDatetime
-from governor.policy.model.policy import Action
+from governor.policy.model.acting import Action
 
 
 class Step(StrEnum):

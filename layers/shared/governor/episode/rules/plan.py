@@ -20,7 +20,9 @@ from governor.core.instance import (
 )
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour
 from governor.episode.model.plan import Plan, PlanFacts, Price, Saving, Step, StoragePrices
-from governor.policy.model.policy import Action, Mode, PlanRule, Policy, Prices
+from governor.policy.model.acting import Action, PlanRule
+from governor.policy.model.money import Prices
+from governor.policy.model.policy import Mode, Policy
 
 MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
 """Each is a state of the workflow with a recheck before it. Any other step is a companion: it is

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from governor.core.instance import CHECKPOINT_TAG, Instance
 from governor.core.units import UsdPerHour, UtcDatetime, clock
-from governor.policy.model.policy import Events, Mode, Policy
+from governor.policy.model.notices import Events
+from governor.policy.model.policy import Mode, Policy
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""

@@ -12,7 +12,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from governor.core.instance import Shape
-from governor.policy.model.policy import Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Policy
 
 EC2_NAMESPACE = "AWS/EC2"
 """The CloudWatch namespace of EC2's own metrics."""

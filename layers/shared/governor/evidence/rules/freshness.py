@@ -14,7 +14,8 @@ from governor.core.units import END_BIN, UtcDatetime, in_utc, minutes, span
 from governor.evidence.model import Evidence, GpuReadings, MetricSource
 from governor.evidence.rules.figures import FIGURES, Publisher, required_figures
 from governor.evidence.rules.series import last_reading_end, peak
-from governor.policy.model.policy import Metrics, Policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.policy import Policy
 
 MINUTE = timedelta(minutes=1)
 MOST_AHEAD = timedelta(hours=2)

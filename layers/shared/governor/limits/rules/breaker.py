@@ -11,7 +11,8 @@ from datetime import date, datetime, timedelta
 
 from governor.core.units import UtcDatetime, parse_iso
 from governor.limits.model.breaker import BreakerState, Change, Hub, SweepDay, Turned
-from governor.policy.model.policy import Breaker, Mode, Policy
+from governor.policy.model.brakes import Breaker
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import IDLE, WORKING, YOUNG, VerdictKind
 
 _HISTORY = timedelta(days=14)

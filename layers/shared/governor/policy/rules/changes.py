@@ -13,19 +13,11 @@ from operator import ne
 from typing import Any, Protocol
 
 from governor.core.settings import Risk, Section, SettingError
-from governor.policy.model.policy import (
-    AppliedPolicy,
-    ApprovalRule,
-    IdleRule,
-    Managed,
-    Metrics,
-    Mode,
-    Override,
-    PlanRule,
-    Policy,
-    TagMatch,
-    Vetoes,
-)
+from governor.policy.model.acting import ApprovalRule, PlanRule
+from governor.policy.model.judging import IdleRule, Metrics, Vetoes
+from governor.policy.model.names import TagMatch
+from governor.policy.model.notices import Managed
+from governor.policy.model.policy import AppliedPolicy, Mode, Override, Policy
 
 PEOPLE_NEEDED = 2
 """The people needed behind a risky version if the policy says `two_people_for_policy`."""

@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from governor.core.units import UtcDatetime
+from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership, is_own_identity
-from governor.policy.model.policy import Action, Mode, Override, Policy
+from governor.policy.model.policy import Mode, Override, Policy
 from governor.policy.rules.changes import PEOPLE_NEEDED, people_behind
 
 NOT_ACCEPTED = "approved_by (not accepted)"

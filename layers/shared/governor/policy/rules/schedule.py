@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from governor.core.units import UtcDatetime
+from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Contact, Weekday
-from governor.policy.model.policy import ApprovalRule
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"

@@ -1,0 +1,171 @@
+"""Sections of the policy that say who is asked, how long, and what is done.
+
+Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal
+
+from governor.core.settings import (
+    PER_UNIT,
+    Mistake,
+    Section,
+    UsdPerUnit,
+    between,
+    setting,
+)
+
+
+class Action(StrEnum):
+    """Last step of a plan."""
+
+    STOP = "stop"
+    TERMINATE = "terminate"
+    NOTIFY_ONLY = "notify-only"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRule(Section):
+    """The action for an idle instance, and the alternative if EC2 or a protection flag forbids
+    it."""
+
+    action: Action = Action.STOP
+    """The action that is proposed, and taken after a yes."""
+    when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
+    when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """The action instead of a termination for instances with termination protection."""
+    snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
+    """Days until the date in the snapshots' `DeleteAfter` tag. Until then nothing deletes them."""
+    delete_expired_snapshots: bool = False
+    """Delete the snapshots of closed episodes after that date, 7 days after a message to the owner.
+    Never in mode `observe`."""
+    delete_last_of_terminated: bool = False
+    """Delete the last whole set of snapshots of an instance that is gone, too: it then cannot be
+    rebuilt."""
+    stop_limit_minutes: int = between(30, 1, 240)
+    """Minutes that a stop or a termination may take before it counts as failed."""
+    snapshot_limit_minutes: int = between(1_440, 1, 2_880)
+    """Minutes that snapshots may take before the termination is given up."""
+    local_disks_may_be_lost_unasked: bool = False
+    """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop
+    wipes."""
+    running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
+    """Greatest age in minutes of the snapshots of an instance that runs until its termination.
+    Data written after a snapshot began is not in it."""
+
+
+_MOST_DAYS = 20
+"""Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top
+of this."""
+
+
+Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
+"""Effect of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Section):
+    """Times of a question and of each of its stages.
+
+    A question is followed by a reminder, an escalation and the expiry. An answer ends it.
+    """
+
+    ask_after_minutes: int = between(180, 5, 20_160, "lowered")
+    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes`
+    count."""
+    ask_after_released_minutes: int = between(90, 5, 20_160, "lowered", at_most="ask_after_minutes")
+    """Idle minutes after which people are asked if GPU memory is released. Never used to act
+    unasked."""
+    released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
+    """Memory is released while every GPU uses less than this percentage. Unknown memory is not
+    released."""
+    released_for_minutes: int = between(15, 5, 60, "lowered", at_most="ask_after_released_minutes")
+    """The newest minutes during which GPU memory must be released."""
+    watch_every_minutes: int = between(15, 5, 60, "none")
+    """Minutes between two reads of an idle instance that people were asked about; at most a quarter
+    of `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything
+    is done."""
+    remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
+    """Minutes from the question to the reminder."""
+    escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
+    """Minutes from the reminder to the escalation."""
+    expire_after_minutes: float = between(960.0, 0.01, 43_200, "lowered")
+    """Minutes from the escalation to the expiry."""
+    digest_from: int = between(3, 0, 100, "none")
+    """Number of questions to the same people from which they are sent as one message. 0: never."""
+    digest_after_seconds: int = between(60, 0, 900, "none")
+    """Seconds that a question, or a failure, waits for others, to be sent as one message."""
+    delivery_limit_minutes: int = between(60, 1, 1_440, "none")
+    """Minutes without any delivery after which the episode fails. The stages begin with the
+    delivery."""
+    notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
+    """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may
+    hold it."""
+    on_expiry: Literal["no-action", "act"] = "no-action"
+    """The outcome if nobody answers. `act` carries out the plan, but never a termination."""
+    keep_at_most_days: int = between(30, 1, 365, "lowered")
+    """Longest time in days for which an answer may keep an instance."""
+    keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
+    """Hours for which an instance is kept after a person has started it again."""
+    ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
+    """Hours until the same idle time is reported again after an expiry, a notification or a
+    refusal, and after a fourth failure in a row. After the first three it is tried again in 5, 15
+    and 60 minutes."""
+    ask_about_stopped_after_days: int | None = between(None, 1, 365)
+    """Days from a stop to a question about termination. `null`: never."""
+    retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")
+    """Minutes until the next attempt after a workflow that ended before it could ask. After the
+    first three failures in a row: 5, 15 and 60 minutes."""
+    wait_at_most_hours: int = between(48, 1, 168, "raised")
+    """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is
+    an answer. Then the episode ends as refused."""
+    people_to_stop: int = between(1, 0, 2, "lowered")
+    """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may
+    `stop`. Only an override for a tag may lower it."""
+    people_to_terminate: int = between(2, 1, 2, "lowered")
+    """Number of people known by address who must approve a termination. Only an override for a tag
+    may lower it."""
+    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, "raised")
+    """A termination needs two people if the instance costs more USD per hour, whatever
+    `people_to_terminate` says. `null`: at no price."""
+    broadcast_may: tuple[Power, ...] = setting(("keep",), "added")
+    """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no
+    contact."""
+    tag_owner_may: tuple[Power, ...] = setting(("keep",), "added")
+    """Answers of an address that only the owner tag of the instance names. `stop` suffices where
+    one person must approve."""
+    cli_may: tuple[Power, ...] = setting(("keep",), "added")
+    """Answers of a command line's caller whom no contact's `identities` name. Session names prove
+    nobody."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
+            reason = (
+                "must be at least four times digest_after_seconds, for which questions wait unsent"
+            )
+            yield ("delivery_limit_minutes",), reason
+        if self.total > timedelta(days=_MOST_DAYS):
+            reason = (
+                f"a question would stay open for {self.total.days} days; the most is {_MOST_DAYS}"
+            )
+            yield ("expire_after_minutes",), reason
+        if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
+            reason = (
+                "cannot go with terminate in broadcast_may: a list's link does not "
+                "tell two people apart"
+            )
+            yield ("two_people_above_usd_per_hour",), reason
+
+    @property
+    def total(self) -> timedelta:
+        """Return for how long a question stays open, without quiet hours."""
+        minutes = (
+            self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
+        )
+        return timedelta(minutes=minutes)

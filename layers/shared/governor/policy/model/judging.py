@@ -1,0 +1,152 @@
+"""Sections of the policy that say what is judged, and when it is idle.
+
+Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import Literal
+
+from governor.core.settings import (
+    Mistake,
+    Section,
+    between,
+    checked,
+    named,
+    one_of,
+    setting,
+)
+from governor.policy.model.contacts import ACCOUNT
+from governor.policy.model.names import REGION, UNIT
+
+LONGEST_LAG = timedelta(minutes=15)
+"""With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest
+20 minutes."""
+
+
+LEAST_WINDOW_MINUTES = 10
+"""The two newest bins of 5 minutes must be measured, so a shorter window is never idle. Earlier
+releases accepted 5 to 9."""
+
+
+def _is_of_jobs(namespace: str) -> bool:
+    return bool(namespace) and not namespace.startswith("AWS/")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(Section):
+    """The accounts and Regions that are swept: every account in every Region."""
+
+    accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
+    """Account IDs, in quotes. Empty, as `units`: the account of the stack."""
+    units: tuple[str, ...] = named(*UNIT, "widened")
+    """Organizational units, or the root: their active accounts are swept, too, those of units
+    within them included (accounts.md)."""
+    without_units: tuple[str, ...] = named(*UNIT, "removed")
+    """Units whose accounts `units` leaves out, with all units within them."""
+    regions: tuple[str, ...] = named(*REGION, "widened")
+    """Region codes. Empty: the Region of the stack."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if self.without_units and not self.units:
+            yield ("without_units",), "leaves accounts out of units, and none is named; set units"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMetrics(Section):
+    """Metrics that jobs publish while they work. Each must have the dimension `InstanceId`.
+
+    A value other than 0 in the window makes the instance busy. A missing metric proves nothing.
+    """
+
+    namespace: str = checked("MLTraining", "jobs publish into one of their own", _is_of_jobs)
+    """CloudWatch namespace of these metrics; not one of AWS."""
+    names: tuple[str, ...] = ()
+    """Names of the metrics that count. Empty: every metric of the namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics(Section):
+    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on
+    Linux."""
+
+    namespace: str = "GPU/EC2"
+    """CloudWatch namespace of the metrics below."""
+    utilization: str = "nvidia_smi_utilization_gpu"
+    """Metric of GPU utilization, in percent."""
+    memory_used: str = "nvidia_smi_memory_used"
+    """Metric of used GPU memory, in MiB."""
+    power_draw: str = "nvidia_smi_power_draw"
+    """Metric of GPU power draw, in watts."""
+    temperature: str = "nvidia_smi_temperature_gpu"
+    """Metric of GPU temperature, in degrees Celsius."""
+    memory_utilization: str = "nvidia_smi_utilization_memory"
+    """Metric of the time in which GPU memory was read or written, in percent."""
+    hardware_namespace: str = "GPU/Custom"
+    """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost
+    GPUs."""
+    period_seconds: int = one_of(300, (60, 300, 3600))
+    """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
+    collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
+    """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
+    lag_seconds: int = between(120, 0, 3600)
+    """The newest seconds are ignored, because CloudWatch may still be receiving them."""
+    unasked_newest_reading_minutes: int = between(5, 3, 5, "raised")
+    """Without a person's approval (`auto`, `on_expiry: act`), a step waits unless the newest
+    60-second reading of every GPU ended at most so many minutes ago."""
+    unasked_newest_5_minute_reading_minutes: int = between(10, 7, 10, "raised")
+    """The same limit for readings of 5 minutes: EC2's own figures, and GPUs where
+    `collection_interval_seconds` is above 60."""
+    publishers_are_trusted: bool = setting(False, "raised")
+    """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs
+    it: CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
+    bound_namespaces: bool = setting(False, "lowered")
+    """Call idle only what says so in a namespace of its own, too: `namespace`, a slash,
+    `aws:userid`. There `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
+    work: WorkMetrics | None = WorkMetrics()
+    """Metrics that jobs publish while they work. `null`: none are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRule(Section):
+    """Rules of idleness: every GPU stays under the threshold for the whole window."""
+
+    utilization_below_percent: float = between(5.0, 0.1, 50, "raised")
+    """A GPU is idle while its maximum utilization is under this percentage."""
+    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, "lowered", once_from=5)
+    """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
+    minimum_coverage_percent: float = between(80.0, 50, 100, "lowered")
+    """Percentage of the window that must be measured on every GPU. Otherwise the verdict is
+    `no-data`."""
+    grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
+    """Minutes after a start during which an instance is not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vetoes(Section):
+    """Limits of other figures. One reached anywhere in the window makes the instance busy.
+
+    `null` switches a veto off.
+    """
+
+    memory_used_percent: float | None = between(None, 0.1, 100, "raised")
+    """Used GPU memory, in percent of the GPU's memory."""
+    power_percent_of_limit: float | None = between(40.0, 0.1, 100, "raised")
+    """GPU power draw, in percent of the GPU's power limit."""
+    cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
+    """CPU utilization, in percent."""
+    network_bytes_per_second: float | None = checked(
+        1_000_000.0, "it must be above 0 and finite", lambda value: 0 < value < inf, "raised", gt=0
+    )
+    """Network traffic in both directions, in bytes per second."""
+    session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
+    """Hours during which an open Session Manager session makes the instance busy. Systems Manager
+    counts disconnected sessions as open, so older ones do not."""
+    required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
+        ("cpu", "network"), "removed"
+    )
+    """Figures that must be measured. Otherwise the verdict is `no-data`."""

@@ -1,0 +1,156 @@
+"""Sections of the policy about money: prices, the ledger of savings, budgets, and advice.
+
+Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Literal
+
+from governor.core.settings import (
+    A_MONTH,
+    PER_UNIT,
+    PERCENT,
+    Discount,
+    Mistake,
+    Section,
+    UsdAMonth,
+    UsdPerUnit,
+    between,
+    checked,
+    named,
+    setting,
+)
+from governor.core.units import Percent
+from governor.policy.model.names import FAMILY
+
+
+@dataclass(frozen=True, slots=True)
+class Prices(Section):
+    """Prices that the governor cannot read from AWS (prices.md). The defaults are those of
+    us-east-1."""
+
+    usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
+    """USD per hour by instance type, such as negotiated prices. They replace AWS's price list."""
+    discount_percent: Mapping[str, Discount] = PERCENT.setting({}, "none")
+    """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other
+    families."""
+    refresh_hours: int = between(24, 1, 720, "none")
+    """Hours after which AWS's list price of a type that runs is read again."""
+    commitments_elsewhere: bool = setting(True, "none")
+    """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances.
+    Then savings in cash begin at 0."""
+    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
+    """USD per GiB and month of EBS volumes, where AWS's price list was not read."""
+    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
+    """USD per GiB and month of EBS snapshots, where AWS's price list was not read."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        for name in self.discount_percent:
+            if not re.fullmatch(FAMILY[0], name):
+                yield ("discount_percent", name), FAMILY[1]
+
+    def discount(self, family: str) -> Decimal:
+        """Return the percentage off the list prices of a family; 0 if there is none."""
+        return self.discount_percent.get(family, self.discount_percent.get("all", Decimal(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger(Section):
+    """How savings are booked."""
+
+    risk = "none"
+    false_stop_within_minutes: int = between(60, 0, 43_200)
+    """A stop counts as wrong if the instance is started again within these minutes."""
+    saving_counts_days: int = between(30, 1, 366)
+    """Days for which an action counts as saving. No forgotten instance would have run forever."""
+    weekly_report: bool = True
+    """Report costs and savings of the week before to owners on Mondays."""
+    monthly_report: bool = True
+    """Report those of the month before on the 1st, and again on the 15th, when its bill is
+    final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(Section):
+    """The budget of each project for a calendar month (UTC). It leads to messages and questions,
+    never to an action."""
+
+    risk = "none"
+    monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
+    """USD a month of each project, and of all instances without a project together. `null`: no
+    budget."""
+    projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
+    """USD a month by project. It replaces `monthly_usd` for that project."""
+    tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
+    """Percentages of the budget at which the project's owner is notified, once a month each."""
+    act: Literal["notify", "ask"] = setting("notify", "any")
+    """The effect above 100%. `ask`: people are asked about idle instances that an override with
+    `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
+    publish_at_most_projects: int = between(0, 0, 1_000)
+    """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month
+    each)."""
+
+    def of(self, project: str) -> Decimal | None:
+        """Return the budget of a project; `None` if it has none."""
+        return self.projects.get(project, self.monthly_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Section):
+    """Limits of `governor advice`, which proposes how to save money. Nothing is ever done about
+    it."""
+
+    risk = "none"
+    weeks: int = between(6, 1, 12)
+    """Weeks of utilization that are read, by the hour."""
+    minimum_weeks: int = between(4, 1, 12, at_most="weeks")
+    """Weeks between the first and the last reading, below which nothing is advised."""
+    minimum_measured_percent: Percent = between(80.0, 0, 100)
+    """Percentage of an instance's running hours that must be measured on every GPU."""
+    minimum_usd_per_month: UsdPerUnit = PER_UNIT.setting(Decimal(50))
+    """USD a month. Advice known to save less is left out."""
+    dismissed_for_days: int = between(90, 1, 366)
+    """Days for which dismissed advice is left out."""
+    unused_below_percent: Percent = between(5.0, 0.1, 50)
+    """A GPU is unused in an hour whose maximum utilization is under this percentage."""
+    target_percent: Percent = between(85.0, 10, 100)
+    """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also
+    the utilization that GPUs at work are measured against."""
+    full_memory_above_percent: Percent = between(90.0, 10, 100)
+    """GPU memory is short above this percentage."""
+    cpu_works_from_percent: Percent = between(20.0, 1, 100)
+    """CPU utilization from which an instance without GPU work still works."""
+    cpu_family: str = checked("m7i", FAMILY[1], partial(re.fullmatch, FAMILY[0]))
+    """Family of the CPU types that are proposed."""
+    cpu_usd_per_vcpu_hour: UsdPerUnit = PER_UNIT.setting(Decimal("0.0504"))
+    """USD per vCPU and hour of that family."""
+    office_day_at_most_hours: int = between(12, 1, 20)
+    """Longest working day, on weekdays, for which a schedule is proposed."""
+    schedule_tag_key: str = "Schedule"
+    """Tag key that Instance Scheduler on AWS looks for."""
+    schedule_name: str = "office-hours"
+    """Name of the schedule there."""
+    inference_below_percent: Percent = between(30.0, 1, 100)
+    """Mean utilization at work under which a P type may serve inference that a smaller type could
+    serve."""
+    old_families: tuple[str, ...] = named(*FAMILY, default=("p2", "p3", "g3", "g3s", "g4dn"))
+    """Families for which newer ones are proposed."""
+    newer_families: tuple[str, ...] = named(*FAMILY, default=("g5", "g6", "gr6", "g6e", "g7e"))
+    """Families that are proposed in their place."""
+    steady_from_percent: Percent = between(60.0, 1, 100)
+    """Percentage of an instance's hours with GPU work from which the work is steady."""
+    port_pays_within_months: int = between(12, 1, 60)
+    """Months in which a port to Trainium or Inferentia must pay for itself."""
+    burst_at_most_hours: int = between(24, 1, 168)
+    """Longest stretch of GPU work that Spot is proposed for."""
+    empty_reservation_after_hours: int = between(24, 1, 720)
+    """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is
+    notified, and again every `health.advice_every_hours`."""
+    scale_in_below_percent: Percent = between(20.0, 1, 100)
+    """Mean utilization of a group, over 10 minutes, under which it needs fewer instances."""

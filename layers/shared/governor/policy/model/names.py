@@ -1,0 +1,83 @@
+"""The names that settings of a policy hold: Regions, units, families of types, and tags.
+
+Each pattern has the reason that a person reads if a name does not fit it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from governor.core.instance import OWN_TAGS, Instance
+from governor.core.settings import (
+    Section,
+)
+from governor.core.units import letters_and_digits, printable
+
+KEY_FOR_IAM = "at most 128 letters, digits and + - = . _ : / @"
+"""The characters of a tag key that a condition key of IAM surely takes, as the stacks' parameter
+says."""
+
+
+_KEY_FOR_IAM = r"[A-Za-z0-9+\-=._:/@]{1,128}"
+
+
+# No list of Regions: AWS opens them faster than this is released.
+REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
+
+
+UNIT = (
+    "(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}",
+    "no unit is named so: write its ID, as ou-abcd-11111111",
+)
+
+
+FAMILY = (
+    "[a-z][a-z0-9-]*",
+    "no family is named so: write what stands before the dot of a type, as p5",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TagMatch(Section):
+    """A tag of an instance, compared exactly."""
+
+    tag_key: str
+    """Key of the tag."""
+    tag_value: str
+    """Value of the tag."""
+
+    def __str__(self) -> str:
+        return f"{self.tag_key}={self.tag_value}"
+
+    @staticmethod
+    def is_key_for_iam(key: str) -> bool:
+        """Return whether IAM can deny instances with this tag key, by the parameter
+        ExemptionTagKey."""
+        return re.fullmatch(_KEY_FOR_IAM, key) is not None
+
+    def is_on(self, instance: Instance) -> bool:
+        return instance.tags.get(self.tag_key) == self.tag_value
+
+    def like_it_on(self, instance: Instance) -> str | None:
+        """Return the instance's tag that means this one, however its key is spelled, with any
+        value.
+
+        Keys are compared by letters and digits alone. A key that also holds the value counts, too
+        (`gpugovernor:exempt`). The governor's own keys never count. The tag itself goes before
+        others like it. `None`: there is none.
+        """
+        if self.is_on(instance):
+            return str(self)
+        for key, value in instance.tags.items():
+            if self._is_meant_by(key):
+                return printable(f"{key}={value}")
+        return None
+
+    def _is_meant_by(self, key: str) -> bool:
+        if key == self.tag_key:
+            return True
+        wanted = letters_and_digits(self.tag_key)
+        if key in OWN_TAGS or not wanted:
+            return False
+        return letters_and_digits(key) in (wanted, wanted + letters_and_digits(self.tag_value))

@@ -1,0 +1,123 @@
+"""Sections of the policy about warnings of AWS, the health of GPUs, and services that manage
+instances.
+
+Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+
+from governor.core.settings import (
+    Mistake,
+    Section,
+    between,
+    setting,
+)
+from governor.core.units import Percent
+
+
+@dataclass(frozen=True, slots=True)
+class Managed(Section):
+    """Messages to the owner of an environment that another service runs, about its idle
+    instances."""
+
+    idle_for_minutes: int = between(60, 60, 43_200, "none")
+    """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
+    tell_again_after_hours: int = between(24, 24, 8_760, "none")
+    """Hours between two messages about the same environment."""
+    tag_keys: tuple[str, ...] = setting((), "removed")
+    """Further tag keys that mark an instance as run by another service, in any letter case. GPU
+    Governor notifies the owner and leaves the instance alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Section):
+    """How the governor answers events of EC2 and AWS Health."""
+
+    checkpoint_on_spot_interruption: bool = True
+    """Run the instance's own checkpoint hook when Spot takes the instance back."""
+    checkpoint_on_rebalance: bool = False
+    """Run the hook on a rebalance recommendation, too. An interruption may never follow."""
+    checkpoint_on_auto_scaling: bool = True
+    """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle
+    hook."""
+    completed_lifecycle_hooks: tuple[str, ...] = ()
+    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to
+    save."""
+    signal_gpu_processes: bool = False
+    """Send SIGTERM to the processes on the GPU if an instance has no hook."""
+    snapshot_data_volumes: bool = False
+    """Start snapshots of the data volumes before an interruption."""
+    mass_interruption_window_minutes: int = between(10, 1, 1_440, "none")
+    """Warnings in one zone belong together within these minutes of the first."""
+    mass_interruption_told_singly: int = between(5, 1, 1_000, "none")
+    """Number of such warnings that get a message each. The others share one."""
+    compare_spot_prices: bool = setting(True, "none")
+    """Show after a warning where the same type is cheaper."""
+    spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), "none")
+    """Regions to compare, besides the instance's own; at most 20."""
+    placement_scores: bool = setting(False, "none")
+    """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
+    remind_before_hours: int = between(24, 1, 336, "none")
+    """Hours before an announced date at which its message is repeated."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if len(self.spot_price_regions) > 20:
+            yield (
+                ("spot_price_regions",),
+                "names more than 20 Regions; each is a call at every warning",
+            )
+
+
+HEAT_AVERAGE = timedelta(minutes=5)
+"""The time over which a check of health averages a reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health(Section):
+    """Messages to the owner about the state of GPUs. Nothing is ever done about it."""
+
+    risk = "none"
+    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`:
+    # a tenth of the time is more than a peak, and 10% is where the low-utilization alarm ends.
+    hot_above_celsius: float = between(85.0, 30, 120)
+    """A GPU is hot if two averages of 5 minutes in a row are above this, in degrees Celsius."""
+    throttled_above_percent: Percent = between(10.0, 0, 100)
+    """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
+    busy_from_percent: Percent = between(10.0, 0, 100)
+    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
+    under_used_below_percent: Percent = between(70.0, 0, 100)
+    """A GPU at work is under-used below this mean utilization."""
+    straggler_above_points: float = between(20.0, 0, 100)
+    """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
+    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
+    """Work is memory-bound if memory utilization is above this and GPU utilization below the
+    next."""
+    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
+    """GPU utilization under which work can be memory-bound."""
+    compute_bound_above_percent: Percent = between(90.0, 0, 100)
+    """Work is compute-bound above this GPU utilization."""
+    minimum_coverage_percent: Percent = between(80.0, 0, 100)
+    """Percentage of the window that must be measured before a mean is used."""
+    enabled: bool = True
+    """Check the health of GPUs."""
+    check_every_minutes: int = between(240, 5, 1_440)
+    """Minutes between two checks of an account and Region; at most `window_minutes`, so none are
+    missed."""
+    window_minutes: int = between(270, 10, 2_880)
+    """Minutes that a check reads."""
+    advice_every_hours: int = between(168, 1, 8_760)
+    """Hours between two messages of advice to an owner. Faults are sent at once."""
+
+    @property
+    def check_every(self) -> timedelta:
+        return timedelta(minutes=min(self.check_every_minutes, self.window_minutes))
+
+    @property
+    def window(self) -> timedelta:
+        """Return the time that a check reads, rounded up to whole averages of heat."""
+        return HEAT_AVERAGE * ceil(timedelta(minutes=self.window_minutes) / HEAT_AVERAGE)
