@@ -23,8 +23,9 @@ from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.core.instance import Instance, Target
 from governor.core.units import plural, printable
-from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.ports import InstanceReader, Listed, MetricReader, SeriesFilter
+from governor.evidence.request import EvidenceRequest
 from governor.evidence.rules.figures import FIGURES
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook

@@ -22,8 +22,9 @@ from governor.core.instance import Target
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Outcome, quiet_until
 from governor.episode.rules.plan import acts_on_silence, mode_of
-from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence, MetricSource, Window
+from governor.evidence.request import EvidenceRequest, Gathered
 from governor.evidence.rules.series import window_before
 from governor.limits.model.breaker import Change, SweepDay
 from governor.limits.rules.breaker import (

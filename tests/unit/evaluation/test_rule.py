@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
-from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.request import EvidenceRequest
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
 from governor.policy.model.policy import Policy

@@ -12,9 +12,10 @@ import pytest
 
 from governor.core.errors import Throttled
 from governor.core.instance import Target
-from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import MetricSource
 from governor.evidence.ports import Listed, SeriesFilter
+from governor.evidence.request import EvidenceRequest, Gathered
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes, WorkMetrics
 from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, Verdict, VerdictKind

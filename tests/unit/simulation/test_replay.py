@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.core.instance import Protection, Shape
-from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence, MetricSource
+from governor.evidence.request import EvidenceRequest
 from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.contacts import Contact, Ownership, Weekday
 from governor.policy.model.judging import IdleRule

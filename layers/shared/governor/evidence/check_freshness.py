@@ -12,7 +12,8 @@ from datetime import timedelta
 from governor.core.errors import Unavailable
 from governor.core.instance import Instance
 from governor.core.units import UtcDatetime
-from governor.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.request import EvidenceRequest
 from governor.evidence.rules.figures import required_figures
 from governor.evidence.rules.freshness import MOST_AHEAD, reading_period, why_stale
 from governor.policy.model.policy import Policy

@@ -18,9 +18,10 @@ from governor.core.units import UtcDatetime, in_utc, minutes, printable, span
 from governor.episode.model.plan import Plan, PlanFacts, Price
 from governor.episode.rules.plan import draw_plan
 from governor.episode.store.instances import Instances
-from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
 from governor.evidence.ports import InstanceReader, SessionReader
+from governor.evidence.request import EvidenceRequest, Gathered
 from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.history import LENGTH, SHORTEST_PERIOD, History
 from governor.evidence.rules.series import last_reading_end

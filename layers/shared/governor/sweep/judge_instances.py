@@ -13,7 +13,9 @@ from datetime import timedelta
 
 from governor.core.catalog import shape_of
 from governor.core.units import UtcDatetime
-from governor.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence, Passes
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.read_batch import Passes
+from governor.evidence.request import EvidenceRequest, Gathered
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_case import GPU_CHECK_EVERY, Case, ListedInstance, Listing, attempt
 from governor.verdict.rules.judge import is_candidate

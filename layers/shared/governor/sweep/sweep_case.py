@@ -19,8 +19,8 @@ from governor.core.instance import Instance, Target
 from governor.core.ports import Spread
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, InstanceRecord, Observation
-from governor.evidence.gather_evidence import Gathered
 from governor.evidence.model import MetricSource
+from governor.evidence.request import Gathered
 from governor.evidence.rules.series import Dimensions
 from governor.limits.model.breaker import Change
 from governor.money.rules.cost import Rate

@@ -63,8 +63,6 @@ class PlanRule(Section):
 _MOST_DAYS = 20
 """Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top
 of this."""
-
-
 Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 """Effect of an answer."""
 

@@ -26,8 +26,6 @@ from governor.policy.model.names import REGION, UNIT
 LONGEST_LAG = timedelta(minutes=15)
 """With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest
 20 minutes."""
-
-
 LEAST_WINDOW_MINUTES = 10
 """The two newest bins of 5 minutes must be measured, so a shorter window is never idle. Earlier
 releases accepted 5 to 9."""

@@ -17,21 +17,13 @@ from governor.core.units import letters_and_digits, printable
 KEY_FOR_IAM = "at most 128 letters, digits and + - = . _ : / @"
 """The characters of a tag key that a condition key of IAM surely takes, as the stacks' parameter
 says."""
-
-
 _KEY_FOR_IAM = r"[A-Za-z0-9+\-=._:/@]{1,128}"
-
-
 # No list of Regions: AWS opens them faster than this is released.
 REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
-
-
 UNIT = (
     "(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}",
     "no unit is named so: write its ID, as ou-abcd-11111111",
 )
-
-
 FAMILY = (
     "[a-z][a-z0-9-]*",
     "no family is named so: write what stands before the dot of a type, as p5",

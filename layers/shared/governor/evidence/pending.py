@@ -1,0 +1,175 @@
+"""An instance while its evidence is read: what is asked for, and what has come so far.
+
+This module reads nothing itself and must not judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple
+
+from governor.core.instance import Shape
+from governor.evidence.model import MetricSource, Series
+from governor.evidence.ports import Listed
+from governor.evidence.request import EvidenceRequest
+from governor.evidence.rules import series as evidence
+from governor.evidence.rules.figures import (
+    FIGURES,
+    WORK,
+    Publisher,
+    factor_of,
+    published_by,
+)
+from governor.evidence.rules.series import Dimensions
+
+
+@dataclass(slots=True)
+class Pending:
+    """An instance while it is read: what is asked for, and what has been read so far."""
+
+    request: EvidenceRequest
+    shape: Shape | None
+    dimensions: tuple[Dimensions, ...] | None
+    figures: dict[str, dict[str, Series]] = field(default_factory=dict)
+    """Series by figure and GPU. The GPU is `all` in an aggregate; in EC2's figures, the metric
+    takes its place."""
+    jobs: list[tuple[str, Series]] = field(default_factory=list)
+    """Jobs' own metrics, by namespace and metric."""
+    aggregated: Series = ()
+    """The aggregate's utilization, once the GPUs are read one by one."""
+    sets: tuple[Dimensions, ...] = ()
+    """The dimension sets by which utilization was read."""
+    source: MetricSource = MetricSource.NONE
+    searched: bool = False
+    problem: str | None = None
+    figures_read: frozenset[str] = frozenset()
+
+    @property
+    def instance_id(self) -> str:
+        return self.request.instance.instance_id
+
+    @property
+    def aggregate(self) -> Dimensions:
+        """The dimension set of the whole instance."""
+        return (("InstanceId", self.instance_id),)
+
+    @property
+    def expected(self) -> int | None:
+        """How many GPUs its type has; `None` where that is not known."""
+        return self.shape.accelerator_count if self.shape else None
+
+    @property
+    def readings(self) -> Mapping[str, Series]:
+        """Utilization by GPU."""
+        return self.figures.get("utilization", {})
+
+    def factor(self, figure: str, period: timedelta) -> float | None:
+        """The factor that turns readings of a period into the figure; `None` if the instance type
+        does not say what 100% is."""
+        return factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
+
+    def series(self, figure: str) -> Series | None:
+        """The highest reading of all GPUs in each period, or the sum of EC2's metrics; `None` where
+        nothing was published."""
+        by_part = self.figures.get(figure, {})
+        if figure in published_by(Publisher.EC2):
+            total: Series | None = None
+            for series in by_part.values():
+                total = _sum(total, series)
+            return total
+        highest: Series | None = None
+        for series in by_part.values():
+            highest = evidence.merged(highest, series)
+        return highest
+
+    def parts(self, figure: str) -> list[Series]:
+        """Every GPU's series, or that of each metric of EC2; empty where one publishes nothing.
+
+        Return an empty list for a figure that only a listing shows: nobody knows its parts.
+        """
+        by_part = self.figures.get(figure, {})
+        row = FIGURES[figure]
+        if row.publisher is Publisher.EC2:
+            return [by_part.get(metric, ()) for metric in row.metrics]
+        if row.publisher is Publisher.AGENT:
+            return [by_part.get(gpu, ()) for gpu in self.readings]
+        return []
+
+    def note(self, asked: AskedSeries, series: Series) -> None:
+        """Add a series that was read."""
+        if asked.figure == WORK:
+            self.jobs.append((f"{asked.namespace} {asked.metric}", series))
+            return
+        by_part = self.figures.setdefault(asked.figure, {})
+        part = evidence.gpu_label(asked.dimensions)
+        if asked.figure in published_by(Publisher.EC2):
+            part = asked.metric
+        by_part[part] = evidence.merged(by_part.get(part), series)
+
+    def is_silent(self) -> bool:
+        """Return whether it was read, and publishes no utilization."""
+        return self.problem is None and not self.count_reporting()
+
+    def count_reporting(self) -> int:
+        """Return how many GPUs, or aggregates, publish utilization."""
+        return sum(evidence.peak(series) is not None for series in self.readings.values())
+
+
+class AskedSeries(NamedTuple):
+    """One series to read for an instance."""
+
+    pending: Pending
+    figure: str
+    metric: str
+    dimensions: Dimensions
+    statistic: str = "Maximum"
+    namespace: str = ""
+    """Empty for the policy's own."""
+
+
+def choose_sets(pending: Pending, *, all_sets: bool) -> None:
+    """Choose by which dimension sets to read utilization: the known ones, or the aggregate."""
+    request = pending.request
+    known_sets = pending.dimensions or ()
+    has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known_sets)
+    reads_by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
+    # Known sets without a GPU are an aggregate under more dimensions than `InstanceId`: only a
+    # search finds it.
+    if not known_sets or (has_gpus and not reads_by_gpu):
+        pending.sets = (pending.aggregate,)
+        pending.source = MetricSource.AGGREGATE
+        return
+    pending.sets = known_sets
+    pending.source = MetricSource.AGGREGATE
+    if has_gpus:
+        pending.source = MetricSource.PER_GPU
+        pending.aggregated = pending.readings.get("all", ())
+
+
+def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, ...]:
+    """Return the dimension sets that a search found: those of GPUs, or else of an aggregate."""
+    sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
+    gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions)]
+    known_sets = set(gpu_sets or sets)
+    if not pending.is_silent():
+        # CloudWatch lists the last three hours: a GPU that is silent for longer is not forgotten.
+        known_sets.update(pending.dimensions or ())
+    return tuple(sorted(known_sets))
+
+
+def _sum(left: Series | None, right: Series | None) -> Series | None:
+    """Return the sum of each period; a period is a hole if both are, and `None` if neither was
+    published."""
+    if left is None:
+        return right
+    if right is None:
+        return left
+    total: list[float | None] = []
+    for left_value, right_value in zip(left, right, strict=True):
+        if left_value is None and right_value is None:
+            total.append(None)
+        else:
+            total.append((left_value or 0.0) + (right_value or 0.0))
+    return tuple(total)

@@ -1,0 +1,324 @@
+"""Read instances that publish by the same metric names, over the same window. This module must not
+judge.
+
+Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the
+series of silent ones; the other figures of those that utilization alone would call idle. What
+cannot be read becomes a `read_problem`, never an empty answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from governor.core.errors import CloudError
+from governor.core.instance import Target
+from governor.evidence.measure import Measurement
+from governor.evidence.model import Evidence, MetricSource, Series, Window
+from governor.evidence.pending import AskedSeries, Pending, choose_sets, found_sets
+from governor.evidence.ports import Listed, MetricQuery, MetricReader, SeriesFilter
+from governor.evidence.request import EvidenceRequest, Gathered
+from governor.evidence.rules import series as evidence
+from governor.evidence.rules.figures import (
+    EC2_NAMESPACE,
+    FIGURES,
+    WORK,
+    Publisher,
+    metrics_of,
+    published_by,
+)
+
+_EC2_PERIOD = timedelta(minutes=5)
+"""Basic monitoring publishes one value in five minutes; a shorter period would read holes as
+silence."""
+_RECENTLY_ACTIVE = timedelta(hours=2)
+"""CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
+_LISTED_SINGLY = 5
+"""So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
+Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
+"""Result of a pass over a namespace."""
+
+
+class Batch:
+    """Instances that are read by the same metric names and over the same window."""
+
+    def __init__(
+        self,
+        metrics: MetricReader,
+        target: Target,
+        instances: Sequence[Pending],
+        now: datetime,
+        passes: Passes,
+    ) -> None:
+        self._metrics = metrics
+        self._target = target
+        self._passes = passes
+        request = instances[0].request
+        policy = request.policy
+        length = request.window
+        ec2_period = max(policy.period, _EC2_PERIOD)
+        ec2_length = max(length, ec2_period)
+        self._names = policy.metrics
+        self._window = evidence.window_before(now, length, policy.period, policy.lag)
+        self._ec2_window = evidence.window_before(now, ec2_length, ec2_period, policy.lag)
+        self._measurement = Measurement(self._names, self._window, self._ec2_window)
+        self._all = instances
+
+    def gather(self) -> dict[str, Gathered]:
+        """Return what was read of each instance, by its id."""
+        self._read_utilization(self._all)
+        self._search([pending for pending in self._all if self._wants_search(pending)])
+        evidence_by_id: dict[str, Evidence] = {}
+        candidates: list[Pending] = []
+        for pending in self._all:
+            if pending.is_silent():
+                pending.source = MetricSource.NONE
+            seen = self._measurement.evidence(pending)
+            evidence_by_id[pending.instance_id] = seen
+            if pending.request.wants_figures(seen):
+                candidates.append(pending)
+        self._read_figures(candidates)
+        for pending in candidates:
+            evidence_by_id[pending.instance_id] = self._measurement.evidence(pending)
+        return {
+            pending.instance_id: self._gathered(pending, evidence_by_id[pending.instance_id])
+            for pending in self._all
+        }
+
+    def _gathered(self, pending: Pending, own_evidence: Evidence) -> Gathered:
+        percent: dict[str, Series] = {}
+        if pending.request.only_if is None:
+            percent = self._measurement.percent(pending)
+        return Gathered(
+            evidence=own_evidence,
+            dimensions=pending.dimensions,
+            searched=pending.searched,
+            percent=percent,
+        )
+
+    def _wants_search(self, pending: Pending) -> bool:
+        """Return whether it is silent, or some GPUs were not read that are wanted or that its type
+        has."""
+        if pending.problem is not None or not pending.request.search:
+            return False
+        reporting = pending.count_reporting()
+        if not reporting:
+            return True
+        if pending.request.per_gpu and pending.dimensions is None:
+            return True
+        if pending.source is not MetricSource.PER_GPU or pending.expected is None:
+            return False
+        return reporting < pending.expected
+
+    def _read_utilization(self, instances: Iterable[Pending], *, all_sets: bool = False) -> None:
+        """Read utilization: by the sets that are known if `all_sets`, else as the request says."""
+        metric = self._names.utilization
+        asked: list[AskedSeries] = []
+        for pending in instances:
+            choose_sets(pending, all_sets=all_sets)
+            pending.figures.pop("utilization", None)
+            asked += [
+                AskedSeries(pending, "utilization", metric, dimensions)
+                for dimensions in pending.sets
+            ]
+        self._read(asked)
+
+    def _search(self, instances: list[Pending]) -> None:
+        """Find the series of these instances in one pass over the namespace, and read them."""
+        if not instances:
+            return
+        found_series = self._pass_for_search(instances)
+        if found_series is None:
+            return
+        # The pass found the series of all instances, not only of those that need it.
+        for pending in self._all:
+            pending.searched = True
+            pending.dimensions = found_sets(pending, found_series.get(pending.instance_id, ()))
+        with_sets = [pending for pending in instances if pending.dimensions]
+        self._read_utilization(with_sets, all_sets=True)
+        # EC2's own metrics name the silent instances that work.
+        silent = [pending for pending in instances if pending.is_silent()]
+        for figure in published_by(Publisher.EC2_GPU):
+            self._read(self._listed_by_ec2(silent, figure))
+
+    def _pass_for_search(self, instances: list[Pending]) -> Mapping[str, Sequence[Listed]] | None:
+        """Return the namespace's utilization series by instance id; `None` if the search failed,
+        which is noted for the silent instances."""
+        only = instances[0].instance_id if len(self._all) == 1 else None
+        wanted = SeriesFilter(self._names.namespace, self._names.utilization)
+        try:
+            series_by_id = self._passes.get(wanted) or self._metrics.list_series(
+                self._target, wanted, only
+            )
+        except CloudError as error:
+            for pending in instances:
+                if pending.is_silent():
+                    pending.problem = f"the search for its series failed: {error}"
+            return None
+        if only is None:
+            self._passes[wanted] = series_by_id
+        return series_by_id
+
+    def _read_figures(self, candidates: list[Pending]) -> None:
+        """Read the figures besides utilization, in as few reads as possible."""
+        asked: list[AskedSeries] = []
+        for pending in candidates:
+            pending.figures_read = self._figures_to_read(pending.request)
+            asked += self._figures(pending)
+        for figure in published_by(Publisher.EC2_GPU):
+            readers = [pending for pending in candidates if figure in pending.figures_read]
+            asked += self._listed_by_ec2(readers, figure)
+        for figure in published_by(Publisher.INSTANCE):
+            readers = [pending for pending in candidates if figure in pending.figures_read]
+            asked += self._listed_in_own_namespaces(readers, figure)
+        asked += self._jobs(candidates)
+        self._read(asked)
+
+    def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
+        """Return the wanted figures that the policy has metrics for, and those of jobs."""
+        figures = request.figures
+        if not self._names.bound_namespaces:
+            figures -= set(published_by(Publisher.INSTANCE))
+        if self._names.work:
+            figures |= {WORK}
+        return figures
+
+    def _listed_by_ec2(self, instances: list[Pending], figure: str) -> Iterator[AskedSeries]:
+        """Yield EC2's own metrics of GPUs. One is a veto; it is never proof of idleness."""
+        for metric in metrics_of(figure, self._names):
+            wanted = SeriesFilter(EC2_NAMESPACE, metric)
+            yield from self._listed(instances, figure, wanted, "EC2's own GPU metrics")
+
+    def _listed_in_own_namespaces(
+        self, instances: list[Pending], figure: str
+    ) -> Iterator[AskedSeries]:
+        """Yield what the instances publish with their own role; the highest of several such
+        namespaces counts."""
+        for metric in metrics_of(figure, self._names):
+            wanted = SeriesFilter(None, metric)
+            listed = self._listed(instances, figure, wanted, "the instances' own namespaces")
+            yield from self._only_own(listed)
+
+    def _only_own(self, listed: Iterable[AskedSeries]) -> Iterator[AskedSeries]:
+        """Yield the series of a whole instance that lie in the namespace of its own role."""
+        base = re.escape(self._names.namespace)
+        for asked in listed:
+            pending = asked.pending
+            own_namespace = rf"{base}/AROA[A-Z0-9]+:{re.escape(pending.instance_id)}"
+            is_aggregate = asked.dimensions == pending.aggregate
+            if is_aggregate and re.fullmatch(own_namespace, asked.namespace):
+                yield asked
+
+    def _jobs(self, instances: list[Pending]) -> Iterator[AskedSeries]:
+        """Yield the metrics by which a job may have said that it works."""
+        rule = self._names.work
+        if rule is None:
+            return
+        # A longer window holds series that CloudWatch no longer lists as recently active.
+        is_recent = self._window.length <= _RECENTLY_ACTIVE
+        wanted = SeriesFilter(rule.namespace, None, is_recent)
+        for asked in self._listed(instances, WORK, wanted, "the metrics of jobs"):
+            if not rule.names or asked.metric in rule.names:
+                yield asked
+
+    def _listed(
+        self, instances: list[Pending], figure: str, wanted: SeriesFilter, what: str
+    ) -> Iterator[AskedSeries]:
+        """Yield the series of these instances that a listing shows.
+
+        A listing that failed is noted as a problem of those that report: it is no silence.
+        """
+        try:
+            series_by_id = self._list_series(instances, wanted)
+        except CloudError as error:
+            for pending in instances:
+                if not pending.is_silent():
+                    pending.problem = pending.problem or f"{what} could not be listed: {error}"
+            return
+        for pending in instances:
+            for listed in series_by_id.get(pending.instance_id, ()):
+                yield AskedSeries(
+                    pending,
+                    figure,
+                    listed.metric,
+                    listed.dimensions,
+                    namespace=listed.namespace,
+                )
+
+    def _list_series(
+        self, instances: list[Pending], wanted: SeriesFilter
+    ) -> Mapping[str, Sequence[Listed]]:
+        """Return the series by instance id: a few instances one by one, many by one pass."""
+        if wanted in self._passes:
+            return self._passes[wanted]
+        if len(instances) > _LISTED_SINGLY:
+            whole_pass = self._metrics.list_series(self._target, wanted)
+            self._passes[wanted] = whole_pass
+            return whole_pass
+        series_by_id: dict[str, Sequence[Listed]] = {}
+        for pending in instances:
+            series_by_id.update(
+                self._metrics.list_series(self._target, wanted, pending.instance_id)
+            )
+        return series_by_id
+
+    def _figures(self, pending: Pending) -> Iterator[AskedSeries]:
+        """Yield the series of a candidate's figures whose names are known, and its samples."""
+        for figure in FIGURES:
+            if figure in pending.request.figures:
+                yield from self._series_of(pending, figure)
+        if pending.source is MetricSource.AGGREGATE and pending.expected != 1:
+            # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not
+            # be missed.
+            utilization = self._names.utilization
+            yield AskedSeries(pending, "samples", utilization, pending.sets[0], "SampleCount")
+
+    def _series_of(self, pending: Pending, figure: str) -> Iterator[AskedSeries]:
+        """Yield the series of one figure. Yield nothing if only a listing shows them, or if the
+        instance type does not say what a reading means."""
+        row = FIGURES[figure]
+        if pending.factor(figure, self._window.period) is None:
+            return
+        for metric in metrics_of(figure, self._names):
+            if row.publisher is Publisher.EC2:
+                dimensions = pending.aggregate
+                yield AskedSeries(pending, figure, metric, dimensions, row.statistic, EC2_NAMESPACE)
+            elif row.publisher is Publisher.AGENT:
+                for dimensions in pending.sets:
+                    yield AskedSeries(pending, figure, metric, dimensions, row.statistic)
+
+    def _read(self, asked: Iterable[AskedSeries]) -> None:
+        """Add the series to their instances, or note there why they could not be read."""
+        # In one pass where the windows agree, so that calls are filled to their limit.
+        by_window: dict[Window, list[AskedSeries]] = defaultdict(list)
+        for series in asked:
+            window = self._ec2_window if series.namespace == EC2_NAMESPACE else self._window
+            by_window[window].append(series)
+        for window, part in by_window.items():
+            self._read_over(window, part)
+
+    def _read_over(self, window: Window, asked: Sequence[AskedSeries]) -> None:
+        """Read these series over one window, and note each at its instance."""
+        own = self._names.namespace
+        queries = [
+            MetricQuery(
+                str(number),
+                wanted.namespace or own,
+                wanted.metric,
+                wanted.dimensions,
+                wanted.statistic,
+            )
+            for number, wanted in enumerate(asked)
+        ]
+        answer = self._metrics.read(self._target, queries, window)
+        for wanted, query in zip(asked, queries, strict=True):
+            pending = wanted.pending
+            # For a silent instance, EC2's own metric only helps to say why. It may be missing.
+            is_hint = wanted.figure in published_by(Publisher.EC2_GPU)
+            if not is_hint or pending.count_reporting():
+                pending.problem = pending.problem or answer.problems.get(query.key)
+            series = answer.series.get(query.key)
+            if series is not None:
+                pending.note(wanted, series)
