@@ -28,7 +28,7 @@ from cli.tables import Column, print_table
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
 from cli.unswept import Unswept, unswept
-from governor.approvals.messages import readable, step_text
+from governor.approvals.messages.failures import readable, step_text
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.aws.messaging import MAIL, lets_questions_through

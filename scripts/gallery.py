@@ -17,9 +17,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from governor.alerts.model import Alert
-from governor.approvals.messages import (
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.questions import (
     first_yes_alert,
-    outcome_alert,
     stage_alert,
     undo_alert,
     waiting_alert,

@@ -15,7 +15,7 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
-from governor.approvals.messages import stage_alert
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.console.views.overview import overview
 from governor.core.catalog import shape_of

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from governor.alerts.model import NOBODY
-from governor.approvals.messages import STEP_TEXT
+from governor.approvals.messages.sentences import STEP_TEXT
 from governor.episode.model.plan import Step
 from governor.episode.rules.plan import MAIN_STEPS
 from governor.events.contract import WARNINGS

@@ -11,7 +11,7 @@ import pytest
 from governor.alerts import render, templates
 from governor.alerts.model import LINE_FORMS, NOBODY, Alert, AlertKind, Section, Severity, words_of
 from governor.alerts.templates import said, worded, written
-from governor.approvals.messages import STAGE_OF
+from governor.approvals.messages.questions import STAGE_OF
 from governor.core.instance import Target
 from governor.policy.messages import difference, version_alert
 from tests.builders import NOW

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from governor.approvals.messages import stage_alert
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.approvals.rules.approval import keep_end, keep_text
 from governor.core.units import parse_iso

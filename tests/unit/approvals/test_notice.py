@@ -11,7 +11,7 @@ import pytest
 from governor.alerts.model import Delivery
 from governor.approvals.ask_owner import AskOwner
 from governor.approvals.decide import Decide
-from governor.approvals.messages import stage_alert
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
 from governor.approvals.rules.approval import notice_until
 from governor.core.errors import MetricsLate, MustWait, NobodyListens, SafetyError

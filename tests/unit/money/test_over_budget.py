@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import UNASSIGNED
-from governor.approvals.messages import stage_alert
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.core.errors import SafetyError, Throttled
 from governor.episode.model.plan import Step

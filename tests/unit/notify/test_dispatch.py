@@ -25,9 +25,9 @@ from governor.alerts.model import (
     alert_document,
     sealed_text,
 )
-from governor.approvals.messages import (
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.questions import (
     first_yes_alert,
-    outcome_alert,
     stage_alert,
     undo_alert,
     waiting_alert,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import Alert, Queued, alert_document
-from governor.approvals.messages import cause_of, outcome_alert
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.failures import cause_of
 from governor.core.episode_ref import EpisodeRef
 from governor.episode.model.episode import Outcome
 from governor.notify.compose import digest_of

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import pytest
 
 from governor.alerts.model import Alert, Owner, alert_document
-from governor.approvals.messages import (
+from governor.approvals.messages.ends import outcome_alert, recovered_alert
+from governor.approvals.messages.questions import (
     first_yes_alert,
-    outcome_alert,
-    recovered_alert,
     stage_alert,
     undo_alert,
     waiting_alert,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import Alert, AlertKind, Severity, alert_document
-from governor.approvals.messages import first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.questions import first_yes_alert, stage_alert, undo_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
 from governor.episode.model.episode import Outcome, Phase
 from governor.notify.contract import parse_queued

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import REPEATS, AlertKind, Severity
-from governor.approvals.messages import outcome_alert
+from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.core.episode_ref import episode_from_execution_name
 from governor.core.errors import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages import stage_alert
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import ApprovalStatus, Stage
 from governor.core.errors import (
     AccessDenied,

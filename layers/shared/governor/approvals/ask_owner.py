@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from governor.alerts.ports import Announcer
 from governor.approvals.deliver_decision import answer_document, asked_about
-from governor.approvals.messages import stage_alert, waiting_alert
+from governor.approvals.messages.questions import stage_alert, waiting_alert
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.store.approvals import Approvals

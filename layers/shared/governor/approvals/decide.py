@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from governor.alerts.ports import Announcer
 from governor.alerts.templates import said
 from governor.approvals.deliver_decision import hand_over
-from governor.approvals.messages import first_yes_alert
+from governor.approvals.messages.questions import first_yes_alert
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import (

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from governor.alerts.model import Delivery
 from governor.alerts.store import Deliveries
-from governor.approvals.messages import IdleText, idle_text
+from governor.approvals.messages.sentences import IdleText, idle_text
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.approval import can_hold, can_hold_late
 from governor.approvals.store.approvals import Approvals

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages import refused_text
+from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.model.terms import Rank, Role
 from governor.approvals.rules.terms import may

@@ -24,7 +24,7 @@ from governor.alerts.model import (
     words_of,
 )
 from governor.alerts.templates import said, worded
-from governor.approvals import messages
+from governor.approvals.messages import failures, questions, sentences
 from governor.approvals.model.approval import Answer
 from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text
 from governor.approvals.rules.terms import may
@@ -65,7 +65,7 @@ def message_of(
     """
     now = now or alert.at
     subject = subject_of(alert)
-    if episode is not None and alert.kind in messages.STAGE_OF:
+    if episode is not None and alert.kind in questions.STAGE_OF:
         words = _stage_words(alert, episode, now, deadline_of(alert) or expires_at)
         figures = _stage_figures(episode, now)
     else:
@@ -92,9 +92,9 @@ def _stage_words(
     alert: Alert, episode: Episode, now: UtcDatetime, deadline: UtcDatetime | None
 ) -> dict[str, Any]:
     """Return the fields of a message that hold the words of this stage of the episode."""
-    stage = messages.STAGE_OF[alert.kind]
+    stage = questions.STAGE_OF[alert.kind]
     asks = alert.kind in OPEN
-    words, details = messages.stage_words(episode, stage, now, deadline)
+    words, details = questions.stage_words(episode, stage, now, deadline)
     if asks:
         button = f"{episode.plan.verb.capitalize()} or keep it"
     elif episode.gives_notice:
@@ -139,7 +139,7 @@ def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) ->
         return {}
     asks = alert.kind in QUESTIONS
     waits = alert.kind is AlertKind.APPROVED_WAITS
-    gives_notice = alert.kind in messages.STAGE_OF and episode.gives_notice
+    gives_notice = alert.kind in questions.STAGE_OF and episode.gives_notice
     if not (asks or waits or gives_notice):
         return {}
     return {
@@ -235,23 +235,23 @@ def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
     """Return the words about several questions, the most expensive instance first."""
-    stage = messages.STAGE_OF[alerts[0].kind]
+    stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
     acting = [episode for episode in episodes if episode.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
     has_one_deadline = len(set(map(deadline_of, alerts))) == 1
     values = {
-        "prefix": messages.PREFIXES[stage],
+        "prefix": questions.PREFIXES[stage],
         "number": len(episodes),
-        "state": messages.state_text(episodes),
+        "state": sentences.state_text(episodes),
         "verb": " or ".join(verbs),
         **_cost_values(episodes),
         **_deadline_values(alerts, zone, now),
         "plan": (acting or episodes)[0].plan,
         "acting": len(acting),
         "all": len(acting) == len(episodes),
-        "news": messages.news_text(episodes[0], stage, now),
+        "news": questions.news_text(episodes[0], stage, now),
         "two": need_two_people,
         "need": "needs" if need_two_people == 1 else "need",
     }
@@ -312,9 +312,9 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     step = first.facts.get("failed_step")
     values = {
         "number": len(alerts),
-        "step": messages.step_text(step) if is_one_step else "",
-        "readable": messages.readable(reason),
-        "next_step": messages.next_step(reason),
+        "step": failures.step_text(step) if is_one_step else "",
+        "readable": failures.readable(reason),
+        "next_step": failures.next_step(reason),
         "listed": [_failure_text(alert, alerts) for alert in alerts],
     }
     return {
@@ -361,14 +361,14 @@ def _question_section(
     plan = episode.plan
     # What is in memory is lost at every stop; it is the first of the losses unless it is stopped.
     losses = plan.losses if episode.stopped_in else plan.losses[1:]
-    people = messages.people_text(episode) if episode.terms.people_needed > 1 else ""
+    people = sentences.people_text(episode) if episode.terms.people_needed > 1 else ""
     values = {
         "one": episode.instance,
-        "idle": messages.idle_text(episode, now).title,
-        "price": messages.price_text(episode),
+        "idle": sentences.idle_text(episode, now).title,
+        "price": sentences.price_text(episode),
         "at_once": at_once,
         "acts": episode.acts_on_silence,
-        "silence": messages.silence_text(episode, deadline_of(alert), now),
+        "silence": sentences.silence_text(episode, deadline_of(alert), now),
         "people": people,
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,

@@ -30,7 +30,7 @@ from governor.alerts.model import (
 )
 from governor.alerts.store import Deliveries
 from governor.alerts.templates import said
-from governor.approvals.messages import cause_of
+from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.approval import notice_until
 from governor.approvals.rules.links import EVERYBODY, LinkSigner

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from governor.alerts.model import ENDS, AlertKind, Facts, Section, Severity
-from governor.approvals.messages import stage_name
+from governor.approvals.messages.questions import stage_name
 from governor.approvals.model.approval import Answer
 from governor.core.errors import GovernorError
 from governor.core.units import UtcDatetime, printable

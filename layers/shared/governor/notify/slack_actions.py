@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages import refused_text
+from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.show_approval import ShowApproval
 from governor.core.errors import ConfigurationError, DecisionRefused, InputError, NotFound

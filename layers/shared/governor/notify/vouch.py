@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.alerts.model import ENDS, SEAL, Alert, AlertKind, Seal, sealed_text
-from governor.approvals import messages
+from governor.approvals.messages import ends, questions
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import episode_from_execution_name
@@ -128,17 +128,17 @@ class Vouch:
         """
         kind = sent.kind
         at = self._time_of(sent, episode)
-        if kind in messages.STAGE_OF:
+        if kind in questions.STAGE_OF:
             return _stage_alert(kind, episode, approval, at)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
-            return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
+            return questions.first_yes_alert(episode, approval.first_yes, approval.expires_at)
         if kind in ENDS and episode.outcome is not None:
             reason = episode.outcome_reason or ""
-            return messages.outcome_alert(
+            return ends.outcome_alert(
                 episode.ref, episode, episode.outcome, reason, at, None, approval
             )
         if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
-            return messages.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
+            return questions.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
 
     def _time_of(self, sent: Alert, episode: Episode) -> UtcDatetime:
@@ -160,7 +160,7 @@ def _stage_alert(
     deadline: UtcDatetime | None = None
     if approval and kind in OPEN:
         deadline = approval.expires_at
-    return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, deadline)
+    return questions.stage_alert(episode, questions.STAGE_OF[kind], at, None, deadline)
 
 
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
@@ -186,7 +186,7 @@ def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) ->
         return f"it is {episode.phase.value}"
     if kind is AlertKind.APPROVAL_FIRST_YES:
         return None if approval.first_yes else "nobody has approved"
-    stage = messages.STAGE_OF[kind]
+    stage = questions.STAGE_OF[kind]
     later_stages = _COMES_AFTER[_COMES_AFTER.index(stage) :]
     if approval.stage in {later_stage.value for later_stage in later_stages}:
         return None

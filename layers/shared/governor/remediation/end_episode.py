@@ -17,7 +17,8 @@ from governor.alerts.model import REPEATS, Alert, AlertKind
 from governor.alerts.ports import Announcer
 from governor.alerts.store import Deliveries
 from governor.approvals.deliver_decision import answer_document, hand_over, must_be_answered
-from governor.approvals.messages import cause_of, outcome_alert
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.rules.sealing import UNSEALED

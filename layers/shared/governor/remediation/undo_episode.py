@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.alerts.ports import Announcer
-from governor.approvals.messages import undo_alert
+from governor.approvals.messages.questions import undo_alert
 from governor.approvals.model.approval import Approval
 from governor.approvals.rules.approval import too_late
 from governor.approvals.store.approvals import Approvals

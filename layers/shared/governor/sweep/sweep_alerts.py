@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from governor.alerts.model import Owner
 from governor.alerts.ports import Announcer
-from governor.approvals.messages import over_alert, recovered_alert
+from governor.approvals.messages.ends import over_alert, recovered_alert
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, managed_by

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages import cost_lines, plan_lines
+from governor.approvals.messages.sentences import cost_lines, plan_lines
 from governor.approvals.model.approval import Answer, Approval, Decision
 from governor.approvals.model.terms import Role, SignIn
 from governor.approvals.open_console import OpenConsole

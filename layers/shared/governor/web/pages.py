@@ -16,7 +16,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from governor.alerts.model import Alert, Delivery, words_of
-from governor.approvals import messages
+from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
@@ -110,19 +110,19 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         busiest=picture.busiest_svg(episode, idle_since),
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
-        costs=messages.cost_lines(episode),
-        restart=messages.restart_text(episode, only_stopped=is_held),
-        start=messages.restart_text(episode, only_stopped=True),
+        costs=sentences.cost_lines(episode),
+        restart=sentences.restart_text(episode, only_stopped=is_held),
+        start=sentences.restart_text(episode, only_stopped=True),
         devices=device_by_volume,
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
         keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),
         latest=_latest(view),
-        silence=messages.silence_text(episode),
+        silence=sentences.silence_text(episode),
         deadline=_deadline(view),
-        people_needed=messages.people_text(episode),
-        by_budget=messages.budget_text(episode),
+        people_needed=sentences.people_text(episode),
+        by_budget=sentences.budget_text(episode),
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),
@@ -191,7 +191,7 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     short_name = _short_name(view)
     reason = episode.outcome_reason or ""
     ended_at = episode.closed_at or view.now
-    alert = messages.outcome_alert(episode.ref, episode, outcome, reason, ended_at, None, approval)
+    alert = ends.outcome_alert(episode.ref, episode, outcome, reason, ended_at, None, approval)
     if approval.keep_ended_at is not None:
         text = "It is judged again. If it is idle, its owner is asked."
         return f"{short_name}: the keep was ended", [text]
@@ -220,7 +220,7 @@ def _notice(view: ApprovalView) -> str:
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
-    return messages.unasked_text(episode, view.now, notice_until(episode, view.deliveries))
+    return sentences.unasked_text(episode, view.now, notice_until(episode, view.deliveries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ def digest_page(
         "digest.html",
         form,
         rows=rows,
-        state=messages.state_text(view.episode for view in views),
+        state=sentences.state_text(view.episode for view in views),
         links=dict(zip(approval_ids, links, strict=True)),
         open=open_views,
         listed=listed,
@@ -305,8 +305,8 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     takes_hold = view.takes_hold and not visitor.sign_in
     return {
         "view": view,
-        "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
-        "cost": messages.cost_lines(episode)[0],
+        "silence": sentences.silence_text(episode, view.approval.expires_at, view.now),
+        "cost": sentences.cost_lines(episode)[0],
         "progress": _progress(view),
         "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),
     }
@@ -319,7 +319,7 @@ def _progress(view: ApprovalView) -> str:
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if brake is not None:
-        return f"{messages.readable(brake.why)} Nothing more is done."
+        return f"{failures.readable(brake.why)} Nothing more is done."
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:
@@ -375,12 +375,12 @@ def _outcome_text(outcome: Outcome) -> str:
 
 
 def _stage_text(delivery: Delivery) -> str:
-    return messages.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
+    return questions.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
 
 
 TEMPLATES.filters.update(
     when=_when,
-    readable=messages.readable,
+    readable=failures.readable,
     outcome=_outcome_text,
     answered=_ANSWERED.__getitem__,
     stage=_stage_text,

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from governor.approvals.messages import STEP_TEXT
+from governor.approvals.messages.sentences import STEP_TEXT
 from governor.core.errors import LinkError, LinkExpired
 from governor.core.units import left, people, span, usd
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from governor.alerts.model import DIGEST_PREFIX
 from governor.approvals.decide import Decide
-from governor.approvals.messages import refused_text
+from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.links import EVERYBODY, LinkSigner

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
-from governor.approvals.messages import readable, step_text
+from governor.approvals.messages.failures import readable, step_text
 from governor.approvals.model.terms import Scope
 from governor.console.formats import TEMPLATES
 from governor.console.page import Asked, Row, Table

@@ -1,0 +1,230 @@
+"""Messages about the end of an episode, and about the end of what made episodes fail.
+
+Channels place these words and add none of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from governor.alerts.model import (
+    REPEATS,
+    Alert,
+    Incident,
+    Severity,
+)
+from governor.alerts.templates import said, written
+from governor.approvals.messages.failures import (
+    cause_of,
+    failed_step_of,
+    next_step,
+    readable,
+    step_text,
+)
+from governor.approvals.messages.questions import episode_alert
+from governor.approvals.messages.sentences import restart_text
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
+from governor.approvals.rules.approval import stage_id
+from governor.core.episode_ref import EpisodeRef
+from governor.core.hashing import short_hash
+from governor.core.instance import Target
+from governor.core.units import (
+    UtcDatetime,
+    iso,
+    usd,
+)
+from governor.episode.model.episode import Episode, Failing, Outcome
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Mode
+
+_NAMED = 40
+"""Instances named in one message; the facts hold all."""
+_GOOD = (
+    Outcome.STOPPED,
+    Outcome.TERMINATED,
+    Outcome.OBSERVED,
+    Outcome.KEPT,
+    Outcome.EXEMPTED,
+    Outcome.TOLD,
+)
+_ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD, Outcome.FAILED)
+
+
+def outcome_alert(
+    ref: EpisodeRef,
+    episode: Episode | None,
+    outcome: Outcome,
+    reason: str,
+    at: UtcDatetime,
+    link: str | None,
+    approval: Approval | None = None,
+    again_at: UtcDatetime | None = None,
+) -> Alert:
+    """Return the message of how an episode ended, or one that was never written.
+
+    Nobody is asked about it again before `again_at`.
+    """
+    has_failed = outcome is Outcome.FAILED
+    facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
+    words: dict[str, object] = {
+        "readable": readable(reason),
+        "next_step": next_step(reason),
+        "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
+        "startable": False,
+    }
+    if has_failed or episode is None:
+        failed_step = failed_step_of(episode, reason)
+        facts["incident"] = f"failure-{cause_of(reason)}"
+        facts["failed_step"] = failed_step
+        words["step"] = step_text(failed_step)
+    if episode is None:
+        words["name"] = ref.instance_id
+        words["in_short"] = "Nothing was changed"
+        words["left_behind"] = "Nothing was changed."
+        name = stage_id(outcome.value, ref)
+        alert = written("failure", ref.target, name, at, facts, words, link=link)
+        return replace(alert, instance_id=ref.instance_id)
+
+    words["in_short"], words["left_behind"] = left_behind(episode)
+    words["startable"] = _has_ended_stopped(episode, outcome)
+    facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
+    if has_failed:
+        return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
+    words |= _end_words(episode, outcome, approval)
+    severity = Severity.INFO if outcome in _GOOD else None
+    return episode_alert(
+        "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
+    )
+
+
+def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
+    """Return when people are asked or notified again, as a sentence.
+
+    Return an empty text if the instance no longer runs.
+    """
+    asks = True
+    zone = "UTC"
+    if episode is not None:
+        if episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
+            return ""
+        asks = episode.mode is Mode.ASK
+        zone = episode.time_zone
+    is_ahead = again_at is not None and again_at > at
+    values = {"asks": asks, "after": again_at if is_ahead else None}
+    return said("again", values, zone, at)[0]
+
+
+def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
+    """Return the words about an end that is no failure, for its template."""
+    is_undone = episode.undone_at is not None
+    is_stopped = Step.STOP in episode.steps_done
+    has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not is_undone
+    words: dict[str, object] = {
+        "done": "terminated" if episode.plan.destroys else "stopped",
+        "saved": None,
+        "decided": _decided_by(episode, outcome, approval),
+        "is_stopped": is_stopped,
+        "snapshots": ", ".join(episode.snapshot_ids),
+        "restart": [],
+        **_answer_words(approval, outcome),
+    }
+    if has_acted:
+        words["saved"] = _saved_a_day(episode)
+        words["restart"] = [restart_text(episode)]
+    if is_undone and outcome is Outcome.STOPPED:
+        # The reason was recorded before the undo and says that it is stopped.
+        text = f"it was stopped, and {episode.undone_by} had it started again"
+        words["outcome"] = "restarted"
+        words["readable"] = readable(text)
+    if has_acted or outcome in (Outcome.OBSERVED, Outcome.TOLD):
+        words["left_behind"] = ""
+    return words
+
+
+def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
+    """Return whether the episode left its instance stopped, and nobody has started it since."""
+    if episode.undone_at is not None:
+        return False
+    return outcome is Outcome.STOPPED or episode.became is Outcome.STOPPED
+
+
+def _saved_a_day(episode: Episode) -> str | None:
+    """Return the amount saved a day; `None` if the plan saves nothing."""
+    saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
+    return usd(saved_per_day) if saved_per_day > 0 else None
+
+
+def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, object]:
+    """Return what people answered, for the template of an end."""
+    if approval is None:
+        return {"until": None, "decision": None, "first_yes": None, "held": False, "brake": None}
+    decision = approval.decision
+    brake = approval.counted_hold if outcome is Outcome.HELD else approval.brake
+    held: str | bool = brake is not None and brake.keep_until is not None
+    if brake is not None and brake.answer is Answer.EXEMPT:
+        held = "exempt"
+    return {
+        "until": decision.keep_until if decision else None,
+        "decision": decision,
+        "first_yes": approval.first_yes,
+        "held": held,
+        "brake": brake,
+    }
+
+
+def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
+    """Return what decided it: an approval, mode auto or silence.
+
+    Return an empty text if the reason of the outcome says so already.
+    """
+    if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
+        return ""
+    if approval and approval.decision and approval.decision.answer is Answer.APPROVE:
+        return "approved"
+    if episode.mode is Mode.AUTO:
+        return "auto"
+    is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
+    return "silence" if is_expired and episode.acts_on_silence else ""
+
+
+def left_behind(episode: Episode) -> tuple[str, str]:
+    """Return what a workflow that did not complete has and has not done: in short, and as
+    sentences."""
+    steps_done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
+    values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
+    values["undone"] = episode.undone_at is not None
+    clauses = said("steps done", values)
+    values["first"] = clauses[0] if clauses else ""
+    values["all"] = " and ".join(clauses)
+    short, long = said("left behind", values)
+    return short, long
+
+
+def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
+    """Return the message that no workflow fails any longer for the cause of `those` failures."""
+    first = min(those, key=lambda failing: failing.at)
+    names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in those]
+    facts = {
+        "incident": f"failure-{first.cause}",
+        "outcome_reason": first.reason,
+        "instance_ids": [failing.instance_id for failing in those],
+    }
+    words = {
+        "name": those[0].name if len(those) == 1 else f"{len(those)} GPU instances",
+        "step": step_text(first.step),
+        "since": first.at,
+        "readable": readable(first.reason),
+        "listed": names[:_NAMED],
+    }
+    last_failed_at = max(failing.at for failing in those)
+    dedup_id = f"recovered-{first.cause}-{iso(last_failed_at)}"
+    return written("recovered", about, dedup_id, now, facts, words)
+
+
+def over_alert(one: Incident, now: UtcDatetime) -> Alert:
+    """Return the message that the cause of an incident is gone."""
+    facts = {"incident": one.key, "opened_at": one.opened_at, REPEATS: True}
+    dedup_id = f"over-{short_hash(one.key, iso(one.opened_at), iso(one.ends_at))}"
+    return written("incident over", one.target, dedup_id, now, facts, {"name": one.subject})

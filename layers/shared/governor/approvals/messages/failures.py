@@ -1,0 +1,90 @@
+"""The words of a failure: its cause as a sentence, the step that failed, and what to do next.
+
+Failures of one cause share a hash, so that people get one message of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from governor.alerts.templates import said
+from governor.core.hashing import short_hash
+from governor.core.units import (
+    people,
+    sentence,
+)
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Step
+
+_TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
+_WAITING = ("StepTimedOut", "SnapshotFailed")
+"""Errors of a step that was begun and did not complete."""
+_JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
+_ERROR = re.compile(
+    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled"
+    r"|Unavailable|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
+    re.DOTALL,
+)
+_VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
+"""Ids, times, ARNs and encoded texts: parts that differ between failures of one cause."""
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
+
+
+def next_step(reason: str) -> str:
+    """Return what people should do about a failure."""
+    error, _ = error_and_cause(reason)
+    return said("advice", {"error": error})[0]
+
+
+def error_and_cause(reason: str) -> tuple[str, str]:
+    """Return the error's name and its message; Lambda wraps the message in JSON."""
+    match = _ERROR.fullmatch(reason.strip())
+    if match is None:
+        return "", reason
+    name = match["name"]
+    cause = match["cause"]
+    json_message = _JSON_MESSAGE.search(cause)
+    if json_message is not None:
+        cause = json_message[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
+    if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _TIMEOUTS:
+        return "", f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
+    return name, cause or "no cause was given"
+
+
+def failed_step_of(episode: Episode | None, reason: str) -> str:
+    """Return the step that failed; `ask` before the first one."""
+    if episode is None:
+        return "ask"
+    if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
+        return "ask"
+    error, _ = error_and_cause(reason)
+    steps_done = []
+    steps_ahead = []
+    for step in episode.plan.steps:
+        if step in episode.steps_done:
+            steps_done.append(step)
+        else:
+            steps_ahead.append(step)
+    if steps_done and (error in _WAITING or not steps_ahead):
+        return steps_done[-1].value
+    if steps_ahead:
+        return steps_ahead[0].value
+    return Step.STOP.value
+
+
+def step_text(step: object) -> str:
+    """Return a failed step as the words between `Could not` and a name."""
+    return said("failed step", {"step": step})[0]
+
+
+def cause_of(reason: str) -> str:
+    """Return a hash that workflows share if they failed for the same cause."""
+    return short_hash(_VARIES.sub("#", reason))
+
+
+def readable(reason: str) -> str:
+    """Return the reason of an outcome as a sentence for people."""
+    error, cause = error_and_cause(reason or "the cause is not known")
+    text, *_ = said("error", {"error": error, "cause": cause})
+    with_times = _ISO.sub(r"\1 \2 UTC", people(text))
+    return sentence(with_times.replace(" %", "%"))

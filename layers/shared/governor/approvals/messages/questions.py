@@ -1,0 +1,247 @@
+"""Messages about an open episode: the question, its reminders, and what happens before its end.
+
+Channels place these words and add none of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from governor.alerts.model import (
+    UNASSIGNED,
+    Alert,
+    AlertKind,
+    Owner,
+    Severity,
+    Words,
+)
+from governor.alerts.templates import alert_of, said, worded, written
+from governor.approvals.messages.sentences import (
+    STEP_TEXT,
+    budget_text,
+    cost_lines,
+    idle_text,
+    people_text,
+    price_text,
+    restart_text,
+    saving_text,
+    silence_text,
+    unasked_text,
+)
+from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, Stage
+from governor.approvals.rules.approval import stage_id
+from governor.core.units import (
+    UtcDatetime,
+    left,
+    minutes,
+    usd,
+)
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import Mode
+
+_KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {
+    Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO),
+    Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING),
+    Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING),
+    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL),
+}
+STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _) in _KIND_OF.items()}
+PREFIXES = {
+    Stage.TELL: "",
+    Stage.ASK: "",
+    Stage.REMIND: "Reminder: ",
+    Stage.ESCALATE: "Escalation: ",
+}
+
+
+def stage_name(stage: str) -> str:
+    """Return what people call a message, by the stage or the outcome in its id."""
+    return said("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
+
+
+def stage_words(
+    episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
+) -> tuple[Words, Words]:
+    """Return the words of a stage as it reads at this moment, and those that may be folded.
+
+    `until` is when the question expires, or the notice is over.
+    """
+    plan = episode.plan
+    price = episode.price.usd_per_hour
+    idle = idle_text(episode, at)
+    if stage is Stage.TELL:
+        happens = unasked_text(episode, at, until)
+    else:
+        happens = silence_text(episode, until, at)
+    saving = ""
+    if plan.steps and episode.mode is not Mode.OBSERVE:
+        saving = saving_text(plan)
+    cost = ""
+    if price:
+        cost = f", {usd(price * 24)}/day"
+    restart = restart_text(episode)
+    values = {
+        "kind": _stage_kind(episode, stage),
+        "prefix": PREFIXES[stage],
+        "name": episode.instance.name,
+        "idle": idle.title,
+        "cost": cost,
+        "until": until,
+        "ends": until or at + episode.notice_length,
+        "happens": happens,
+        "news": news_text(episode, stage, at),
+        "measured": idle.sentence,
+        "saving": saving,
+        "costs": cost_lines(episode)[:1],
+        "plan": plan,
+        "people": people_text(episode),
+        "budget": budget_text(episode),
+        "presence": episode.presence,
+        "steps": [STEP_TEXT[step] for step in episode.own_plan],
+        "restart": [restart] if restart else [],
+    }
+    words = worded("stage", values, episode.time_zone, at)
+    details = worded("stage details", values, episode.time_zone, at)
+    return words, details
+
+
+def _stage_kind(episode: Episode, stage: Stage) -> str:
+    """Return which kind of message this stage sends, as its template names the kinds."""
+    if stage is not Stage.TELL:
+        return "asks"
+    if not episode.plan.steps:
+        return "informs"
+    return "rehearses" if episode.mode is Mode.OBSERVE else "acts"
+
+
+def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
+    """Return what a repeated question adds: who was asked, and when.
+
+    Return an empty text for other stages.
+    """
+    planned = episode.schedule
+    if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
+        return ""
+    whom = f"The contacts of {episode.owner}"
+    if episode.owner == UNASSIGNED:
+        whom = "The default contacts"
+    values = {
+        "stage": stage,
+        "whom": whom,
+        "asked": left(at - planned.ask_at),
+        "reminded": left(at - planned.remind_at),
+    }
+    return said("news", values)[0]
+
+
+def stage_alert(
+    episode: Episode,
+    stage: Stage,
+    at: UtcDatetime,
+    link: str | None,
+    until: UtcDatetime | None = None,
+) -> Alert:
+    """Return the message of a stage, with the `link` to its page. The question expires at
+    `until`."""
+    words, details = stage_words(episode, stage, at, until)
+    whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
+    kind, severity = _KIND_OF[stage]
+    return alert_of(
+        whole,
+        kind,
+        severity,
+        episode.instance,
+        stage_id(stage, episode.ref),
+        at,
+        _episode_facts(episode, {"expires_at": until}),
+        owner=_owner_of(episode),
+        link=link,
+    )
+
+
+def episode_alert(
+    template: str,
+    episode: Episode,
+    stage: str,
+    at: UtcDatetime,
+    facts: Mapping[str, object],
+    words: Mapping[str, object],
+    *,
+    link: str | None = None,
+    severity: Severity | None = None,
+) -> Alert:
+    """Return a message about an episode in the words of a template."""
+    return written(
+        template,
+        episode.instance,
+        stage_id(stage, episode.ref),
+        at,
+        _episode_facts(episode, facts),
+        {"name": episode.instance.name, "plan": episode.plan, **words},
+        owner=_owner_of(episode),
+        severity=severity,
+        link=link,
+    )
+
+
+def _owner_of(episode: Episode) -> Owner:
+    return Owner(episode.owner, episode.project, episode.time_zone)
+
+
+def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, object]:
+    """Return the facts of any message about an episode, with those of this one. They hold no task
+    token and no link."""
+    instance = episode.instance
+    plan = episode.plan
+    return {
+        "episode": episode.ref.execution_name,
+        "launch_time": instance.launch_time,
+        "mode": episode.mode.value,
+        "reason": episode.reason,
+        "idle_minutes": None if episode.idle_for is None else minutes(episode.idle_for),
+        "evidence_hash": episode.evidence_hash,
+        "policy_version": episode.policy_version,
+        "action": plan.action.value,
+        "steps": [step.value for step in plan.steps],
+        "usd_per_hour": episode.price.usd_per_hour,
+        "saved_usd_per_hour": plan.saving.saved_usd_per_hour,
+        "price_source": episode.price.source,
+        "acts_on_silence": episode.acts_on_silence,
+        "people_needed": episode.terms.people_needed,
+        "time_zone": episode.time_zone,
+        "expires_at": None,
+        **facts,
+    }
+
+
+def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
+    """Return the message that the first of two people has approved.
+
+    It has no link, because each channel makes its own.
+    """
+    words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
+    return episode_alert(
+        "first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words
+    )
+
+
+def waiting_alert(
+    episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
+) -> Alert:
+    """Return the message that a step waits, with the reason and what to do; sent once an
+    episode."""
+    approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
+    is_stopped = Step.STOP in episode.steps_done and episode.undone_at is None
+    words = {"hours": hours, "stands": approval_stands, "is_stopped": is_stopped}
+    return episode_alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
+
+
+def undo_alert(
+    episode: Episode, by: str, channel: str, at: UtcDatetime, until: UtcDatetime | None = None
+) -> Alert:
+    """Return the message that it was started again. `until` is how long the undo keeps it, if that
+    is known."""
+    facts = {"undone_by": by, "channel": channel}
+    words = {"price": price_text(episode), "until": until}
+    return episode_alert("undone", episode, "undone", at, facts, words)

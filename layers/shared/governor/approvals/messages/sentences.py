@@ -1,0 +1,229 @@
+"""Sentences about an episode, which messages and pages share: idle time, price, plan, silence.
+
+Each says one thing about the episode. None knows where it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from governor.alerts.model import (
+    UNASSIGNED,
+)
+from governor.alerts.templates import said
+from governor.core.errors import GovernorError, TooLate
+from governor.core.instance import Lifecycle
+from governor.core.units import (
+    UtcDatetime,
+    day_and_time,
+    deadline,
+    left,
+    sentence,
+    span,
+    usd,
+)
+from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Plan, Step
+
+STEP_TEXT: Mapping[Step, str] = {
+    Step.STOP: "stop the instance",
+    Step.SNAPSHOT: (
+        "snapshot all its EBS volumes as one set and wait until every snapshot is completed"
+    ),
+    Step.CANCEL_SPOT_REQUEST: (
+        "cancel its persistent Spot request, so that no successor is launched"
+    ),
+    Step.TERMINATE: "terminate the instance",
+}
+_FRESH = timedelta(hours=1)
+"""For this long a measurement is given without its age."""
+
+
+def price_text(episode: Episode) -> str:
+    """Return `$136 a day`, or that it is not known."""
+    if episode.stopped_in is not None:
+        storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
+        if storage_usd_per_hour is None:
+            return "an unknown amount"
+        return f"{usd(storage_usd_per_hour * 24)} a day for its storage"
+    price = episode.price.usd_per_hour
+    if price is None:
+        return f"an unknown amount ({episode.price.source})"
+    return f"{usd(price * 24)} a day"
+
+
+def cost_lines(episode: Episode) -> tuple[str, ...]:
+    """Return what it costs and what the plan saves, or that the price is not known.
+
+    Each line is a sentence.
+    """
+    price = episode.price.usd_per_hour
+    source = episode.price.source
+    if episode.stopped_in is not None:
+        return f"It costs {price_text(episode)}.", saving_text(episode.plan)
+    if price is None:
+        return (f"Its price is not known ({source}).",)
+    if not price:
+        return (f"It adds nothing to the bill: {source}.",)
+    return (
+        f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).",
+        saving_text(episode.plan),
+    )
+
+
+def saving_text(plan: Plan) -> str:
+    """Return what the plan saves or costs a day, as a sentence."""
+    saved_per_day = plan.saving.saved_usd_per_day or Decimal(0)
+    values = {"kind": _saving_kind(plan), "plan": plan, "usd": abs(saved_per_day)}
+    return said("saving", values)[0]
+
+
+def _saving_kind(plan: Plan) -> str:
+    saved_per_day = plan.saving.saved_usd_per_day
+    if not plan.steps:
+        return "nothing"
+    if saved_per_day is None:
+        return "unknown"
+    return "costs" if saved_per_day < 0 else "saves"
+
+
+def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
+    """Return the obstacles to a restart, as a sentence.
+
+    Return an empty text if it is neither stopped nor terminated. `only_stopped` asks about the time
+    before, or without, the planned termination.
+    """
+    instance = episode.instance
+    steps = episode.plan.steps
+    if Step.TERMINATE in steps and not only_stopped:
+        kind = "gone"
+    elif Step.STOP not in steps:
+        return ""
+    elif instance.lifecycle is Lifecycle.SPOT:
+        kind = "spot"
+    else:
+        kind = "stopped"
+    values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
+    return said("restart", values)[0]
+
+
+def plan_lines(episode: Episode) -> tuple[str, ...]:
+    """Return the plan as sentences: why it differs from the policy's action, its steps, what it
+    loses and what it keeps."""
+    steps = "; then ".join(STEP_TEXT[step] for step in episode.own_plan)
+    return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
+
+
+class IdleText(NamedTuple):
+    """The time for which an instance has been idle, in the forms that messages and pages need."""
+
+    title: str
+    """`idle 6 h`"""
+    sentence: str
+    """`Idle for 6 h (every GPU under 5%).`"""
+    predicate: str
+    """`has been idle for 6 h`, to follow a name"""
+
+
+def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> IdleText:
+    """Return for how long it was measured idle.
+
+    A measurement that is an hour old or older is given with its age. While the question or its
+    notice `is_open`, no sweep has seen work since.
+    """
+    if episode.stopped_in is not None:
+        stopped_for = left(at - episode.steps_done[Step.STOP.value])
+        title = f"stopped for {stopped_for}"
+        return IdleText(title, sentence(episode.reason), f"has been {title}")
+    if episode.idle_for is not None and at - episode.opened_at < _FRESH:
+        return _idle_for_text(span(episode.idle_for), sentence(episode.reason))
+    return _measured_text(episode, at, is_open=is_open)
+
+
+def _idle_for_text(idle_for: str, reason: str) -> IdleText:
+    return IdleText(f"idle {idle_for}", reason, f"has been idle for {idle_for}")
+
+
+def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
+    """Return the same by the measurements, if the episode is older or does not hold the time."""
+    window = episode.evidence.window
+    idle = episode.idle
+    since = window.start
+    began_earlier = False
+    if idle is not None:
+        since = min(idle.since, window.start)
+        began_earlier = idle.at_least
+
+    idle_for = span(window.end - since)
+    if began_earlier:
+        idle_for = f"over {idle_for}"
+    measured = f"Idle for {idle_for} (every GPU under {episode.idle_below_percent:g}%)"
+    if at - window.end < _FRESH:
+        return _idle_for_text(idle_for, f"{measured}.")
+
+    age = left(at - window.end)
+    measured = f"{measured} when this was found {age} ago"
+    if not is_open or episode.outcome is not None:
+        title = f"found idle {age} ago"
+        return IdleText(title, f"{measured}.", f"was {title}")
+    start = day_and_time(since, episode.time_zone, at)
+    if began_earlier:
+        start = f"before {start}"
+    title = f"idle since {start}"
+    return IdleText(title, f"{measured}, and not seen at work since.", f"has been {title}")
+
+
+def state_text(episodes: Iterable[Episode]) -> str:
+    """Return the state of the instances in several questions: idle, stopped, or both."""
+    states = {"idle" if episode.stopped_in is None else "stopped" for episode in episodes}
+    if len(states) > 1:
+        return "idle or stopped"
+    return "stopped" if "stopped" in states else "idle"
+
+
+def refused_text(error: GovernorError) -> str:
+    """Return the line of a list about an answer that was refused or too late, in whole
+    sentences."""
+    if isinstance(error, TooLate):
+        return sentence(str(error))
+    return f"Not recorded: {error}."
+
+
+def silence_text(
+    episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
+) -> str:
+    """Return what happens if nobody answers, with the time if it is known, as a sentence."""
+    when = "in time"
+    if until and now:
+        when = f"by {deadline(until, episode.time_zone, now)}"
+    if episode.acts_on_silence:
+        return f"If nobody answers {when}, GPU Governor {episode.plan.verb}s it."
+    return f"If nobody answers {when}, nothing happens."
+
+
+def people_text(episode: Episode) -> str:
+    """Return how many people must approve, as a sentence."""
+    if episode.terms.people_needed > 1:
+        return "Two different people must approve, each by the link in their own mail or signed in."
+    return "One approval is enough."
+
+
+def budget_text(episode: Episode) -> str:
+    """Return a sentence if only the budget is the reason for asking; else an empty text."""
+    if not episode.by_budget:
+        return ""
+    whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
+    return f"You are asked because {whose} is over its budget of this month."
+
+
+def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
+    """Return what happens without a question, as a sentence. `until` is when the notice is over."""
+    notice_ends = until or at + episode.notice_length
+    mode = episode.mode.value if episode.plan.steps else "none"
+    if mode == "auto" and at >= notice_ends:
+        mode = "over"
+    values = {"mode": mode, "plan": episode.plan, "until": notice_ends}
+    return said("unasked", values, episode.time_zone, at)[0]
