@@ -31,12 +31,11 @@ from cli.own_cost import usd_of
 from governor.core.environment import parse_settings
 from governor.core.episode_ref import episode_from_execution_name
 from governor.fleet.model import part_of
-from governor.health.check_health import CheckHealth
 from governor.policy.model.policy import Policy
-from governor.sweep.sweep_target import SweepTarget
 from governor.verdict.model import VerdictKind
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import by_target
+from governor.wiring.health import check_health
+from governor.wiring.sweeping import sweep_target
 from local.engine.templates import expand_template
 from tests.console_world import make_episode, make_row
 from tests.twins.services import FakeClock
@@ -191,7 +190,7 @@ class Bench:
         self.targets = spread[:_SAMPLED] or [(ACCOUNT, REGION)]
         with self.wired():
             self.parts = Ec2Parts(parse_settings(_SETTINGS), clock=self.clock)
-            self._sweep_target = by_target(self.parts, SweepTarget)
+            self._sweep_target = sweep_target(self.parts)
 
     def sweep(self) -> Swept:
         """One sweep of every target; afterwards the workflows that it started have asked."""
@@ -228,7 +227,7 @@ class Bench:
     def check_health(self) -> None:
         """One look at the health of the GPUs."""
         with self.wired():
-            by_target(self.parts, CheckHealth)(*self.targets[0])
+            check_health(self.parts)(*self.targets[0])
 
     @contextmanager
     def wired(self) -> Iterator[Timeline]:

@@ -6,14 +6,14 @@ from typing import Any
 
 from governor.approvals.ask_owner import AskOwner
 from governor.core.parsing import parse
+from governor.wiring import approvals
 from governor.wiring.basics import Ready
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import AskPayload
-from governor.wiring.policies import use_case
 
 
-@observed(use_case(Parts(), AskOwner))
+@observed(approvals.ask_owner(Parts()))
 def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> dict[str, Any]:
     """Send the message of a stage; return whether it was delivered (`heard`), and whether the
     question is `settled`. The task token comes with a stage that waits for an answer."""

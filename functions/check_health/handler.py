@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from governor.core.parsing import parse
-from governor.health.check_health import CheckHealth, HealthSummary
+from governor.health.check_health import HealthSummary
+from governor.wiring import health
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.payloads import TargetPayload
-from governor.wiring.policies import by_target
 
 
-@observed(by_target(Ec2Parts(), CheckHealth))
+@observed(health.check_health(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, check_health: Callable[[str, str], HealthSummary]
 ) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from typing import Any
 
 from governor.approvals.deliver_decision import ConcludeApproval
 from governor.core.parsing import parse
+from governor.wiring import conclusion
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import ConcludePayload
 
 
-@observed(Parts().fill(ConcludeApproval))
+@observed(conclusion.conclude_approval(Parts()))
 def handler(
     event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval
 ) -> dict[str, Any]:

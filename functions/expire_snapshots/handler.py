@@ -8,13 +8,13 @@ from typing import Any
 from governor.core.errors import Unavailable
 from governor.core.parsing import Payload, parse
 from governor.remediation.expire_snapshots import ExpireSnapshots
+from governor.wiring import expiry
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.policies import use_case
 
 
-@observed(use_case(Ec2Parts(), ExpireSnapshots))
+@observed(expiry.expire_snapshots(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, expire_snapshots: Ready[ExpireSnapshots]
 ) -> dict[str, Any]:

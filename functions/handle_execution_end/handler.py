@@ -9,13 +9,13 @@ from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.events.contract import ExecutionEndEvent
 from governor.remediation.end_episode import CloseDead
+from governor.wiring import endings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(Ec2Parts(), CloseDead, or_defaults))
+@observed(endings.handle_execution_end(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -> dict[str, Any]:
     """Handle a `Step Functions Execution Status Change`; return whether it closed an episode."""
     ended = parse(ExecutionEndEvent, event)

@@ -8,13 +8,13 @@ from typing import Any
 from governor.events.contract import notice_of
 from governor.events.model.notice import ScheduledChange
 from governor.events.notify_dates import NotifyDates
+from governor.wiring import events
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.policies import or_last, use_case
 
 
-@observed(use_case(Ec2Parts(), NotifyDates, or_last))
+@observed(events.notify_dates(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> dict[str, Any]:
     """Handle an `AWS Health Event` or a `Capacity Block ...` event; return the instances, or the
     owners, that were notified."""

@@ -7,13 +7,13 @@ from typing import Any
 from governor.core.parsing import parse
 from governor.events.contract import InterruptionEvent
 from governor.events.respond_to_warnings import RespondToWarnings
+from governor.wiring import events
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import count, logger, observed
-from governor.wiring.policies import or_last, use_case
 
 
-@observed(use_case(Ec2Parts(), RespondToWarnings, or_last))
+@observed(events.respond_to_rebalance_recommendation(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]
 ) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.notify.slack_actions import SlackActions
 from governor.web.requests import HttpRequest
-from governor.wiring import answers
+from governor.wiring import slack
 from governor.wiring.basics import Ready
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 
-@observed(answers.slack_actions(Parts()))
+@observed(slack.slack_actions(Parts()))
 def handler(
     event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]
 ) -> dict[str, Any]:

@@ -8,15 +8,12 @@ from governor.core.parsing import parse
 from governor.core.units import as_utc
 from governor.events.contract import StateChangeEvent
 from governor.events.react import ReactToStateChange
+from governor.wiring import state_changes
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
-from governor.wiring.policies import or_last
-
-_parts = Parts()
 
 
-# The policy is read only if a saving ends.
-@observed(_parts.fill(ReactToStateChange, or_last(_parts)))
+@observed(state_changes.react_to_state_change(Parts()))
 def handler(
     event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange
 ) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.policy.rules.schedule import Schedule
 from governor.remediation.open_episode import Opened, OpenEpisode
+from governor.wiring import remediation
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
 from governor.wiring.payloads import EpisodePayload
-from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), OpenEpisode, asking))
+@observed(remediation.open_episode(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]
 ) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from governor.events.contract import must_be_of, policy_writer
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import PlanPayload
-from governor.wiring.sweep import SweepPlan, sweep_plan
+from governor.wiring.planning import SweepPlan, sweep_plan
 
 _MOST_TARGETS = 3_000
 """A state holds the list and the outcomes, 80 bytes each of 262,144. Source: Step Functions

@@ -7,14 +7,14 @@ from typing import Any
 
 from governor.core.parsing import parse
 from governor.remediation.recheck_episode import RecheckEpisode
+from governor.wiring import remediation
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
 from governor.wiring.payloads import RecheckPayload
-from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), RecheckEpisode, asking))
+@observed(remediation.recheck_episode(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]
 ) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from typing import Any
 from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.remediation.end_episode import RecordOutcome, outcome_of_error
+from governor.wiring import endings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.payloads import OutcomePayload
-from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(Ec2Parts(), RecordOutcome, or_defaults))
+@observed(endings.record_outcome(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]
 ) -> dict[str, Any]:

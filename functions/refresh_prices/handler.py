@@ -8,13 +8,13 @@ from typing import Any
 from governor.core.errors import Unavailable
 from governor.core.parsing import Payload, parse
 from governor.money.refresh_prices import RefreshPrices
+from governor.wiring import money
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.policies import use_case
 
 
-@observed(use_case(Ec2Parts(), RefreshPrices))
+@observed(money.refresh_prices(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, refresh_prices: Ready[RefreshPrices]
 ) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 from governor.core.errors import Unavailable
 from governor.core.parsing import Payload, parse
 from governor.money.report_savings import ReportSavings
+from governor.wiring import money
 from governor.wiring.basics import Ready
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
-from governor.wiring.policies import use_case
 
 
-@observed(use_case(Parts(), ReportSavings))
+@observed(money.report_savings(Parts()))
 def handler(
     event: dict[str, Any], context: Any, report_savings: Ready[ReportSavings]
 ) -> dict[str, Any]:

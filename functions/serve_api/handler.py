@@ -10,13 +10,13 @@ from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.web.requests import HttpRequest
-from governor.wiring import answers
+from governor.wiring import api
 from governor.wiring.basics import Ready
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 
-@observed(answers.approval_api(Parts()))
+@observed(api.approval_api(Parts()))
 def handler(
     event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]
 ) -> dict[str, Any]:

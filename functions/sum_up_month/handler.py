@@ -8,14 +8,14 @@ from typing import Any
 from governor.core.errors import TargetsNotSwept, Unavailable
 from governor.core.parsing import parse
 from governor.money.costs import SumUpMonth
+from governor.wiring import money
 from governor.wiring.basics import Ready
 from governor.wiring.observability import MetricUnit, count, logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import SweptPayload
-from governor.wiring.policies import use_case
 
 
-@observed(use_case(Parts(), SumUpMonth))
+@observed(money.sum_up_month(Parts()))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
     """Sum up the month after the sweeps of all targets; return the sums.
 

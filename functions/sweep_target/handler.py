@@ -9,15 +9,14 @@ from typing import Any
 from governor.core.parsing import parse
 from governor.fleet.model import part_of
 from governor.sweep.sweep_case import SweepSummary
-from governor.sweep.sweep_target import SweepTarget
 from governor.verdict.model import VerdictKind
+from governor.wiring import sweeping
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.payloads import TargetPayload
-from governor.wiring.policies import asking, by_target
 
 
-@observed(by_target(Ec2Parts(), SweepTarget, asking))
+@observed(sweeping.sweep_target(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
 ) -> dict[str, Any]:

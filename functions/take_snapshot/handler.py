@@ -6,14 +6,14 @@ from typing import Any
 
 from governor.core.parsing import parse
 from governor.remediation.take_snapshot import TakeSnapshot
+from governor.wiring import remediation
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
 from governor.wiring.payloads import EpisodeOnlyPayload
-from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), TakeSnapshot, asking))
+@observed(remediation.take_snapshot(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]
 ) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from typing import Any
 
 from governor.core.parsing import parse
 from governor.remediation.undo_episode import UndoEpisode
+from governor.wiring import undo
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import count, logger, observed
 from governor.wiring.payloads import UndoPayload
-from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(Ec2Parts(), UndoEpisode, or_defaults))
+@observed(undo.undo_episode(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]
 ) -> dict[str, Any]:

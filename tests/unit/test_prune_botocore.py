@@ -52,7 +52,7 @@ def operations_of_the_adapters() -> set[tuple[str, str]]:
 
 def clients_by_name() -> set[str]:
     """Return the services whose clients are opened by name, in an adapter or in the wiring."""
-    opening = re.compile(r"""(?:\.client\(|create_client\(|opens=)\s*["']([a-z0-9-]+)["']""")
+    opening = re.compile(r"""(?:\.client\(|create_client\()\s*["']([a-z0-9-]+)["']""")
     services: set[str] = set()
     for path in (LAYER / "governor").rglob("*.py"):
         services.update(opening.findall(path.read_text(encoding="utf-8")))

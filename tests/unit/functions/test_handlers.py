@@ -17,8 +17,6 @@ from urllib.parse import quote
 import pytest
 
 from governor.alerts.model import AlertKind
-from governor.approvals.ask_owner import AskOwner
-from governor.approvals.deliver_decision import ConcludeApproval
 from governor.approvals.rotate_keys import RotateKeys
 from governor.approvals.rules.links import LinkSigner
 from governor.approvals.store.sessions import SignIns
@@ -33,30 +31,32 @@ from governor.core.instance import Lifecycle, Target
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.episode.ports import UndoAnswer
-from governor.events.notify_dates import NotifyDates
-from governor.events.react import ReactToStateChange
-from governor.events.respond_to_warnings import RespondToWarnings
-from governor.health.check_health import CheckHealth
 from governor.limits.model.pause import Pause
-from governor.money.costs import SumUpMonth
-from governor.money.refresh_prices import RefreshPrices
-from governor.money.report_savings import ReportSavings
 from governor.policy.model.acting import Action
-from governor.remediation.check_progress import CheckProgress
-from governor.remediation.end_episode import CloseDead, RecordOutcome
-from governor.remediation.expire_snapshots import ExpireSnapshots
-from governor.remediation.open_episode import OpenEpisode
-from governor.remediation.recheck_episode import RecheckEpisode
-from governor.remediation.take_snapshot import TakeSnapshot
-from governor.remediation.undo_episode import UndoEpisode
-from governor.sweep.sweep_target import SweepTarget
-from governor.wiring import answers, console, delivery, events, page, sign_in
+from governor.wiring import (
+    api,
+    approvals,
+    conclusion,
+    console,
+    delivery,
+    endings,
+    events,
+    expiry,
+    health,
+    money,
+    page,
+    remediation,
+    sign_in,
+    slack,
+    state_changes,
+    sweeping,
+    undo,
+)
 from governor.wiring.acting import acting
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger
 from governor.wiring.parts import Parts
-from governor.wiring.policies import by_target, or_defaults, or_last, use_case
-from governor.wiring.sweep import sweep_plan
+from governor.wiring.planning import sweep_plan
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
@@ -180,11 +180,6 @@ class Case:
         return self.event
 
 
-def by(kind: Callable[..., Any], policies: Any = None) -> Callable[[Parts], Any]:
-    """The use case, as its handler wires it."""
-    return lambda parts: use_case(parts, kind, policies)
-
-
 def issuer(parts: Parts) -> Any:
     """The sign-in, at an issuer that is there."""
     address = SimpleNamespace(authorization_url=lambda **_: "https://issuer.example.com/authorize")
@@ -212,75 +207,83 @@ CASES = (
     ),
     Case(
         "sweep_target/own-account",
-        lambda parts: by_target(parts, SweepTarget),
+        sweeping.sweep_target,
         {**PLACE, "instances": 1, "problems": 0},
         fleet,
     ),
     Case(
         "check_health/own-account",
-        lambda parts: by_target(parts, CheckHealth),
+        health.check_health,
         {"looked": True, "problems": 0},
         fleet,
     ),
     Case(
         "refresh_prices/hourly",
-        by(RefreshPrices),
+        money.refresh_prices,
         {"types": {}, "commitments": None},
         fleet,
         Ec2Parts,
     ),
     Case(
         "expire_snapshots/daily",
-        by(ExpireSnapshots),
+        expiry.expire_snapshots,
         {"noticed": 0, "deleted": 0, "kept": 0},
         fleet,
     ),
     Case(
         "report_savings/nightly",
-        by(ReportSavings),
+        money.report_savings,
         {"months": ["2026-11"], "reports": 0},
         fleet,
         Parts,
     ),
-    Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
+    Case(
+        "sum_up_month/after-sweep",
+        money.sum_up_month,
+        {"month": "2026-11", "told": 0},
+        fleet,
+        Parts,
+    ),
     Case(
         "open_episode/first-episode",
-        by(OpenEpisode),
+        remediation.open_episode,
         {"status": "opened", "path": "ask", "stop": True},
         new,
     ),
-    Case("ask_owner/ask", by(AskOwner), {"heard": True, "settled": False}, asking, Parts),
+    Case("ask_owner/ask", approvals.ask_owner, {"heard": True, "settled": False}, asking, Parts),
     Case(
         "conclude_approval/nobody-answered",
-        lambda parts: parts.fill(ConcludeApproval),
+        conclusion.conclude_approval,
         {"decision": "expired"},
         asking,
         Parts,
     ),
-    Case("recheck_episode/before-stop", by(RecheckEpisode), {"proceed": True, "outcome": None}),
+    Case(
+        "recheck_episode/before-stop",
+        remediation.recheck_episode,
+        {"proceed": True, "outcome": None},
+    ),
     Case("put_away/stop", acting, {"dry_run": False}),
     Case(
         "take_snapshot/all-volumes",
-        by(TakeSnapshot),
+        remediation.take_snapshot,
         {"dry_run": False},
         to_be_deleted,
         document="plan: {action: terminate}\noverrides: [{name: one, match: {tags: "
         "{Purpose: GPU-Workload}}, "
         "set: {approval: {people_to_terminate: 1}}}]",
     ),
-    Case("check_progress/stopped", by(CheckProgress), {"done": True}, stopping),
-    Case(
-        "record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}, stopping
-    ),
-    Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
+    Case("check_progress/stopped", remediation.check_progress, {"done": True}, stopping),
+    Case("record_outcome/stopped", endings.record_outcome, {"outcome": "stopped"}, stopping),
+    Case("undo_episode/page", undo.undo_episode, {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
-        lambda parts: parts.fill(ReactToStateChange, or_last(parts)),
+        state_changes.react_to_state_change,
         {"done": "question voided"},
         asking,
         Parts,
     ),
-    Case("handle_execution_end/failed", by(CloseDead, or_defaults), {"closed": True}),
+    Case("handle_execution_end/failed", endings.handle_execution_end, {"closed": True}),
     Case(
         "handle_spot_interruption/terminate",
         events.respond_to_interruptions,
@@ -289,7 +292,7 @@ CASES = (
     ),
     Case(
         "handle_rebalance_recommendation/recommended",
-        by(RespondToWarnings, or_last),
+        events.respond_to_rebalance_recommendation,
         {"ours": True, "told": "singly"},
         asking,
     ),
@@ -301,25 +304,39 @@ CASES = (
     ),
     Case(
         "handle_notice/retirement",
-        by(NotifyDates, or_last),
+        events.notify_dates,
         {"told": ["i-0123456789abcdef0"]},
         asking,
     ),
     Case("write_audit/answered", lambda known: known.archive.keep, {"kept": 1}, asking, Parts),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
-    Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
+    Case("handle_slack_action/forged", slack.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("plan_sweep/written", sweep_plan, {}, kind=Parts),
     Case("plan_sweep/seen-by-cloudtrail", sweep_plan, {}, kind=Parts),
-    Case("serve_api/policy", answers.approval_api, {"statusCode": 200}, asking, Parts),
-    Case("serve_api/freezes", answers.approval_api, {"statusCode": 200}, asking, Parts),
-    Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
+    Case("serve_api/policy", api.approval_api, {"statusCode": 200}, asking, Parts),
+    Case("serve_api/freezes", api.approval_api, {"statusCode": 200}, asking, Parts),
+    Case("serve_api/list", api.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
-    Case("serve_api/open", answers.approval_api, {"statusCode": 403}, asking, Parts, BY_IAM),
+    Case("serve_api/open", api.approval_api, {"statusCode": 403}, asking, Parts, BY_IAM),
     Case("serve_console/home", console.console, {"statusCode": 303}, asking, Parts),
     Case("serve_console/code-page", console.console, {"statusCode": 200}, asking, Parts),
     Case("serve_console/unknown-code", console.console, {"statusCode": 403}, asking, Parts),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),
 )
+
+
+def test_a_case_is_wired_as_its_handler() -> None:
+    """By the same function of `wiring`, so that a case tries what is deployed."""
+    builders = {
+        case.event.partition("/")[0]: case.wire.__name__
+        for case in CASES
+        if case.wire.__module__.startswith("governor.wiring.")
+    }
+
+    assert len(builders) > 25
+    for function, name in builders.items():
+        handler = (EVENTS.parent / "functions" / function / "handler.py").read_text()
+        assert f"{name}(" in handler.partition("@observed")[2].partition("\n")[0], function
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -516,8 +533,8 @@ PUBLIC = {
     "serve_console": console.console,
     "serve_approval": page.approval_site,
     "sign_in": issuer,
-    "handle_slack_action": answers.slack_actions,
-    "serve_api": answers.approval_api,
+    "handle_slack_action": slack.slack_actions,
+    "serve_api": api.approval_api,
 }
 
 

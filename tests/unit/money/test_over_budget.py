@@ -22,7 +22,7 @@ from governor.policy.model.money import Budget
 from governor.policy.model.policy import Mode
 from governor.wiring import policies
 from governor.wiring.parts import Parts
-from governor.wiring.sweep import sweep_plan
+from governor.wiring.planning import sweep_plan
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import FakeClock, MemoryStateTable
 from tests.twins.stores import store_parts

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -38,11 +41,12 @@ def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProce
     )
 
 
-def loaded(function: str, **more: str) -> set[str]:
+@cache
+def loaded(function: str, **more: str) -> frozenset[str]:
     """The modules of its cold start."""
     done = run(function, {**VARIABLES, **more})
     assert 0 == done.returncode, done.stderr[-2000:]
-    return set(done.stdout.split())
+    return frozenset(done.stdout.split())
 
 
 def test_the_page_loads_nothing_of_a_sign_in_that_is_not_configured() -> None:
@@ -96,6 +100,145 @@ def test_no_cold_start_loads_the_words_of_alerts(function: str) -> None:
     assert "governor.core.errors" in modules
     assert "governor.alerts.render" not in modules
     assert (function in RENDER_PAGES) == ("jinja2" in modules)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions that are wired together, and what their cold starts load."""
+
+    functions: str
+    wiring: str
+    """Modules of `wiring`, besides those that any function may load."""
+    rooms: str
+    beyond: str = ""
+    """Use cases and adapters of other rooms that it works with."""
+
+
+FAMILIES = (
+    Family("plan_sweep", "planning", "sweep", "approvals.pause money.costs"),
+    Family(
+        "sweep_target",
+        "sweeping endings counted_metrics",
+        "sweep",
+        "approvals.deliver_decision events.notify_dates events.notify_warning "
+        "evidence.gather_evidence limits.freezes money.book_saving money.costs "
+        "remediation.end_episode",
+    ),
+    Family("check_health", "health counted_metrics", "health"),
+    Family(
+        "open_episode recheck_episode take_snapshot check_progress",
+        "remediation guards counted_metrics",
+        "remediation",
+        "approvals.deliver_decision approvals.refused_answers events.notify_warning "
+        "evidence.check_freshness evidence.gather_evidence limits.freezes",
+    ),
+    Family(
+        "put_away",
+        "acting guards counted_metrics",
+        "remediation",
+        "approvals.deliver_decision approvals.refused_answers events.notify_warning "
+        "evidence.gather_evidence limits.freezes",
+    ),
+    Family(
+        "record_outcome handle_execution_end",
+        "endings",
+        "remediation",
+        "approvals.deliver_decision money.book_saving",
+    ),
+    Family("undo_episode", "undo", "remediation"),
+    Family("expire_snapshots", "expiry", "remediation", "limits.freezes"),
+    Family("ask_owner", "approvals", "approvals", "limits.freezes"),
+    Family("conclude_approval", "conclusion", "approvals"),
+    Family("sum_up_month report_savings", "money", "money"),
+    Family("refresh_prices", "money", "money", "events.notify_warning"),
+    Family(
+        "handle_spot_interruption handle_rebalance_recommendation handle_lifecycle_action "
+        "handle_notice",
+        "events endings",
+        "events",
+        "approvals.deliver_decision money.book_saving remediation.end_episode",
+    ),
+    Family(
+        "handle_state_change",
+        "state_changes endings",
+        "events",
+        "approvals.deliver_decision money.book_saving remediation.end_episode",
+    ),
+    Family("deliver_alert", "delivery", "notify"),
+    Family(
+        "handle_slack_action",
+        "slack deciding",
+        "notify",
+        "approvals.decide approvals.deliver_decision approvals.show_approval web.requests",
+    ),
+    Family(
+        "serve_api",
+        "api deciding pausing",
+        "web",
+        "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
+        "approvals.show_approval limits.freezes",
+    ),
+    Family(
+        "serve_approval",
+        "page deciding",
+        "web",
+        "approvals.decide approvals.deliver_decision approvals.show_approval",
+    ),
+    Family(
+        "serve_console",
+        "console deciding pausing",
+        "console web",
+        "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
+        "approvals.show_approval limits.freezes",
+    ),
+    Family("sign_in", "sign_in", "web"),
+    Family("rotate_link_keys", "", "approvals"),
+    Family("write_audit", "", "episode"),
+)
+"""A reviewer sees a change of it here: what a function loads, it pays for at every cold start."""
+OF_ANY_FUNCTION = {"basics", "parts", "ec2", "policies", "observability", "payloads"}
+"""Modules of `wiring` that load no use case but the reading of the policy."""
+SHARED_ROOMS = {"core", "table", "alerts", "policy", "aws"}
+PASSIVE = {"messages", "model", "ports", "rules", "store", "templates"}
+"""Modules of a room that other rooms share: words, records, decisions, and stores."""
+OF_THE_CONTRACT_OF_EVENTS = {"events.contract", "approvals.rotate_keys"}
+"""What a handler parses events of AWS with."""
+
+
+def use_cases(modules: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield room and module of each use case among these modules."""
+    for module in modules:
+        _, room, *inside = [*module.split("."), ""]
+        is_of_a_room = module.startswith("governor.") and any(inside)
+        if is_of_a_room and room not in SHARED_ROOMS and inside[0] not in PASSIVE:
+            yield room, inside[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.functions)
+def test_a_cold_start_loads_its_own_family_alone(family: Family) -> None:
+    """And the few modules beyond it which the family works with."""
+    for function in family.functions.split():
+        found = set(use_cases(loaded(function, **(SIGN_IN if function == "sign_in" else {}))))
+        wiring = {module for room, module in found if room == "wiring"}
+        beyond = {
+            f"{room}.{module}"
+            for room, module in found
+            if room not in {"wiring", *family.rooms.split()}
+        }
+
+        assert set(family.wiring.split()) == wiring - OF_ANY_FUNCTION
+        assert set(family.beyond.split()) == beyond - OF_THE_CONTRACT_OF_EVENTS
+
+
+def test_every_function_has_one_family() -> None:
+    assert FUNCTIONS == sorted(name for family in FAMILIES for name in family.functions.split())
+
+
+def test_functions_without_a_policy_load_no_parser_of_it() -> None:
+    """Parts import their classes when they are made: a function without a policy parses none."""
+    for function in ("write_audit", "conclude_approval", "rotate_link_keys"):
+        assert "governor.wiring.policies" not in loaded(function)
+        assert "governor.policy.document" not in loaded(function)
 
 
 @pytest.mark.parametrize("function", ["serve_approval", "put_away", "handle_state_change"])

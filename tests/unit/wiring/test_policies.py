@@ -7,7 +7,6 @@ from datetime import timedelta
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -31,11 +30,11 @@ from governor.policy.document import parse_policy
 from governor.policy.model.policy import Mode
 from governor.policy.versions import StoredPolicy
 from governor.wiring import observability, policies
-from governor.wiring.answers import approval_api
+from governor.wiring.api import approval_api
 from governor.wiring.console import console
-from governor.wiring.ec2 import _CountedMetrics
+from governor.wiring.counted_metrics import CountedMetrics
 from governor.wiring.parts import Parts
-from governor.wiring.sweep import sweep_plan
+from governor.wiring.planning import sweep_plan
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
 from tests.twins.stores import event_parts, store_parts
@@ -61,15 +60,13 @@ def test_only_targets_of_the_policy_are_swept() -> None:
     document = {"Parameter": {"Value": "targets: {regions: [eu-west-1]}\n"}}
     known = Parts(settings(), FakeClients(ScriptedClient(get_parameter=document, get_item={})))
     accounts = known.accounts
-    fill = mock.Mock(return_value=made.append)
-    with mock.patch.object(known, "fill", fill):
-        sweep: Any = policies.by_target(known, SimpleNamespace)  # type: ignore[arg-type]
-        sweep(accounts.hub_account, "eu-west-1")
-        for account, region in ((accounts.hub_account, "us-east-1"), ("000000000000", "eu-west-1")):
-            with pytest.raises(
-                SafetyError, match=f"the policy's targets do not name {account}/{region}"
-            ):
-                sweep(account, region)
+    sweep = policies.by_target(accounts, policies.present(known), lambda _: made.append)
+    sweep(accounts.hub_account, "eu-west-1")
+    for account, region in ((accounts.hub_account, "us-east-1"), ("000000000000", "eu-west-1")):
+        with pytest.raises(
+            SafetyError, match=f"the policy's targets do not name {account}/{region}"
+        ):
+            sweep(account, region)
 
     assert [Target(accounts.hub_account, "eu-west-1")] == made
 
@@ -361,6 +358,6 @@ def test_functions_count_the_metrics_that_they_ask_for(monkeypatch: pytest.Monke
     clients: Any = None
 
     for number in (3, 500):
-        _CountedMetrics(clients).read(TARGET, [query] * number, window)
+        CountedMetrics(clients).read(TARGET, [query] * number, window)
 
     assert [("MetricsRead", 3), ("MetricsRead", 500)] == tallied

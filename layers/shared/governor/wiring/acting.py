@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from governor.policy.document import PolicyBook
 from governor.remediation.put_away import PutAway
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import asking, use_case
+from governor.wiring.guards import guards, sent_calls
+from governor.wiring.policies import asking, ready
 
 
 def acting(parts: Ec2Parts) -> Ready[PutAway]:
     """Return the use case of `put_away`. It reads members with credentials that change nothing:
     each call that stops or terminates takes credentials of its own."""
     parts.clients.only_read_members()
-    return use_case(parts, PutAway, asking)
+
+    def make(policies: PolicyBook) -> PutAway:
+        return PutAway(
+            clock=parts.clock,
+            guards=guards(parts, policies),
+            controller=parts.controller,
+            episode_store=parts.episode_store,
+            call_store=parts.call_store,
+            cap_store=parts.cap_store,
+            sent_calls=sent_calls(parts),
+        )
+
+    return ready(asking(parts), make)

@@ -24,7 +24,9 @@ from governor.policy.accounts import swept
 from governor.policy.document import parse_policy
 from governor.table.table import Readable
 from governor.web.sessions import Sessions
+from governor.wiring.deciding import decide
 from governor.wiring.parts import Parts
+from governor.wiring.pausing import pause_all
 from governor.wiring.policies import or_defaults
 
 VIEWS: Mapping[str, View] = {
@@ -61,19 +63,20 @@ def console(parts: Parts) -> Console:
     # Builds the parser at cold start.
     parse_policy("")
     doors = Doors(Sessions(parts.signer, settings.session_scope), open_console)
-    decide = parts.fill(Decide, policies_now=policies)
-    posts = forms(decide, parts.undoer, parts.brake_store, parts.fill(PauseAll))
+    posts = forms(
+        decide(parts, policies_now=policies), parts.undoer, parts.brake_store, pause_all(parts)
+    )
     return Console(reader, doors, VIEWS, posts)
 
 
 def forms(
-    decide: Decide, undoer: Undoer, brake_store: Brakes, pause_all: PauseAll
+    answer: Decide, undoer: Undoer, brake_store: Brakes, pause: PauseAll
 ) -> Mapping[str, Post]:
     """Return the handler of each form, by its path."""
-    answers = questions.Answers(decide, undoer)
+    answers = questions.Answers(answer, undoer)
     return {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
-        "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
-        PATH: FreezeForms(brake_store, pause_all).take,
+        "/instances/<account>/<region>/<instance_id>": partial(end_hold, answer),
+        PATH: FreezeForms(brake_store, pause).take,
     }

@@ -25,11 +25,28 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
     mail = SesMailService(parts.clients) if sender else None
     parts.clients.client("kms")
     alarms = CloudWatchAlarms(parts.clients, parts.settings.need("alarm_topic_arn"))
-    vouch = parts.fill(Vouch, alarms=alarms)
+    vouch = Vouch(
+        clock=parts.clock,
+        episode_store=parts.episode_store,
+        approval_store=parts.approval_store,
+        seal=parts.seal,
+        alarms=alarms,
+    )
 
     def make(book: PolicyBook, stored: Mapping[str, str], problem: str | None = None) -> Dispatch:
         registry = Registry(stored, mail, sender or None, parts.clock, problem)
-        return parts.fill(Dispatch, book, registry=registry, park=parts.failures.park, vouch=vouch)
+        return Dispatch(
+            clock=parts.clock,
+            policies=book,
+            delivery_store=parts.delivery_store,
+            sweep_store=parts.sweep_store,
+            failure_store=parts.failure_store,
+            signer=parts.signer,
+            registry=registry,
+            park=parts.failures.park,
+            vouch=vouch,
+            delivery_seal=parts.delivery_seal,
+        )
 
     def dispatch() -> Dispatch:
         stored: Mapping[str, str] = {}
@@ -41,6 +58,12 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
         return make(policies(), stored, problem)
 
     make(parse_policy(""), {})
-    return parts.fill(
-        Worker, make=dispatch, refuse=parts.failures.keep, parse=parse_queued, seen=seen
+    return Worker(
+        clock=parts.clock,
+        make=dispatch,
+        delivery_store=parts.delivery_store,
+        queue=parts.queue,
+        refuse=parts.failures.keep,
+        parse=parse_queued,
+        seen=seen,
     )

@@ -1,17 +1,19 @@
-"""Wiring of the responses to warnings. Each function has only the steps for its own causes, and so
-needs only their rights."""
+"""Wiring of the responses to warnings and dates of AWS. Each function has only the steps for its
+own causes, and so needs only their rights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
-from governor.events.notify_warning import AdviseElsewhere
+from governor.events.notify_dates import NotifyDates
+from governor.events.notify_warning import AdviseElsewhere, NotifyWarning
 from governor.events.respond_to_warnings import RespondToWarnings
-from governor.remediation.end_episode import VoidEpisode
+from governor.events.send_checkpoint import SendCheckpoint
+from governor.policy.document import PolicyBook
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.endings import void_episode
 from governor.wiring.policies import or_last, ready
 
 
@@ -23,18 +25,101 @@ class ToInterruptions(NamedTuple):
 
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
-    """Return the response of `handle_spot_interruption`."""
+    """Return the response of `handle_spot_interruption`: it notifies, saves what it can, and
+    cancels the question."""
     parts.clients.client("kms")
-    void = parts.fill(VoidEpisode)
-    advise = parts.fill(AdviseElsewhere)
-    make = partial(
-        parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise
-    )
+
+    def make(policies: PolicyBook) -> RespondToWarnings:
+        return RespondToWarnings(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            instances=parts.instances,
+            instance_store=parts.instance_store,
+            once=parts.once,
+            notify=_notify_warning(parts),
+            checkpoint=_send_checkpoint(parts),
+            void=void_episode(parts),
+            snapshots=parts.snapshots,
+            advise=_advise_elsewhere(parts),
+        )
+
     return ToInterruptions(ready(or_last(parts), make), parts.dead_letters.keep)
 
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """Return the response of `handle_lifecycle_action`."""
+    """Return the response of `handle_lifecycle_action`: it also completes the lifecycle hook."""
     parts.clients.client("kms")
-    make = partial(parts.fill, RespondToWarnings, void=parts.fill(VoidEpisode), hooks=parts.hooks)
+
+    def make(policies: PolicyBook) -> RespondToWarnings:
+        return RespondToWarnings(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            instances=parts.instances,
+            instance_store=parts.instance_store,
+            once=parts.once,
+            notify=_notify_warning(parts),
+            checkpoint=_send_checkpoint(parts),
+            void=void_episode(parts),
+            hooks=parts.hooks,
+        )
+
     return ready(or_last(parts), make)
+
+
+def respond_to_rebalance_recommendation(parts: Ec2Parts) -> Ready[RespondToWarnings]:
+    """Return the response of `handle_rebalance_recommendation`: it cancels no question."""
+
+    def make(policies: PolicyBook) -> RespondToWarnings:
+        return RespondToWarnings(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            instances=parts.instances,
+            instance_store=parts.instance_store,
+            once=parts.once,
+            notify=_notify_warning(parts),
+            checkpoint=_send_checkpoint(parts),
+        )
+
+    return ready(or_last(parts), make)
+
+
+def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
+    """Return the use case of `handle_notice`."""
+
+    def make(policies: PolicyBook) -> NotifyDates:
+        return NotifyDates(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            instances=parts.instances,
+            notice_store=parts.notice_store,
+            once=parts.once,
+            announcer=parts.announcer,
+        )
+
+    return ready(or_last(parts), make)
+
+
+def _notify_warning(parts: Ec2Parts) -> NotifyWarning:
+    return NotifyWarning(
+        clock=parts.clock,
+        instances=parts.instances,
+        burst_store=parts.burst_store,
+        once=parts.once,
+        announcer=parts.announcer,
+    )
+
+
+def _send_checkpoint(parts: Ec2Parts) -> SendCheckpoint:
+    return SendCheckpoint(
+        clock=parts.clock, hook=parts.hook, once=parts.once, announcer=parts.announcer
+    )
+
+
+def _advise_elsewhere(parts: Ec2Parts) -> AdviseElsewhere:
+    return AdviseElsewhere(
+        clock=parts.clock, market=parts.market, once=parts.once, announcer=parts.announcer
+    )

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from governor.approvals.decide import Decide
+from governor.policy.model.contacts import Ownership
 from governor.policy.ports import Policies
 from governor.web.sessions import Sessions
 from governor.web.site import ApprovalSite, Gate
+from governor.wiring.basics import Ready
+from governor.wiring.deciding import decide, show_approval
 from governor.wiring.parts import Parts
 
 
 def approval_site(parts: Parts) -> ApprovalSite:
     """Return the page of `serve_approval`."""
-
-    def read_later() -> Policies:
-        # Imported here, so that a page without a sign-in starts without the policy's parser.
-        from governor.wiring.policies import or_defaults
-
-        return or_defaults(parts)()
-
-    policies = read_later
-    gate = None
-    if parts.settings.oidc_issuer:
-        from governor.wiring.policies import or_defaults
-
-        policies = or_defaults(parts)
-        sessions = Sessions(parts.signer, parts.settings.session_scope)
-        gate = Gate(sessions, lambda: policies().base().policy.ownership, parts.sign_in_store)
+    has_sign_in = bool(parts.settings.oidc_issuer)
+    policies = _policies_now(parts) if has_sign_in else _policies_later(parts)
     stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
-    decide = parts.fill(Decide, policies_now=policies)
-    return parts.fill(ApprovalSite, decide=decide, gate=gate, environment=stack)
+    return ApprovalSite(
+        show=show_approval(parts),
+        decide=decide(parts, policies_now=policies),
+        undoer=parts.undoer,
+        signer=parts.signer,
+        gate=_gate(parts, policies) if has_sign_in else None,
+        environment=stack,
+    )
+
+
+def _policies_now(parts: Parts) -> Ready[Policies]:
+    from governor.wiring.policies import or_defaults
+
+    return or_defaults(parts)
+
+
+def _policies_later(parts: Parts) -> Ready[Policies]:
+    """Return a function that loads the policy's parser when it reads the policy, so that a page
+    without a sign-in starts without it."""
+
+    def read_policy() -> Policies:
+        return _policies_now(parts)()
+
+    return read_policy
+
+
+def _gate(parts: Parts, policies: Ready[Policies]) -> Gate:
+    sessions = Sessions(parts.signer, parts.settings.session_scope)
+
+    def directory() -> Ownership:
+        return policies().base().policy.ownership
+
+    return Gate(sessions, directory, parts.sign_in_store)

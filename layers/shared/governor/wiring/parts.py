@@ -2,120 +2,238 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from governor.alerts.model import Seal
-from governor.alerts.ports import Announcer
-from governor.alerts.store import Deliveries
-from governor.approvals.rules.sealing import SealMaker
-from governor.approvals.store.approvals import Approvals
-from governor.aws.dynamodb import DynamoTable
-from governor.aws.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
-from governor.aws.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
-from governor.aws.sealing import KmsSealCheck, KmsSealMaker
-from governor.aws.secrets import AlertSeal
-from governor.aws.ssm import PolicyParameter
-from governor.aws.workflow import LambdaUndoer, StepFunctionsWorkflow
-from governor.episode.ports import Undoer, Workflow
-from governor.episode.store.episodes import Episodes
-from governor.episode.store.expiries import Expiries
-from governor.episode.store.holds import Holds
-from governor.episode.store.instances import Failures, Instances
-from governor.events.store.bursts import Bursts
-from governor.events.store.notices import Notices
-from governor.fleet.store import Fleet
-from governor.health.store import Findings
-from governor.limits.store.breaker import Brakes
-from governor.limits.store.caps import ActionCaps
-from governor.limits.store.pauses import Pauses
-from governor.money.report_savings import ReportStore
-from governor.money.store.ledger import Ledger
-from governor.money.store.prices import Prices
-from governor.policy.accounts import Accounts
-from governor.policy.store import PolicyVersions
-from governor.remediation.seals import SealCheck
-from governor.remediation.store import Calls
-from governor.sweep.store import Sweeps
-from governor.table.claims import Claims
-from governor.table.table import Store, Table
-from governor.wiring.basics import Basics, over
+from governor.wiring.basics import Basics
 
 if TYPE_CHECKING:
+    from governor.alerts.model import Seal
+    from governor.alerts.ports import Announcer
+    from governor.alerts.store import Deliveries
+    from governor.approvals.rules.sealing import SealMaker
+    from governor.approvals.store.approvals import Approvals
     from governor.approvals.store.sessions import SignIns
-
-StoreOfAggregate = TypeVar("StoreOfAggregate", bound=Store)
-
-
-def over_table(store: Callable[[Table], StoreOfAggregate]) -> cached_property[StoreOfAggregate]:
-    """Declare a part: the store of one aggregate, over the state table."""
-
-    def make(parts: Parts) -> StoreOfAggregate:
-        return store(parts.table)
-
-    return cached_property(make)
+    from governor.aws.dynamodb import DynamoTable
+    from governor.aws.messaging import SqsDeadLetters, SqsQueue
+    from governor.aws.s3 import AuditBucket, PolicyBucket, PolicyText
+    from governor.aws.sealing import KmsSealMaker
+    from governor.episode.ports import Undoer, Workflow
+    from governor.episode.store.episodes import Episodes
+    from governor.episode.store.expiries import Expiries
+    from governor.episode.store.holds import Holds
+    from governor.episode.store.instances import Failures, Instances
+    from governor.events.store.bursts import Bursts
+    from governor.events.store.notices import Notices
+    from governor.fleet.store import Fleet
+    from governor.health.store import Findings
+    from governor.limits.store.breaker import Brakes
+    from governor.limits.store.caps import ActionCaps
+    from governor.limits.store.pauses import Pauses
+    from governor.money.report_savings import ReportStore
+    from governor.money.store.ledger import Ledger
+    from governor.money.store.prices import Prices
+    from governor.policy.accounts import Accounts
+    from governor.policy.store import PolicyVersions
+    from governor.remediation.seals import SealCheck
+    from governor.remediation.store import Calls
+    from governor.sweep.store import Sweeps
+    from governor.table.claims import Claims
+    from governor.table.once import Once
 
 
 class Parts(Basics):
-    parameter = over(PolicyParameter, "policy_parameter")
-    documents = over(PolicyBucket, "policy_bucket")
-    table = over(DynamoTable, "table_name", opens="dynamodb")
-    policy_text = cached_property(
-        lambda parts: PolicyText(parts.parameter, parts.documents, parts.table)
-    )
-    episode_store = over_table(Episodes)
-    approval_store = over_table(Approvals)
-    hold_store = over_table(Holds)
-    call_store = over_table(Calls)
-    instance_store = over_table(Instances)
-    brake_store = over_table(Brakes)
-    pause_store = over_table(Pauses)
-    cap_store = over_table(ActionCaps)
-    ledger_store = over_table(Ledger)
-    delivery_store = over_table(Deliveries)
-    policy_store = over_table(PolicyVersions)
-    sweep_store = over_table(Sweeps)
-    fleet_store = over_table(Fleet)
-    price_store = over_table(Prices)
-    failure_store = over_table(Failures)
-    expiry_store = over_table(Expiries)
-    notice_store = over_table(Notices)
-    finding_store = over_table(Findings)
-    workflow: cached_property[Workflow] = over(
-        StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
-    )
-    seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
-    """Opens its client at its first message: the page sends few, and starts faster without it."""
-    opening_seal: cached_property[SealMaker] = over(KmsSealMaker, "opening_key_arn")
-    delivery_seal: cached_property[SealMaker] = over(KmsSealMaker, "delivery_key_arn")
-    expiry_seal: cached_property[SealMaker] = over(KmsSealMaker, "expiry_key_arn")
-    seal_check: cached_property[SealCheck] = over(
-        KmsSealCheck, "opening_key_arn", "answer_key_arn", "delivery_key_arn", "expiry_key_arn"
-    )
-    """Opens its client at its first check: `check_progress` is made with it, and checks nothing."""
-    undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
-    archive = over(AuditBucket, "audit_bucket", opens="s3")
-    reports: cached_property[ReportStore] = over(ReportBucket, "report_bucket", opens="s3")
-    queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
-    failures = over(SqsDeadLetters, "delivery_failures_url")
-    dead_letters = over(SqsDeadLetters, "dead_letter_queue_url")
+    """The parts of functions of the hub's own account."""
+
+    @cached_property
+    def table(self) -> DynamoTable:
+        from governor.aws.dynamodb import DynamoTable
+
+        table_name = self.settings.need("table_name")
+        self.clients.client("dynamodb")
+        return DynamoTable(self.clients, table_name)
+
+    @cached_property
+    def episode_store(self) -> Episodes:
+        from governor.episode.store.episodes import Episodes
+
+        return Episodes(self.table)
+
+    @cached_property
+    def approval_store(self) -> Approvals:
+        from governor.approvals.store.approvals import Approvals
+
+        return Approvals(self.table)
+
+    @cached_property
+    def hold_store(self) -> Holds:
+        from governor.episode.store.holds import Holds
+
+        return Holds(self.table)
+
+    @cached_property
+    def call_store(self) -> Calls:
+        from governor.remediation.store import Calls
+
+        return Calls(self.table)
+
+    @cached_property
+    def instance_store(self) -> Instances:
+        from governor.episode.store.instances import Instances
+
+        return Instances(self.table)
+
+    @cached_property
+    def failure_store(self) -> Failures:
+        from governor.episode.store.instances import Failures
+
+        return Failures(self.table)
+
+    @cached_property
+    def brake_store(self) -> Brakes:
+        from governor.limits.store.breaker import Brakes
+
+        return Brakes(self.table)
+
+    @cached_property
+    def pause_store(self) -> Pauses:
+        from governor.limits.store.pauses import Pauses
+
+        return Pauses(self.table)
+
+    @cached_property
+    def cap_store(self) -> ActionCaps:
+        from governor.limits.store.caps import ActionCaps
+
+        return ActionCaps(self.table)
+
+    @cached_property
+    def ledger_store(self) -> Ledger:
+        from governor.money.store.ledger import Ledger
+
+        return Ledger(self.table)
+
+    @cached_property
+    def price_store(self) -> Prices:
+        from governor.money.store.prices import Prices
+
+        return Prices(self.table)
+
+    @cached_property
+    def fleet_store(self) -> Fleet:
+        from governor.fleet.store import Fleet
+
+        return Fleet(self.table)
+
+    @cached_property
+    def delivery_store(self) -> Deliveries:
+        from governor.alerts.store import Deliveries
+
+        return Deliveries(self.table)
+
+    @cached_property
+    def policy_store(self) -> PolicyVersions:
+        from governor.policy.store import PolicyVersions
+
+        return PolicyVersions(self.table)
+
+    @cached_property
+    def sweep_store(self) -> Sweeps:
+        from governor.sweep.store import Sweeps
+
+        return Sweeps(self.table)
+
+    @cached_property
+    def expiry_store(self) -> Expiries:
+        from governor.episode.store.expiries import Expiries
+
+        return Expiries(self.table)
+
+    @cached_property
+    def notice_store(self) -> Notices:
+        from governor.events.store.notices import Notices
+
+        return Notices(self.table)
+
+    @cached_property
+    def finding_store(self) -> Findings:
+        from governor.health.store import Findings
+
+        return Findings(self.table)
 
     @cached_property
     def sign_in_store(self) -> SignIns:
-        # Imported here: only the console needs it, and every cold start would load it.
         from governor.approvals.store.sessions import SignIns
 
         return SignIns(self.table)
 
     @cached_property
-    def answer_seal(self) -> SealMaker:
-        """Return the seal of answers. It gives up within seconds: a person waits, and may press
-        again."""
-        return KmsSealMaker(self.clients, self.settings.need("answer_key_arn"), patient=False)
+    def claim_store(self) -> Claims:
+        from governor.table.claims import Claims
+
+        self._open_hasty_client()
+        return Claims(self.table)
+
+    @cached_property
+    def burst_store(self) -> Bursts:
+        from governor.events.store.bursts import Bursts
+
+        self._open_hasty_client()
+        return Bursts(self.table)
+
+    def _open_hasty_client(self) -> None:
+        """Open the client of calls that are sent once, with a short timeout, at cold start."""
+        self.clients.client("dynamodb", repeat=False, patient=False)
+
+    @cached_property
+    def once(self) -> Once:
+        from governor.table.once import Once
+
+        return Once(clock=self.clock, claim_store=self.claim_store)
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        from governor.policy.accounts import Accounts
+
+        return Accounts(
+            hub_account=self.settings.hub_account_id,
+            hub_region=self.settings.aws_region,
+            partition=self.settings.partition,
+            member_role_name=self.settings.member_role_name or None,
+        )
+
+    @cached_property
+    def documents(self) -> PolicyBucket:
+        from governor.aws.s3 import PolicyBucket
+
+        return PolicyBucket(self.clients, self.settings.need("policy_bucket"))
+
+    @cached_property
+    def policy_text(self) -> PolicyText:
+        from governor.aws.s3 import PolicyText
+        from governor.aws.ssm import PolicyParameter
+
+        parameter = PolicyParameter(self.clients, self.settings.need("policy_parameter"))
+        return PolicyText(parameter, self.documents, self.table)
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        from governor.aws.workflow import StepFunctionsWorkflow
+
+        state_machine_arn = self.settings.need("remediation_state_machine_arn")
+        self.clients.client("stepfunctions")
+        return StepFunctionsWorkflow(self.clients, state_machine_arn)
+
+    @cached_property
+    def undoer(self) -> Undoer:
+        from governor.aws.workflow import LambdaUndoer
+
+        return LambdaUndoer(self.clients, self.settings.need("undo_function_name"))
 
     @cached_property
     def announcer(self) -> Announcer:
+        from governor.aws.messaging import SnsAnnouncer
+
         self.clients.client("sns")
         return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
 
@@ -123,27 +241,91 @@ class Parts(Basics):
     def hasty_announcer(self) -> Announcer:
         """Return an announcer that gives up within seconds, for callers that must not wait for a
         message and send it later."""
+        from governor.aws.messaging import SnsAnnouncer
+        from governor.aws.secrets import AlertSeal
+
         seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
-        return SnsAnnouncer(
-            self.clients, self.settings.need("alert_topic_arn"), seal, patient=False
+        topic_arn = self.settings.need("alert_topic_arn")
+        return SnsAnnouncer(self.clients, topic_arn, seal, patient=False)
+
+    @cached_property
+    def seal(self) -> Seal:
+        """Return the seal of alerts. It opens its client at its first message: the page sends few,
+        and starts faster without it."""
+        from governor.aws.secrets import AlertSeal
+
+        return AlertSeal(self.clients, self.settings.need("alert_key_arn"))
+
+    @cached_property
+    def opening_seal(self) -> SealMaker:
+        return self._seal_maker("opening_key_arn")
+
+    @cached_property
+    def answer_seal(self) -> SealMaker:
+        """Return the seal of answers. It gives up within seconds: a person waits, and may press
+        again."""
+        return self._seal_maker("answer_key_arn", patient=False)
+
+    @cached_property
+    def delivery_seal(self) -> SealMaker:
+        return self._seal_maker("delivery_key_arn")
+
+    @cached_property
+    def expiry_seal(self) -> SealMaker:
+        return self._seal_maker("expiry_key_arn")
+
+    def _seal_maker(self, setting: str, *, patient: bool = True) -> KmsSealMaker:
+        from governor.aws.sealing import KmsSealMaker
+
+        return KmsSealMaker(self.clients, self.settings.need(setting), patient=patient)
+
+    @cached_property
+    def seal_check(self) -> SealCheck:
+        """Return the check of seals. It opens its client at its first check: `check_progress` is
+        made with it, and checks nothing."""
+        from governor.aws.sealing import KmsSealCheck
+
+        return KmsSealCheck(
+            self.clients,
+            openings=self.settings.need("opening_key_arn"),
+            answers=self.settings.need("answer_key_arn"),
+            deliveries=self.settings.need("delivery_key_arn"),
+            expiries=self.settings.need("expiry_key_arn"),
         )
 
     @cached_property
-    def accounts(self) -> Accounts:
-        settings = self.settings
-        role = settings.member_role_name or None
-        return Accounts(settings.hub_account_id, settings.aws_region, settings.partition, role)
+    def archive(self) -> AuditBucket:
+        from governor.aws.s3 import AuditBucket
+
+        bucket = self.settings.need("audit_bucket")
+        self.clients.client("s3")
+        return AuditBucket(self.clients, bucket)
 
     @cached_property
-    def claim_store(self) -> Claims:
-        self._open_hasty_client()
-        return Claims(self.table)
+    def reports(self) -> ReportStore:
+        from governor.aws.s3 import ReportBucket
+
+        bucket = self.settings.need("report_bucket")
+        self.clients.client("s3")
+        return ReportBucket(self.clients, bucket)
 
     @cached_property
-    def burst_store(self) -> Bursts:
-        self._open_hasty_client()
-        return Bursts(self.table)
+    def queue(self) -> SqsQueue:
+        from governor.aws.messaging import SqsQueue
 
-    def _open_hasty_client(self) -> None:
-        """Open the client of calls that are sent once, with a short timeout, at cold start."""
-        self.clients.client("dynamodb", repeat=False, patient=False)
+        queue_url = self.settings.need("delivery_queue_url")
+        self.clients.client("sqs")
+        return SqsQueue(self.clients, queue_url)
+
+    @cached_property
+    def failures(self) -> SqsDeadLetters:
+        return self._dead_letters("delivery_failures_url")
+
+    @cached_property
+    def dead_letters(self) -> SqsDeadLetters:
+        return self._dead_letters("dead_letter_queue_url")
+
+    def _dead_letters(self, setting: str) -> SqsDeadLetters:
+        from governor.aws.messaging import SqsDeadLetters
+
+        return SqsDeadLetters(self.clients, self.settings.need(setting))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from typing import TypeVar
 
 from governor.core.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.core.instance import Target
 from governor.money.rules.cost import month_of
+from governor.policy.accounts import Accounts
 from governor.policy.document import PolicyBook, parse_policy, people_of
 from governor.policy.model.policy import Policy
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 
 _log = logging.getLogger(__name__)
+
+Summary = TypeVar("Summary")
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
@@ -29,36 +32,25 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
     return lambda: make(policies())
 
 
-def use_case(
-    parts: Parts,
-    kind: Callable[..., UseCase],
-    policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
-) -> Ready[UseCase]:
-    """Return a function that makes the use case of these parts; by default under the present
-    policy."""
-    return ready((policies or present)(parts), partial(parts.fill, kind))
-
-
 def by_target(
-    parts: Parts,
-    kind: Callable[..., Callable[[Target], UseCase]],
-    policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
-) -> Callable[[str, str], UseCase]:
-    """Return a function that makes the use case of an account and Region. It raises SafetyError
-    for places that are no target."""
-    accounts = parts.accounts
+    accounts: Accounts,
+    policies: Ready[PolicyBook],
+    make: Callable[[PolicyBook], Callable[[Target], Summary]],
+) -> Callable[[str, str], Summary]:
+    """Return a function that runs a use case for an account and Region, under the policy of the
+    moment. It raises SafetyError for places that are no target."""
 
-    def make(book: PolicyBook) -> tuple[Callable[[Target], UseCase], Policy]:
-        return parts.fill(kind, book), book.base().policy
+    def make_with_policy(book: PolicyBook) -> tuple[Callable[[Target], Summary], Policy]:
+        return make(book), book.base().policy
 
-    use_case_and_policy = ready((policies or present)(parts), make)
+    use_case_and_policy = ready(policies, make_with_policy)
 
-    def of_target(account: str, region: str) -> UseCase:
+    def run(account: str, region: str) -> Summary:
         use_case, policy = use_case_and_policy()
         accounts.must_govern(policy, account, region)
         return use_case(accounts.target(account, region))
 
-    return of_target
+    return run
 
 
 def present(

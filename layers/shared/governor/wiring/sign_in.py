@@ -18,11 +18,12 @@ def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> Sign
         secret=parts.client_secret.read if settings.oidc_client_secret_arn else None,
         wants_groups=True,
     )
-    return parts.fill(
-        SignInSite,
+    return SignInSite(
         provider=provider or OidcProvider(client),
         sessions=Sessions(parts.signer, settings.session_scope),
         groups_claim=settings.oidc_groups_claim,
         approver_group=settings.oidc_approver_group,
         base_url=settings.need("approval_base_url"),
+        clock=parts.clock,
+        sign_in_store=parts.sign_in_store,
     )

@@ -40,6 +40,10 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     text = parts.policy_text
     parts.clients.client("s3", patient=False)
 
+    note_over_budget = NoteOverBudget(
+        clock=parts.clock, ledger_store=parts.ledger_store, policy_store=parts.policy_store
+    )
+
     def places(policies: PolicyBook) -> tuple[Target, ...]:
         for problem in policies.retired:
             _log.warning("the policy: %s", problem)
@@ -51,15 +55,40 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             parts.policy_store.note_accounts(targets, accounts, parts.clock.now())
             policies.in_accounts(accounts)
         try:
-            parts.fill(NoteOverBudget)(policies.base().policy.budget)
+            note_over_budget(policies.base().policy.budget)
         except CloudError as error:
             _log.error("which projects are over budget is as before: %s", error)
         return swept(policies.base().policy, hub)
 
-    # If the announcer gives up, the sweep goes on under the version before, and the next one tries
-    # again.
-    hasty = parts.hasty_announcer
-    review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
-    plan = ready(lambda: parse_policy(text.read()), places)
-    send_pause_messages = parts.fill(SendPauseMessages, announcer=hasty)
-    return SweepPlan(review, plan, parts.policy_store.check_schema, send_pause_messages)
+    return SweepPlan(
+        review=_review_policy(parts),
+        places=ready(lambda: parse_policy(text.read()), places),
+        check_schema=parts.policy_store.check_schema,
+        send_pause_messages=_send_pause_messages(parts),
+    )
+
+
+def _review_policy(parts: Parts) -> ReviewPolicy:
+    """Return the review of the policy. If its announcer gives up, the sweep goes on under the
+    version before, and the next one tries again."""
+    return ReviewPolicy(
+        clock=parts.clock,
+        documents=parts.documents,
+        policy_text=parts.policy_text,
+        policy_store=parts.policy_store,
+        once=parts.once,
+        announcer=parts.hasty_announcer,
+        hub=parts.hub,
+        parse=parse_policy,
+        parse_accepted=accepted,
+    )
+
+
+def _send_pause_messages(parts: Parts) -> SendPauseMessages:
+    return SendPauseMessages(
+        pause_store=parts.pause_store,
+        clock=parts.clock,
+        announcer=parts.hasty_announcer,
+        hub=parts.hub,
+        once=parts.once,
+    )

@@ -1,0 +1,67 @@
+"""Wiring of the command line's API."""
+
+from __future__ import annotations
+
+from governor.approvals.open_console import OpenConsole
+from governor.limits.freezes import ShowBrakes
+from governor.policy.accounts import swept
+from governor.policy.document import PolicyBook
+from governor.policy.versions import AcceptPolicy
+from governor.web.api import ApprovalApi
+from governor.wiring.basics import Ready
+from governor.wiring.deciding import decide, show_approval
+from governor.wiring.parts import Parts
+from governor.wiring.pausing import pause_all
+from governor.wiring.policies import accepted, or_defaults, ready
+
+
+def approval_api(parts: Parts) -> Ready[ApprovalApi]:
+    """Return what `serve_api` answers requests with. Each request sees one policy."""
+    accept = _accept_policy(parts)
+    open_console = _open_console(parts)
+
+    def make(policies: PolicyBook) -> ApprovalApi:
+        policy = policies.base().policy
+        return ApprovalApi(
+            show=show_approval(parts),
+            brakes=_show_brakes(parts, policies),
+            decide=decide(parts, policies_now=lambda: policies),
+            accept=accept,
+            policy_text=parts.policy_text,
+            targets=swept(policy, parts.hub),
+            ownership=policy.ownership,
+            open_console=open_console,
+            pause_all=pause_all(parts),
+            policy=policy,
+            policy_is_whole=policies.whole,
+        )
+
+    return ready(or_defaults(parts), make)
+
+
+def _accept_policy(parts: Parts) -> AcceptPolicy:
+    return AcceptPolicy(
+        clock=parts.clock,
+        policy_store=parts.policy_store,
+        documents=parts.documents,
+        parse_accepted=accepted,
+    )
+
+
+def _open_console(parts: Parts) -> OpenConsole:
+    return OpenConsole(
+        sign_in_store=parts.sign_in_store,
+        clock=parts.clock,
+        issuer=parts.settings.oidc_issuer,
+        base_url=parts.settings.need("approval_base_url"),
+    )
+
+
+def _show_brakes(parts: Parts, policies: PolicyBook) -> ShowBrakes:
+    return ShowBrakes(
+        brake_store=parts.brake_store,
+        pause_store=parts.pause_store,
+        cap_store=parts.cap_store,
+        policies=policies,
+        clock=parts.clock,
+    )

@@ -1,0 +1,28 @@
+"""Wiring of the messages of a question. How a question ends is in `conclusion.py`."""
+
+from __future__ import annotations
+
+from governor.approvals.ask_owner import AskOwner
+from governor.policy.document import PolicyBook
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
+from governor.wiring.policies import present, ready
+
+
+def ask_owner(parts: Parts) -> Ready[AskOwner]:
+    """Return the use case of `ask_owner`."""
+
+    def make(policies: PolicyBook) -> AskOwner:
+        return AskOwner(
+            clock=parts.clock,
+            policies=policies,
+            episode_store=parts.episode_store,
+            approval_store=parts.approval_store,
+            brake_store=parts.brake_store,
+            pause_store=parts.pause_store,
+            workflow=parts.workflow,
+            announcer=parts.announcer,
+            signer=parts.signer,
+        )
+
+    return ready(present(parts), make)

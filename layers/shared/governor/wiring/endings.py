@@ -1,0 +1,78 @@
+"""Wiring of the ends of episodes: recorded, closed after a failure, or voided by what happened."""
+
+from __future__ import annotations
+
+from governor.money.book_saving import BookSaving
+from governor.policy.document import PolicyBook
+from governor.policy.ports import Policies
+from governor.remediation.end_episode import AnnounceEnd, CloseDead, RecordOutcome, VoidEpisode
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.parts import Parts
+from governor.wiring.policies import or_defaults, ready
+
+
+def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
+    """Return the use case of `record_outcome`."""
+
+    def make(policies: PolicyBook) -> RecordOutcome:
+        return RecordOutcome(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            episode_store=parts.episode_store,
+            approval_store=parts.approval_store,
+            instance_store=parts.instance_store,
+            delivery_store=parts.delivery_store,
+            tagger=parts.tagger,
+            announce=_announce_end(parts, policies),
+            signer=parts.signer,
+            book=_book_saving(parts, policies),
+        )
+
+    return ready(or_defaults(parts), make)
+
+
+def handle_execution_end(parts: Ec2Parts) -> Ready[CloseDead]:
+    """Return the use case of `handle_execution_end`."""
+
+    def make(policies: PolicyBook) -> CloseDead:
+        return close_dead(parts, policies)
+
+    return ready(or_defaults(parts), make)
+
+
+def close_dead(parts: Ec2Parts, policies: Policies) -> CloseDead:
+    """Return the end of episodes whose workflow died."""
+    return CloseDead(
+        clock=parts.clock,
+        policies=policies,
+        episode_store=parts.episode_store,
+        approval_store=parts.approval_store,
+        instance_store=parts.instance_store,
+        announce=_announce_end(parts, policies),
+        book=_book_saving(parts, policies),
+    )
+
+
+def void_episode(parts: Parts) -> VoidEpisode:
+    """Return the end of episodes whose question has no reason any more."""
+    return VoidEpisode(
+        episode_store=parts.episode_store,
+        approval_store=parts.approval_store,
+        workflow=parts.workflow,
+    )
+
+
+def _announce_end(parts: Parts, policies: Policies) -> AnnounceEnd:
+    return AnnounceEnd(
+        clock=parts.clock,
+        policies=policies,
+        announcer=parts.announcer,
+        claim_store=parts.claim_store,
+        failure_store=parts.failure_store,
+    )
+
+
+def _book_saving(parts: Ec2Parts, policies: Policies) -> BookSaving:
+    return BookSaving(policies=policies, accounts=parts.accounts, instances=parts.instances)

@@ -1,0 +1,32 @@
+"""Wiring of the one function that deletes snapshots."""
+
+from __future__ import annotations
+
+from governor.policy.document import PolicyBook
+from governor.remediation.expire_snapshots import ExpireSnapshots
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import present, ready
+
+
+def expire_snapshots(parts: Ec2Parts) -> Ready[ExpireSnapshots]:
+    """Return the use case of `expire_snapshots`."""
+
+    def make(policies: PolicyBook) -> ExpireSnapshots:
+        return ExpireSnapshots(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            episode_store=parts.episode_store,
+            instance_store=parts.instance_store,
+            brake_store=parts.brake_store,
+            pause_store=parts.pause_store,
+            ledger_store=parts.ledger_store,
+            delivery_store=parts.delivery_store,
+            expiry_store=parts.expiry_store,
+            instances=parts.instances,
+            remover=parts.remover,
+            announcer=parts.announcer,
+        )
+
+    return ready(present(parts), make)

@@ -1,0 +1,63 @@
+"""Wiring of what counts money: the sums of a month, reports, and prices."""
+
+from __future__ import annotations
+
+from governor.money.costs import SumUpMonth
+from governor.money.refresh_prices import RefreshPrices
+from governor.money.report_savings import ReportSavings
+from governor.policy.document import PolicyBook
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.parts import Parts
+from governor.wiring.policies import present, ready
+
+
+def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
+    """Return the use case of `sum_up_month`."""
+
+    def make(policies: PolicyBook) -> SumUpMonth:
+        return SumUpMonth(
+            clock=parts.clock,
+            policies=policies,
+            ledger_store=parts.ledger_store,
+            fleet_store=parts.fleet_store,
+            failure_store=parts.failure_store,
+            once=parts.once,
+            announcer=parts.announcer,
+            hub=parts.hub,
+        )
+
+    return ready(present(parts), make)
+
+
+def report_savings(parts: Parts) -> Ready[ReportSavings]:
+    """Return the use case of `report_savings`."""
+
+    def make(policies: PolicyBook) -> ReportSavings:
+        return ReportSavings(
+            clock=parts.clock,
+            policies=policies,
+            ledger_store=parts.ledger_store,
+            fleet_store=parts.fleet_store,
+            once=parts.once,
+            announcer=parts.announcer,
+            reports=parts.reports,
+            hub=parts.hub,
+        )
+
+    return ready(present(parts), make)
+
+
+def refresh_prices(parts: Ec2Parts) -> Ready[RefreshPrices]:
+    """Return the use case of `refresh_prices`."""
+
+    def make(policies: PolicyBook) -> RefreshPrices:
+        return RefreshPrices(
+            clock=parts.clock,
+            policies=policies,
+            fleet_store=parts.fleet_store,
+            price_store=parts.price_store,
+            price_reader=parts.price_reader,
+        )
+
+    return ready(present(parts), make)

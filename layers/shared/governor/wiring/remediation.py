@@ -1,0 +1,86 @@
+"""Wiring of the remediation workflow, but for the step that stops or terminates (`acting.py`) and
+the end of an episode (`endings.py`)."""
+
+from __future__ import annotations
+
+from governor.policy.document import PolicyBook
+from governor.remediation.check_progress import CheckProgress
+from governor.remediation.open_episode import OpenEpisode
+from governor.remediation.recheck_episode import RecheckEpisode
+from governor.remediation.take_snapshot import TakeSnapshot
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.guards import guards, inspect_instance, sent_calls
+from governor.wiring.policies import asking, present, ready
+
+
+def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
+    """Return the use case of `open_episode`."""
+
+    def make(policies: PolicyBook) -> OpenEpisode:
+        return OpenEpisode(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            inspect=inspect_instance(parts),
+            episode_store=parts.episode_store,
+            approval_store=parts.approval_store,
+            instance_store=parts.instance_store,
+            brake_store=parts.brake_store,
+            pause_store=parts.pause_store,
+            ledger_store=parts.ledger_store,
+            opening_seal=parts.opening_seal,
+        )
+
+    return ready(asking(parts), make)
+
+
+def recheck_episode(parts: Ec2Parts) -> Ready[RecheckEpisode]:
+    """Return the use case of `recheck_episode`."""
+
+    def make(policies: PolicyBook) -> RecheckEpisode:
+        return RecheckEpisode(
+            clock=parts.clock,
+            accounts=parts.accounts,
+            guards=guards(parts, policies),
+            inspect=inspect_instance(parts),
+            episode_store=parts.episode_store,
+            approval_store=parts.approval_store,
+            cap_store=parts.cap_store,
+            sent_calls=sent_calls(parts),
+        )
+
+    return ready(asking(parts), make)
+
+
+def take_snapshot(parts: Ec2Parts) -> Ready[TakeSnapshot]:
+    """Return the use case of `take_snapshot`."""
+
+    def make(policies: PolicyBook) -> TakeSnapshot:
+        return TakeSnapshot(
+            clock=parts.clock,
+            guards=guards(parts, policies),
+            snapshots=parts.snapshots,
+            vault=parts.vault,
+            episode_store=parts.episode_store,
+            call_store=parts.call_store,
+        )
+
+    return ready(asking(parts), make)
+
+
+def check_progress(parts: Ec2Parts) -> Ready[CheckProgress]:
+    """Return the use case of `check_progress`."""
+
+    def make(policies: PolicyBook) -> CheckProgress:
+        return CheckProgress(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            guards=guards(parts, policies),
+            approval_store=parts.approval_store,
+            delivery_store=parts.delivery_store,
+            instances=parts.instances,
+        )
+
+    return ready(present(parts), make)

@@ -1,0 +1,81 @@
+"""Wiring of the sweep of one target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.money.costs import CountCosts
+from governor.policy.document import PolicyBook
+from governor.sweep.follow_up import FollowUp
+from governor.sweep.freeze_plans import FreezePlans
+from governor.sweep.sweep_alerts import SweepAlerts
+from governor.sweep.sweep_case import SweepSummary
+from governor.sweep.sweep_target import SweepTarget
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.endings import close_dead, void_episode
+from governor.wiring.policies import asking, by_target
+
+
+def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
+    """Return the function that sweeps an account and Region."""
+
+    def make(policies: PolicyBook) -> SweepTarget:
+        return SweepTarget(
+            clock=parts.clock,
+            policies=policies,
+            instances=parts.instances,
+            gather=GatherEvidence(metrics=parts.metrics),
+            approval_store=parts.approval_store,
+            instance_store=parts.instance_store,
+            sweep_store=parts.sweep_store,
+            fleet_store=parts.fleet_store,
+            tagger=parts.tagger,
+            freeze=_freeze_plans(parts),
+            follow_up=_follow_up(parts, policies),
+            costs=_count_costs(parts),
+            alerts=_sweep_alerts(parts),
+            spread=parts.spread,
+        )
+
+    return by_target(parts.accounts, asking(parts), make)
+
+
+def _freeze_plans(parts: Ec2Parts) -> FreezePlans:
+    return FreezePlans(
+        brake_store=parts.brake_store,
+        pause_store=parts.pause_store,
+        sweep_store=parts.sweep_store,
+        announcer=parts.announcer,
+        hub=parts.hub,
+    )
+
+
+def _follow_up(parts: Ec2Parts, policies: PolicyBook) -> FollowUp:
+    return FollowUp(
+        policies=policies,
+        episode_store=parts.episode_store,
+        approval_store=parts.approval_store,
+        instance_store=parts.instance_store,
+        ledger_store=parts.ledger_store,
+        workflow=parts.workflow,
+        void=void_episode(parts),
+        close_dead=close_dead(parts, policies),
+    )
+
+
+def _count_costs(parts: Ec2Parts) -> CountCosts:
+    return CountCosts(
+        prices=parts.prices, ledger_store=parts.ledger_store, fleet_store=parts.fleet_store
+    )
+
+
+def _sweep_alerts(parts: Ec2Parts) -> SweepAlerts:
+    return SweepAlerts(
+        announcer=parts.announcer,
+        batch=parts.batch,
+        once=parts.once,
+        failure_store=parts.failure_store,
+        finding_store=parts.finding_store,
+        notice_store=parts.notice_store,
+    )

@@ -1,0 +1,29 @@
+"""Wiring of the one function that starts instances again."""
+
+from __future__ import annotations
+
+from governor.policy.document import PolicyBook
+from governor.remediation.undo_episode import UndoEpisode
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import or_defaults, ready
+
+
+def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
+    """Return the use case of `undo_episode`."""
+
+    def make(policies: PolicyBook) -> UndoEpisode:
+        return UndoEpisode(
+            clock=parts.clock,
+            policies=policies,
+            accounts=parts.accounts,
+            instances=parts.instances,
+            starter=parts.starter,
+            episode_store=parts.episode_store,
+            approval_store=parts.approval_store,
+            hold_store=parts.hold_store,
+            instance_store=parts.instance_store,
+            announcer=parts.announcer,
+        )
+
+    return ready(or_defaults(parts), make)
