@@ -90,6 +90,7 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/ruff check --fix $(SOURCES)
 	$(VENV)/ruff format $(SOURCES)
 	$(VENV)/python -m scripts.state_machines
+	$(VENV)/python -m scripts.forwarded_events
 	$(VENV)/python -m scripts.policy_reference
 	$(VENV)/python -m scripts.simulate_example
 

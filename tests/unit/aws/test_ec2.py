@@ -570,7 +570,7 @@ WRITES: dict[str, tuple[str, Write]] = {
         "terminate_instances",
         lambda c, dry: Ec2Controller(c, ACTOR).terminate(TARGET, "i-1", dry_run=dry),
     ),
-    "cancel": (
+    Step.CANCEL_SPOT_REQUEST: (
         "cancel_spot_instance_requests",
         lambda c, dry: Ec2Controller(c, ACTOR).prepare(
             Step.CANCEL_SPOT_REQUEST, make_instance(spot_request_id="sir-1"), dry_run=dry
@@ -589,6 +589,12 @@ WRITES: dict[str, tuple[str, Write]] = {
         lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": None}, dry_run=dry),
     ),
 }
+
+
+@pytest.mark.parametrize("step", sorted(set(Step) - set(MAIN_STEPS)))
+def test_every_companion_is_one_write_of_ec2(step: Step) -> None:
+    """Each has its row above, and with that a dry run and an answer to each failure."""
+    assert step in WRITES
 
 
 @pytest.mark.parametrize("step", MAIN_STEPS)
@@ -618,7 +624,7 @@ def test_a_dry_run_that_was_carried_out_is_an_alarm(name: str) -> None:
         write(FakeClients(Ec2Client(**{method: [{"Snapshots": []}]})), True)
 
 
-@pytest.mark.parametrize("name", ["stop", "terminate", "cancel", "snapshot"])
+@pytest.mark.parametrize("name", Step)
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(
     ("code", "kind"),
@@ -641,7 +647,7 @@ def test_a_refusal_is_raised_dry_or_not(
         write(FakeClients(Ec2Client(**{method: [client_error(code)]})), dry_run)
 
 
-SENT_ONCE = ["stop", "terminate", "cancel", "snapshot"]
+SENT_ONCE = list(Step)
 
 
 @pytest.mark.parametrize("name", SENT_ONCE)
@@ -720,7 +726,7 @@ def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
         ("stop", "ec2:StopInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"),
         ("terminate", "ec2:TerminateInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"),
         (
-            "cancel",
+            Step.CANCEL_SPOT_REQUEST,
             "ec2:CancelSpotInstanceRequests",
             "arn:aws:ec2:us-east-1:123456789012:spot-instances-request/sir-1",
         ),

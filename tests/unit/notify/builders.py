@@ -38,6 +38,21 @@ SECTIONS = (
     Section("If you stop it", ("stop the instance", "snapshot all its EBS volumes")),
 )
 
+STORED = {
+    "slack_bot_token": "xoxb-1-abc",
+    "slack_channel": "C0ALL",
+    "slack_signing_secret": "f" * 32,
+    "slack_webhook_url": "https://hooks.slack.example.com/services/secret",
+    "slack_api_url": "https://slack.example.com/api",
+    "teams_webhook_url": "https://teams.example.com/?sig=secret",
+    "pagerduty_routing_key": "r" * 32,
+    "pagerduty_events_url": "https://events.eu.pagerduty.example.com/v2/enqueue",
+    "webhook_url": "https://hook.example.com/secret",
+    "webhook_secret": "s" * 32,
+    "webhook_previous_secret": "p" * 32,
+}
+"""A channel secret with every setting of every channel."""
+
 
 def make_message(**changes: Any) -> Message:
     """The question about an idle p5.48xlarge, with all answers offered."""

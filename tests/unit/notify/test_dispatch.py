@@ -44,13 +44,14 @@ from governor.notify.compose import answers_of, message_of
 from governor.notify.contract import parse_queued
 from governor.notify.dispatch import Dispatch, Dispatched
 from governor.notify.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
-from governor.notify.registry import Recipients, Registry, Route
+from governor.notify.registry import CHANNELS, Recipients, Registry, Route
 from governor.notify.vouch import Vouch
 from governor.notify.worker import Worker
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode
 from tests.builders import NOW, TARGET
+from tests.unit.notify.builders import STORED
 from tests.unit.worlds.builders import SIGNER, asked
 from tests.unit.worlds.world import APPROVAL_ID, World
 
@@ -1143,15 +1144,12 @@ def registry(mail: Any = None, **secret: str) -> Registry:
 def test_each_stored_channel_is_a_route() -> None:
     """One mail a person, one post a conversation, one each of the others; targets hold no
     secret."""
-    full = registry(
-        mail=object(),
-        slack_bot_token="xoxb-1-abc",
-        slack_channel="C0ALL",
-        teams_webhook_url="https://teams.example.com/?sig=secret",
-        pagerduty_routing_key="r" * 32,
-        webhook_url="https://hook.example.com/secret",
-        webhook_secret="s" * 32,
-    )
+    full = registry(mail=object(), **STORED)
+    shared = [
+        (name, kind.shared_target, None)
+        for name, kind in CHANNELS.items()
+        if kind.make_shared is not None
+    ]
     routes = [
         (route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS), {})
     ]
@@ -1162,9 +1160,7 @@ def test_each_stored_channel_is_a_route() -> None:
         ("email", "finops@example.com", "finops@example.com"),
         ("slack", "C0ML", None),
         ("slack", "C0ALL", None),
-        ("teams", "workflow", None),
-        ("pagerduty", "service", None),
-        ("webhook", "webhook", None),
+        *shared,
     ] == routes
     assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,), {}) if r.channel.name == "slack"]
 
@@ -1200,17 +1196,25 @@ def test_a_contact_s_own_channels_are_told_from_those_of_everybody() -> None:
     assert [True] == [route.own for route in made.routes((ML,), {}) if route.target == "C0ML"]
 
 
-@pytest.mark.parametrize(
-    ("secret", "channel"),
-    [
-        ({"slack_token": "xoxb-very-secret"}, "secret"),
-        ({"slack_bot_token": "xoxp-very-secret", "slack_channel": "C0ML"}, "slack"),
-        ({"slack_webhook_url": "http://very-secret.example.com"}, "slack"),
-        ({"teams_webhook_url": "http://very-secret.example.com"}, "teams"),
-        ({"pagerduty_routing_key": "very-secret"}, "pagerduty"),
-        ({"webhook_url": "https://example.com/very-secret"}, "webhook"),
-    ],
-)
+UNUSABLE = [
+    ({"slack_token": "xoxb-very-secret"}, "secret"),
+    ({"slack_bot_token": "xoxp-very-secret", "slack_channel": "C0ML"}, "slack"),
+    ({"slack_webhook_url": "http://very-secret.example.com"}, "slack"),
+    ({"teams_webhook_url": "http://very-secret.example.com"}, "teams"),
+    ({"pagerduty_routing_key": "very-secret"}, "pagerduty"),
+    ({"webhook_url": "https://example.com/very-secret"}, "webhook"),
+]
+"""Settings that cannot be used: an unknown key, and some of each channel."""
+
+
+def test_every_channel_with_settings_is_tried_with_unusable_ones() -> None:
+    """A new channel gets a row above."""
+    with_settings = {name for name, kind in CHANNELS.items() if kind.settings}
+
+    assert {"secret", *with_settings} == {channel for _, channel in UNUSABLE}
+
+
+@pytest.mark.parametrize(("secret", "channel"), UNUSABLE)
 def test_a_channel_that_makes_no_sense_refuses_and_holds_up_no_other(
     secret: dict[str, str], channel: str
 ) -> None:

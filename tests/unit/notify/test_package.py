@@ -1,25 +1,49 @@
-"""The channels by their names."""
+"""The registry of channels: every row has a route, settings that are explained, and a name."""
 
 from __future__ import annotations
 
-from governor.notify.email import EmailChannel
-from governor.notify.message import Channel
-from governor.notify.pagerduty import PagerDutyChannel
-from governor.notify.slack import SlackAppChannel, SlackWebhookChannel
-from governor.notify.teams import TeamsChannel
-from governor.notify.webhook import WebhookChannel
+import pytest
 
-CHANNELS: tuple[type[Channel], ...] = (
-    EmailChannel,
-    PagerDutyChannel,
-    SlackAppChannel,
-    SlackWebhookChannel,
-    TeamsChannel,
-    WebhookChannel,
-)
+from governor.alerts.model import Delivery
+from governor.notify.registry import CHANNELS, KEYS, Registry
+from tests.unit.notify.builders import NOW, STORED, FixedClock
+from tests.unit.template.machines import ROOT
+
+OF_EVERYBODY = [name for name, kind in CHANNELS.items() if kind.make_shared is not None]
+WITH_SETTINGS = [name for name, kind in CHANNELS.items() if kind.settings]
+PAGE = (ROOT / "docs/channels.md").read_text(encoding="utf-8")
 
 
-def test_every_channel_has_a_name_of_its_kind() -> None:
-    """Records and metrics are grouped by it."""
-    expected = ["email", "pagerduty", "slack", "slack", "teams", "webhook"]
-    assert expected == [vars(channel)["name"] for channel in CHANNELS]
+def test_every_setting_has_an_example() -> None:
+    """`STORED` is what tests store in the channel secret. Settings of one channel are together."""
+    settings = [setting for kind in CHANNELS.values() for setting in kind.settings]
+
+    assert set(settings) == set(STORED)
+    assert len(settings) == len(set(settings))
+    assert set(settings) < KEYS
+
+
+@pytest.mark.parametrize("name", OF_EVERYBODY)
+def test_a_channel_of_everybody_is_made_from_its_own_settings(name: str) -> None:
+    """Its route has the name of its row, and a target that is no secret."""
+    own = {setting: STORED[setting] for setting in CHANNELS[name].settings}
+    (route,) = Registry(own, None, None, FixedClock()).routes([], {})
+
+    assert (name, CHANNELS[name].shared_target) == route.key
+    assert route.target
+    assert route.target not in own.values()
+
+
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_the_docs_explain_each_setting(name: str) -> None:
+    """And how to let the channel reach a receiver in a private network."""
+    for setting in (*CHANNELS[name].settings, f"{name}_private"):
+        assert f"`{setting}`" in PAGE, setting
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_delivery_to_machines_reaches_no_person(name: str) -> None:
+    """The record of a delivery must know which channels nobody reads."""
+    delivery = Delivery("subject", "message", name, "target", NOW)
+
+    assert delivery.reached_people is not CHANNELS[name].is_read_by_machines

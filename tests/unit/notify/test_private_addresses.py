@@ -14,7 +14,7 @@ from governor.core import https as module
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https, is_public
 from governor.notify.message import DeliveryRefused, DeliveryRetryable
-from governor.notify.registry import Registry
+from governor.notify.registry import CHANNELS, Registry
 from governor.notify.transport import https_of, post
 from tests.unit.notify.builders import FakeHttps, FixedClock, make_message
 
@@ -137,7 +137,7 @@ def test_a_name_that_does_not_exist_is_tried_again(monkeypatch: pytest.MonkeyPat
         post(Https(only_public=True), "https://hooks.example/x", b"", {}, "teams")
 
 
-@pytest.mark.parametrize("channel", ["slack", "teams", "pagerduty", "webhook"])
+@pytest.mark.parametrize("channel", [name for name, kind in CHANNELS.items() if kind.settings])
 def test_each_channel_says_for_itself_what_is_meant(channel: str) -> None:
     public, private = FakeHttps(), FakeHttps()
 

@@ -30,7 +30,7 @@ from governor.aws.messaging import subject_of as sns_subject_of
 from governor.core.instance import Instance, Protection
 from governor.core.units import in_utc, sentence
 from governor.episode.model.episode import Episode, Failing, Outcome, Phase, Terms
-from governor.episode.model.plan import PlanFacts, Price
+from governor.episode.model.plan import STEP_TEXT, PlanFacts, Price, Step
 from governor.episode.rules.plan import about_stopped, draw_plan
 from governor.events.messages import (
     block_alert,
@@ -63,6 +63,7 @@ from governor.notify.contract import parse_queued
 from governor.notify.email import email_document
 from governor.notify.message import Chart, Message
 from governor.notify.pagerduty import pagerduty_event
+from governor.notify.registry import CHANNELS
 from governor.notify.slack import slack_blocks, slack_text
 from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
@@ -81,16 +82,12 @@ ASKED = NOW - timedelta(hours=8)
 DEADLINE = NOW + timedelta(hours=15)
 """04:02 in Berlin, 03:02 UTC, on Saturday."""
 QUESTIONS = (Stage.ASK, Stage.REMIND, Stage.ESCALATE)
-EVERY_CHANNEL = (
-    "mail text",
-    "mail page",
-    "sns",
-    "slack",
-    "slack text",
-    "teams",
-    "pagerduty",
-    "webhook",
-)
+FORMS = {"email": ("mail text", "mail page"), "slack": ("slack", "slack text")}
+"""The forms of a channel that shows a message in several."""
+EVERY_CHANNEL = ["sns"]
+"""Each form of each channel, and plain SNS."""
+for registered_channel in CHANNELS:
+    EVERY_CHANNEL.extend(FORMS.get(registered_channel, (registered_channel,)))
 _NAMED = ("instance_id", "instance_name", "instance_type")
 _RAW_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
@@ -166,19 +163,41 @@ def texts(alert: Alert, episode: Episode | None, now: datetime = NOW) -> dict[st
     """Return what a person reads, by channel."""
     message = message_of(queued(alert), episode, link=LINK, now=now)
     plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert, lambda _: '')['email']}"
-    return {**rendered(message), "sns": plain, **paged(message), **hooked(message)}
+    found = {"sns": plain}
+    for channel in CHANNELS:
+        found.update(READERS[channel](message))
+    return found
 
 
 def rendered(message: Message) -> dict[str, str]:
     """Return what a person reads in the channels that take digests, too."""
+    found: dict[str, str] = {}
+    for channel, kind in CHANNELS.items():
+        if not kind.keeps_incidents:
+            found.update(READERS[channel](message))
+    return found
+
+
+def mailed(message: Message) -> dict[str, str]:
+    """Both parts of a mail."""
     mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
     return {
         "mail text": f"{mail['Subject']}\n{_body(mail, 'plain')}",
         "mail page": html.unescape(_body(mail, "html")),
+    }
+
+
+def posted_to_slack(message: Message) -> dict[str, str]:
+    """The blocks, and the text of a lock screen."""
+    return {
         "slack": html.unescape("\n".join(_strings(slack_blocks(message, interactive=True)))),
         "slack text": html.unescape(slack_text(message)),
-        "teams": "\n".join(_strings(teams_envelope(message))),
     }
+
+
+def posted_to_teams(message: Message) -> dict[str, str]:
+    """The card."""
+    return {"teams": "\n".join(_strings(teams_envelope(message)))}
 
 
 def paged(message: Message) -> dict[str, str]:
@@ -211,6 +230,21 @@ def hooked(message: Message) -> dict[str, str]:
         {"cost": f"{Decimal(str(document['usd_per_day'])):.0f}"} if document["usd_per_day"] else {}
     )
     return {"webhook": "\n".join(_strings([*(document[name] for name in named), cost]))}
+
+
+READERS: Mapping[str, Callable[[Message], dict[str, str]]] = {
+    "email": mailed,
+    "slack": posted_to_slack,
+    "teams": posted_to_teams,
+    "pagerduty": paged,
+    "webhook": hooked,
+}
+"""By channel of the registry: returns the texts that people read there, by form."""
+
+
+def test_every_channel_of_the_registry_is_read_here() -> None:
+    """A new channel gets a reader, and then keeps every promise of this file."""
+    assert set(CHANNELS) == set(READERS)
 
 
 def _body(mail: EmailMessage, kind: str) -> str:
@@ -320,6 +354,20 @@ def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_question_says_each_step_of_its_plan(step: Step) -> None:
+    """In the words beside the step. Slack shows them on the page that its button opens."""
+    episode = episode_of()
+    planned = replace(episode, plan=replace(episode.plan, steps=(step,)))
+    found = texts(stage_alert(planned, Stage.ASK, NOW, LINK, DEADLINE), planned)
+    for form in FORMS["slack"]:
+        del found[form]
+
+    assert [] == [
+        channel for channel, text in found.items() if STEP_TEXT[step].lower() not in text.lower()
+    ]
 
 
 @pytest.mark.parametrize("stage", QUESTIONS)
@@ -865,20 +913,25 @@ SILENT = Verdict(
 )
 
 
-EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
-    "spot": (
+WARNINGS: dict[str, tuple[Alert, tuple[str, ...]]] = {
+    Cause.SPOT: (
         _warning(Cause.SPOT),
         (ENDS_AT, "EC2 will terminate notebook-7", "Save your work now"),
     ),
-    "reservation": (
+    Cause.RESERVATION: (
         _warning(Cause.RESERVATION),
         (ENDS_AT, "Save your work now", "of its reservation"),
     ),
-    "rebalance": (_warning(Cause.REBALANCE), ("Interruption likely: notebook-7", "elevated risk")),
-    "group": (
+    Cause.REBALANCE: (
+        _warning(Cause.REBALANCE),
+        ("Interruption likely: notebook-7", "elevated risk"),
+    ),
+    Cause.AUTO_SCALING: (
         _warning(Cause.AUTO_SCALING, waits=WAITS, stated_end=DEADLINE),
         ("Auto Scaling will terminate notebook-7", "until Sat 04:02 Berlin (03:02 UTC) at most"),
     ),
+}
+OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "hook": (
         checkpoint_failed_alert(_instance(), WARNED, REFUSED, BERLIN, NOW),
         (
@@ -924,7 +977,12 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", EVENTS)
+EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {**WARNINGS, **OTHER_EVENTS}
+EVERY_EVENT = [*Cause, *OTHER_EVENTS]
+"""Each cause of warnings, whether or not it has a row above, and the other events."""
+
+
+@pytest.mark.parametrize("name", EVERY_EVENT)
 def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: str) -> None:
     """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is
     read."""
@@ -1053,7 +1111,7 @@ def test_a_summary_says_what_it_means_and_what_to_do(name: str) -> None:
         assert None is _RAW_TIME.search(text), channel
 
 
-@pytest.mark.parametrize("name", [*EVENTS, *SUMMARIES])
+@pytest.mark.parametrize("name", [*EVERY_EVENT, *SUMMARIES])
 def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> None:
     """Percentages without a space and months as words; the facts end with the sixth decimal."""
     alert, _ = {**EVENTS, **SUMMARIES}[name]

@@ -4,11 +4,13 @@ bus, with nothing lost."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.engine.repairs.buses import lets_in
+from scripts import forwarded_events
 from tests.unit.template.machines import rules, template
 
 STACK = template("stacks/forward_events.yaml")
@@ -17,7 +19,16 @@ RULES = {
     k: r["Properties"] for k, r in STACK["Resources"].items() if r["Type"] == "AWS::Events::Rule"
 }
 BUS = "arn:${AWS::Partition}:events:${HubRegion}:${HubAccountId}:event-bus/${HubStackName}-members"
-SOURCES = ["aws.ec2", "aws.autoscaling", "aws.health"]
+SOURCES = sorted({source for rule in RULES.values() for source in rule["EventPattern"]["source"]})
+DEPLOYED = {
+    "StateChanges",
+    "Interruptions",
+    "Recommendations",
+    "LifecycleActions",
+    "ScheduledChanges",
+    "CapacityBlocks",
+}
+"""Rules of stacks in use: under another name each would be replaced."""
 
 
 def hub_patterns(*, forwarded: bool) -> list[str]:
@@ -32,7 +43,45 @@ def test_exactly_what_the_hub_answers_is_forwarded_and_answered() -> None:
     sent = sorted(json.dumps(rule["EventPattern"], sort_keys=True) for rule in RULES.values())
 
     assert hub_patterns(forwarded=False) == hub_patterns(forwarded=True) == sent
-    assert 6 == len(sent)
+
+
+def test_the_rules_are_generated_from_those_of_the_hub() -> None:
+    """`make fix` writes them; edits by hand would be lost."""
+    text = forwarded_events.STACK.read_text(encoding="utf-8")
+
+    assert forwarded_events.rendered() == text
+
+
+def test_a_new_rule_of_the_hub_is_forwarded_under_a_name_of_its_own() -> None:
+    """One of a function, or of a queue. Rules of the hub's own bus stay there."""
+    pattern = {"source": ["aws.ec2fleet"], "detail-type": ["EC2 Fleet Instance Change"]}
+    rule = {"Type": "EventBridgeRule", "Properties": {"Pattern": pattern}}
+    forwarded = {**rule, "Properties": {"Pattern": pattern, "EventBusName": {"Ref": "Members"}}}
+    function = {
+        "Type": "AWS::Serverless::Function",
+        "Properties": {"Events": {"Happened": rule, "Forwarded": forwarded}},
+    }
+    text = forwarded_events.rules_text({"Resources": {"HandleFleet": function}})
+
+    assert text.startswith("  HandleFleetForwarded:\n")
+    assert "        source: [aws.ec2fleet]\n" in text
+    assert 1 == text.count("AWS::Events::Rule")
+
+
+def test_rules_in_use_keep_their_names() -> None:
+    """A renamed rule is created again, and the old one deleted."""
+    assert set(RULES) >= DEPLOYED
+
+
+def test_a_stack_without_a_place_for_rules_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written into the wrong place."""
+    stack = tmp_path / "forward_events.yaml"
+    stack.write_text("Resources: {}\n", encoding="utf-8")
+    monkeypatch.setattr(forwarded_events, "STACK", stack)
+    with pytest.raises(ValueError, match="no place for generated rules"):
+        forwarded_events.rendered()
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
@@ -80,8 +129,8 @@ def statements() -> dict[str, dict[str, Any]]:
 
 
 def test_the_bus_takes_events_of_aws_from_members_only() -> None:
-    """Events of three sources that nobody else can put; an organization by its id; nobody at all by
-    default."""
+    """Events of the forwarded sources, which only AWS can put; an organization by its id; nobody at
+    all by default."""
     found = statements()
 
     assert {"Members": "HasMembers", "Organization": "HasOrganization"} == {
@@ -90,7 +139,8 @@ def test_the_bus_takes_events_of_aws_from_members_only() -> None:
     for one in found.values():
         assert "events:PutEvents" == one["Action"]
         # A call may hold several events, so the key has several values.
-        assert {"events:source": SOURCES} == one["Condition"]["ForAllValues:StringEquals"]
+        allowed = one["Condition"]["ForAllValues:StringEquals"]["events:source"]
+        assert SOURCES == sorted(allowed)
     assert {"AWS": {"Ref": "MemberAccountIds"}} == found["Members"]["Principal"]
     by_organization = found["Organization"]["Condition"]["StringEquals"]
     assert {"Ref": "OrganizationId"} == by_organization["aws:PrincipalOrgID"]

@@ -19,7 +19,7 @@ from governor.core.errors import InputError
 from governor.core.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
 from governor.core.units import UtcDatetime, as_utc, parse_iso, printable
 from governor.episode.rules.audit import Change
-from governor.events.model.interruption import Cause, LifecycleAction, Warned
+from governor.events.model.interruption import RESPONSES, Cause, LifecycleAction, Warned
 from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 
 _YEARS = range(2006, 3000)
@@ -97,10 +97,11 @@ class StateChangeEvent(_InstanceEvent):
 
 
 WARNINGS: Mapping[str, Cause] = {
-    "EC2 Spot Instance Interruption Warning": Cause.SPOT,
-    "EC2 Capacity Reservation Instance Interruption Warning": Cause.RESERVATION,
-    "EC2 Instance Rebalance Recommendation": Cause.REBALANCE,
+    response.detail_type: cause
+    for cause, response in RESPONSES.items()
+    if not response.has_own_fields
 }
+"""The cause of each detail type that `InterruptionEvent` reads."""
 
 
 def _cause_of(detail_type: object) -> Cause:

@@ -43,7 +43,7 @@ from governor.episode.model.episode import Episode, Phase
 from governor.episode.store.instances import Failures
 from governor.notify import compose
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
-from governor.notify.registry import Recipients, Registry, Route
+from governor.notify.registry import CHANNELS, Recipients, Registry, Route
 from governor.notify.vouch import Vouch, Vouched
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Contact, addresses, list_addresses
@@ -61,10 +61,11 @@ _FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, Alert
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
 end."""
 
-_MACHINES = frozenset({"pagerduty", "webhook"})
-_ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
+_KEEPING_INCIDENTS = frozenset(name for name, kind in CHANNELS.items() if kind.keeps_incidents)
+_READ_BY_MACHINES = frozenset(name for name, kind in CHANNELS.items() if kind.is_read_by_machines)
+_ONE_BY_ONE = {AlertKind.FAILURE: _READ_BY_MACHINES}
 """By kind, the channels that get each alert by itself; all others get failures of one cause as one
-message. For other kinds these are `_MACHINES`."""
+message. For other kinds these are `_KEEPING_INCIDENTS`."""
 
 Park = Callable[[Alert, str], None]
 """Keeps an alert that was given up where a person sees it and can put it back. The text names the
@@ -186,7 +187,7 @@ class Dispatch:
             item.has_own = any(contact.has_own_channel for contact in audience)
             is_for_machines = item.alert.kind in ENDS_FOR_MACHINES
             for route in self.registry.routes(audience, self._earlier(item)):
-                if is_for_machines and route.channel.name not in _MACHINES:
+                if is_for_machines and route.channel.name not in _KEEPING_INCIDENTS:
                     continue
                 key = (*route.key, route.person, route.own)
                 _, routed_items = routed.setdefault(key, (route, []))
@@ -258,7 +259,7 @@ class Dispatch:
                 ends.append(item)
             else:
                 joint_items.append(item)
-        is_one_by_one = route.channel.name in _ONE_BY_ONE.get(kind, _MACHINES)
+        is_one_by_one = route.channel.name in _ONE_BY_ONE.get(kind, _KEEPING_INCIDENTS)
         most_together = 1 if is_one_by_one else max(1, len(joint_items))
         for item in ends:
             self._try(route, [item])
@@ -317,7 +318,7 @@ class Dispatch:
 
         The queue may hand out the same message to two workers at once. Raises: CloudError.
         """
-        if route.channel.name in _MACHINES:
+        if route.channel.name in _KEEPING_INCIDENTS:
             incident = incident_of(item.alert, now)
             if incident:
                 self.failure_store.note_incident(incident)

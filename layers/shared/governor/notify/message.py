@@ -190,7 +190,7 @@ class Channel(Protocol):
     it."""
 
     name: str
-    """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
+    """Its name in `governor.notify.registry.CHANNELS`; safe to record and to log."""
 
     def takes(self, message: Message) -> bool:
         """Return whether this channel is for messages like this one. By default it is for all."""

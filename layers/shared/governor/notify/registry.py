@@ -1,7 +1,8 @@
 """Makes the routes of a stack: its channels and their recipients, from the channel secret and the
 contacts.
 
-A setting that cannot be used makes a route that refuses; it never stops another channel.
+`CHANNELS` is the one table of channels: a new channel is a module of its own and a row there. A
+setting that cannot be used makes a route that refuses; it never stops another channel.
 """
 
 from __future__ import annotations
@@ -21,26 +22,6 @@ from governor.notify.teams import TeamsChannel
 from governor.notify.transport import https_of, private_key
 from governor.notify.webhook import WebhookChannel
 from governor.policy.model.contacts import Contact, addresses, list_addresses
-
-_PRIVATE_KEYS = [private_key(channel) for channel in ("slack", "teams", "pagerduty", "webhook")]
-KEYS = frozenset(
-    {
-        "slack_bot_token",
-        "slack_channel",
-        "slack_signing_secret",
-        "slack_webhook_url",
-        "slack_api_url",
-        "teams_webhook_url",
-        "pagerduty_routing_key",
-        "pagerduty_events_url",
-        "webhook_url",
-        "webhook_secret",
-        "webhook_previous_secret",
-        *_PRIVATE_KEYS,
-    }
-)
-"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions.
-A channel reaches public addresses alone, unless its `..._private` is "true"."""
 
 _INCOMING = "incoming webhook"
 """The target of an incoming webhook: it is bound to a conversation, but does not name it."""
@@ -158,28 +139,97 @@ class Registry:
 
     def _shared_routes(self) -> Iterator[Route]:
         """Yield the channels for everybody whose settings are stored, at most one of each kind."""
-        secret = self.secret
-        if secret.get("teams_webhook_url"):
-            yield _route("teams", "workflow", self._teams)
-        if secret.get("pagerduty_routing_key"):
-            yield _route("pagerduty", "service", self._pagerduty)
-        if secret.get("webhook_url"):
-            yield _route("webhook", "webhook", self._webhook)
+        for name, kind in CHANNELS.items():
+            if kind.make_shared is not None and self.secret.get(kind.settings[0]):
+                yield _route(name, kind.shared_target, partial(kind.make_shared, self))
 
-    def _teams(self) -> Channel:
+    def make_teams(self) -> Channel:
+        """Return the channel. Raises: ConfigurationError, as all of these do."""
         return TeamsChannel(self.secret["teams_webhook_url"], self._way_out("teams"), self.clock)
 
-    def _pagerduty(self) -> Channel:
+    def make_pagerduty(self) -> Channel:
+        """Return the channel of the Region that the secret names."""
         key = self.secret["pagerduty_routing_key"]
         url = self.secret.get("pagerduty_events_url") or EVENTS_URL
         return PagerDutyChannel(key, self._way_out("pagerduty"), self.clock, url)
 
-    def _webhook(self) -> Channel:
+    def make_webhook(self) -> Channel:
+        """Return the channel that signs with each stored secret."""
         names = ("webhook_secret", "webhook_previous_secret")
         keys = tuple(self.secret[name] for name in names if self.secret.get(name))
         return WebhookChannel(
             self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelKind:
+    """One kind of channel: its settings, and how it differs from others.
+
+    A row without `make_shared` has routes of its own in `Registry.routes`.
+    """
+
+    settings: tuple[str, ...] = ()
+    """Its keys in the channel secret. A channel for everybody exists if the first is stored."""
+    make_shared: Callable[[Registry], Channel] | None = None
+    """Makes the channel for everybody; `None` if its recipients are those of contacts."""
+    shared_target: str = ""
+    """The target of the channel for everybody, as it is recorded."""
+    keeps_incidents: bool = False
+    """True if it opens incidents and closes them. It then gets ends that are not sent to people,
+    and each alert by itself."""
+    is_read_by_machines: bool = False
+    """True if no person reads it. It then gets each failure by itself, and
+    `Delivery.reached_people` must know it."""
+
+
+CHANNELS: Mapping[str, ChannelKind] = {
+    "email": ChannelKind(),
+    "slack": ChannelKind(
+        settings=(
+            "slack_bot_token",
+            "slack_channel",
+            "slack_signing_secret",
+            "slack_webhook_url",
+            "slack_api_url",
+        ),
+    ),
+    "teams": ChannelKind(
+        settings=("teams_webhook_url",),
+        make_shared=Registry.make_teams,
+        shared_target="workflow",
+    ),
+    "pagerduty": ChannelKind(
+        settings=("pagerduty_routing_key", "pagerduty_events_url"),
+        make_shared=Registry.make_pagerduty,
+        shared_target="service",
+        keeps_incidents=True,
+    ),
+    "webhook": ChannelKind(
+        settings=("webhook_url", "webhook_secret", "webhook_previous_secret"),
+        make_shared=Registry.make_webhook,
+        shared_target="webhook",
+        keeps_incidents=True,
+        is_read_by_machines=True,
+    ),
+}
+"""Every channel by its name, in the order of their routes."""
+
+
+def _known_keys() -> frozenset[str]:
+    """Return the keys that the channel secret may have.
+
+    A channel with an address reaches public addresses alone, unless its `..._private` is "true".
+    """
+    keys: set[str] = set()
+    for name, kind in CHANNELS.items():
+        if kind.settings:
+            keys.update(kind.settings)
+            keys.add(private_key(name))
+    return frozenset(keys)
+
+
+KEYS = _known_keys()
 
 
 class _Refusing(Channel):

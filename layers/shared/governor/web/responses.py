@@ -16,9 +16,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from governor.approvals.messages.sentences import STEP_TEXT
 from governor.core.errors import LinkError, LinkExpired
 from governor.core.units import left, people, span, usd
+from governor.episode.model.plan import STEP_TEXT
 
 FOLDER = Path(__file__).parent / "templates"
 _FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")

@@ -17,7 +17,6 @@ from governor.alerts.model import (
 )
 from governor.alerts.templates import alert_of, said, worded, written
 from governor.approvals.messages.sentences import (
-    STEP_TEXT,
     budget_text,
     cost_lines,
     idle_text,
@@ -37,7 +36,7 @@ from governor.core.units import (
     usd,
 )
 from governor.episode.model.episode import Episode
-from governor.episode.model.plan import Step
+from governor.episode.model.plan import STEP_TEXT, Step
 from governor.policy.model.policy import Mode
 
 _KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {

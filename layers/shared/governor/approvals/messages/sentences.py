@@ -5,7 +5,7 @@ Each says one thing about the episode. None knows where it is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -26,18 +26,8 @@ from governor.core.units import (
     usd,
 )
 from governor.episode.model.episode import Episode
-from governor.episode.model.plan import Plan, Step
+from governor.episode.model.plan import STEP_TEXT, Plan, Step
 
-STEP_TEXT: Mapping[Step, str] = {
-    Step.STOP: "stop the instance",
-    Step.SNAPSHOT: (
-        "snapshot all its EBS volumes as one set and wait until every snapshot is completed"
-    ),
-    Step.CANCEL_SPOT_REQUEST: (
-        "cancel its persistent Spot request, so that no successor is launched"
-    ),
-    Step.TERMINATE: "terminate the instance",
-}
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
 

@@ -21,6 +21,19 @@ class Step(StrEnum):
     TERMINATE = "terminate"
 
 
+STEP_TEXT: Mapping[Step, str] = {
+    Step.STOP: "stop the instance",
+    Step.SNAPSHOT: (
+        "snapshot all its EBS volumes as one set and wait until every snapshot is completed"
+    ),
+    Step.CANCEL_SPOT_REQUEST: (
+        "cancel its persistent Spot request, so that no successor is launched"
+    ),
+    Step.TERMINATE: "terminate the instance",
+}
+"""Each step in the words of messages and pages."""
+
+
 class Until(StrEnum):
     """The states for which the workflow waits."""
 

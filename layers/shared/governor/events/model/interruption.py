@@ -1,7 +1,7 @@
 """EC2's warnings about a running instance, and whether it is asked to save its work.
 
-This module decides and sends nothing. It must not ask an instance that the policy or its tag
-forbids to ask.
+A new warning is a `Cause` and its row in `RESPONSES`; everything else reads the row. This module
+decides and sends nothing. It must not ask an instance that the policy or its tag forbids to ask.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The response to one cause of warnings."""
+    """The event of one cause of warnings, and the response to it."""
 
+    detail_type: str
+    """The `detail-type` by which EventBridge's rules and `governor.events.contract` know it."""
     kind: str
     """Warnings of one kind in one place are counted together: many of them are one message."""
     hook_reason: str
@@ -56,35 +58,48 @@ class Response:
     is_taken_back: bool = False
     """True if EC2 needs the capacity: GPU Governor does not stop the instance, and data volumes may
     be snapshot."""
+    lost_capacity: str = ""
+    """The capacity that EC2 takes back, in the reason for which a question is canceled. It is set
+    for a cause that is certain and that no group waits for."""
     advises: bool = False
     """Owners get the Spot prices of other zones and Regions."""
+    has_own_fields: bool = False
+    """True if its event has other fields than EC2's warnings, and a model of its own in
+    `governor.events.contract`."""
 
 
 RESPONSES: Mapping[Cause, Response] = {
     Cause.SPOT: Response(
+        detail_type="EC2 Spot Instance Interruption Warning",
         kind="interruption",
         hook_reason="spot-interruption",
         wants_hook=lambda events: events.checkpoint_on_spot_interruption,
         is_taken_back=True,
+        lost_capacity="this Spot instance",
         advises=True,
     ),
     Cause.RESERVATION: Response(
+        detail_type="EC2 Capacity Reservation Instance Interruption Warning",
         kind="interruption",
         hook_reason="capacity-reservation-interruption",
         wants_hook=lambda events: events.checkpoint_on_spot_interruption,
         is_taken_back=True,
+        lost_capacity="the capacity of its reservation",
     ),
     Cause.REBALANCE: Response(
+        detail_type="EC2 Instance Rebalance Recommendation",
         kind="rebalance",
         hook_reason="rebalance-recommendation",
         wants_hook=lambda events: events.checkpoint_on_rebalance,
         is_certain=False,
     ),
     Cause.AUTO_SCALING: Response(
+        detail_type="EC2 Instance-terminate Lifecycle Action",
         kind="termination",
         hook_reason="auto-scaling-termination",
         wants_hook=lambda events: events.checkpoint_on_auto_scaling,
         hook_first=False,
+        has_own_fields=True,
     ),
 }
 
@@ -134,7 +149,7 @@ class Warned:
     def plan(self) -> str:
         """Return what EC2 will do, for a sentence after `will`. An unknown action is taken for a
         termination."""
-        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
+        if self.waits is not None or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         if not self.action:
             return "terminate"
@@ -150,9 +165,7 @@ class Warned:
             return f"the Auto Scaling group {self.group} terminates it"
         if not self.response.is_certain:
             return None
-        capacity = "the capacity of its reservation"
-        if self.cause is Cause.SPOT:
-            capacity = "this Spot instance"
+        capacity = self.response.lost_capacity
         when = clock(self.ends_at, "UTC", self.at)
         return f"EC2 takes {capacity} back and will {self.plan} it at about {when}"
 
