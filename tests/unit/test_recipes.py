@@ -1,4 +1,4 @@
-"""The four recipes of `docs/architecture.md` are true of every channel, verdict, cause and step
+"""The recipes of `CONTRIBUTING.md` are true of every channel, figure, cause, verdict and step
 there is.
 
 Each of them is named in the files of its recipe and in no other file of the product, so that the
@@ -16,23 +16,30 @@ from pathlib import Path
 import pytest
 
 from governor.alerts.model import NOBODY
-from governor.approvals.messages.sentences import STEP_TEXT
-from governor.episode.model.plan import Step
+from governor.alerts.templates import said
+from governor.episode.model.plan import STEP_TEXT, Step
 from governor.episode.rules.plan import MAIN_STEPS
 from governor.events.contract import WARNINGS
 from governor.events.messages import warning_alert
 from governor.events.model.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
-from governor.notify.registry import Registry
+from governor.evidence.rules.figures import FIGURES, can_be_replayed
+from governor.notify.registry import CHANNELS
 from governor.verdict.model import Family, VerdictKind
 from tests.builders import NOW, TARGET, make_instance
-from tests.unit.notify.builders import FixedClock
 from tests.unit.template.machines import ROOT, rules
 
-PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-MOST_FILES = 5
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MOST_FILES = {
+    "A new channel": 3,
+    "A new veto": 3,
+    "A new event source": 3,
+    "A new verdict": 3,
+    "A new cloud action": 5,
+}
+"""The product files that each recipe may name."""
 LAYER = "layers/shared/governor"
-CHANNELS = ("teams", "pagerduty", "webhook")
-"""Those that send and do no more: mail also proves who somebody is, and Slack takes answers."""
+SENDING = [name for name, kind in CHANNELS.items() if kind.make_shared is not None]
+"""Channels that send and do no more: mail also proves who somebody is, and Slack takes answers."""
 
 
 def recipe(title: str) -> set[str]:
@@ -67,38 +74,28 @@ def who_names(name: str) -> set[str]:
     return {module for module, names in mentions().items() if name in names}
 
 
-@pytest.mark.parametrize(
-    "title", ["A new channel", "A new verdict", "A new event source", "A new cloud action"]
-)
+def test_every_recipe_is_counted() -> None:
+    """No recipe of the page is without a limit."""
+    assert set(MOST_FILES) == set(re.findall(r"^\*\*(A new [^*]+)\*\*", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("title", MOST_FILES)
 def test_a_recipe_is_short_and_its_files_exist(title: str) -> None:
-    """Five files of the product at most; `<name>` stands for the new one."""
+    """Three files of the product at most; `<name>` stands for the new one."""
     files = recipe(title)
 
-    assert 2 <= len(files) <= MOST_FILES
+    assert 2 <= len(files) <= MOST_FILES[title]
     assert all((ROOT / name).is_file() for name in files if "<name>" not in name)
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("name", SENDING)
 def test_only_the_registry_knows_a_channel(name: str) -> None:
-    """Beside its own module, and the two lists for channels that differ from the rest."""
+    """Beside its own module, and the record of deliveries that reach no person."""
     own = f"{LAYER}/notify/{name}.py"
     knowing = who_names(name) | who_names(f"governor.notify.{name}")
 
     assert {own, f"{LAYER}/notify/registry.py"} <= knowing
     assert knowing - {own} <= recipe("A new channel")
-
-
-def test_the_registry_makes_every_channel_from_the_secret() -> None:
-    """Nothing else has to be set up."""
-    secret = {
-        "teams_webhook_url": "https://example.com/teams",
-        "pagerduty_routing_key": "0" * 32,
-        "webhook_url": "https://example.com/hook",
-        "webhook_secret": "s" * 32,
-    }
-    routes = Registry(secret, None, None, FixedClock()).routes([], {})
-
-    assert set(CHANNELS) == {route.channel.name for route in routes}
 
 
 JUDGING = {
@@ -125,29 +122,72 @@ def test_a_verdict_is_known_in_few_places(kind: VerdictKind) -> None:
     assert isinstance(kind.family, Family)
 
 
-def test_every_cause_has_a_response_and_words() -> None:
+@pytest.mark.parametrize("figure", [name for name in FIGURES if can_be_replayed(name)])
+def test_a_figure_is_known_to_its_recipe_alone(figure: str) -> None:
+    """Its words and the path of its limit stand in its row, and nowhere else."""
+    row = FIGURES[figure]
+    table = f"{LAYER}/evidence/rules/figures.py"
+
+    assert {table} == who_names(row.words) | who_names(row.limit)
+    assert table in recipe("A new veto")
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_cause_has_a_response_and_words(cause: Cause) -> None:
     """Rows of two tables; the steps that follow read the row and know no cause."""
-    assert set(Cause) == set(RESPONSES)
-    for cause in Cause:
-        warned = Warned("e-1", TARGET.account, TARGET.region, "i-1", cause, NOW)
-        sent = HookAnswer(HookState.SENT)
-        assert "notebook" in warning_alert(make_instance(), warned, None, NOBODY, NOW, sent).subject
-        assert who_names(f"Cause.{cause.name}") <= recipe("A new event source")
+    warned = Warned("e-1", TARGET.account, TARGET.region, "i-1", cause, NOW)
+    sent = HookAnswer(HookState.SENT)
+    alert = warning_alert(make_instance(), warned, None, NOBODY, NOW, sent)
+
+    assert cause in RESPONSES
+    assert "notebook" in alert.subject
+    assert who_names(f"Cause.{cause.name}") <= recipe("A new event source") | OWN_EVENT
 
 
-def test_the_queue_of_warnings_brings_only_what_is_read() -> None:
-    """Here and in the stack of other accounts, which has the same patterns."""
-    brought = {
-        kind
-        for rule in rules()
-        if rule.folder == "handle_spot_interruption"
-        for kind in rule.pattern["detail-type"]
-    }
-    forwarded = (ROOT / "stacks/forward_events.yaml").read_text(encoding="utf-8")
+OWN_EVENT = {f"{LAYER}/events/contract.py"}
+"""It names the cause of an event that has other fields than EC2's warnings."""
 
-    assert brought
-    assert brought <= set(WARNINGS)
-    assert all(kind in forwarded for kind in brought)
+
+@pytest.mark.parametrize("cause", Cause)
+def test_only_an_event_with_other_fields_has_a_model(cause: Cause) -> None:
+    """The other causes need none."""
+    has_model = bool(who_names(f"Cause.{cause.name}") & OWN_EVENT)
+
+    assert has_model is RESPONSES[cause].has_own_fields
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_response_is_complete(cause: Cause) -> None:
+    """A question is canceled with a reason, the checkpoint document accepts the reason of the hook,
+    a burst of warnings has words, and the docs name the event."""
+    response = RESPONSES[cause]
+    says_what_is_lost = response.is_certain and not response.has_own_fields
+    document = (ROOT / "stacks/telemetry.yaml").read_text(encoding="utf-8")
+
+    assert bool(response.lost_capacity) is says_what_is_lost
+    assert f"              - {response.hook_reason}\n" in document
+    assert f"`{response.hook_reason}`" in page("interruptions")
+    assert 1 == len(said("many", {"kind": response.kind}))
+    assert f"`{response.detail_type}`" in page("events")
+
+
+def page(name: str) -> str:
+    """A page of the docs."""
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_each_warning_is_brought_and_each_that_is_brought_is_read() -> None:
+    """By a rule of the hub to the function that reads it. The rules of the queue bring what
+    `WARNINGS` names."""
+    brought: dict[str, set[str]] = {}
+    for rule in rules():
+        kinds = [kind for kind in rule.pattern["detail-type"] if isinstance(kind, str)]
+        brought.setdefault(rule.folder, set()).update(kinds)
+    answered = set().union(*brought.values())
+
+    assert {response.detail_type for response in RESPONSES.values()} <= answered
+    assert brought["handle_spot_interruption"]
+    assert brought["handle_spot_interruption"] <= set(WARNINGS)
 
 
 def test_a_step_that_accompanies_another_is_known_to_its_recipe_alone() -> None:
