@@ -217,6 +217,19 @@ def test_a_writer_whom_cloudtrail_names_is_one_of_the_two() -> None:
     assert f"by {ALICE} (CloudTrail)." in alert.lines[0]
 
 
+def test_the_writer_of_an_older_version_is_named_even_if_a_newer_one_is_announced_now() -> None:
+    """CloudTrail may name the writer only after the next version was stored: then one review has
+    two messages to send."""
+    world = two_people()
+    older = world.put(AUTO, author=CI)
+    world.review()
+    world.told()
+    newer = world.put(AUTO + "# again\n", author=CI)
+    world.review(older, ALICE)
+
+    assert [(newer, "waits"), (older, "writer")] == states(world.told())
+
+
 def test_a_writer_whom_nobody_knows_is_none_of_the_two() -> None:
     """Whoever may use a role of a pipeline, and accepts by a name of his own, would be two."""
     world = two_people()

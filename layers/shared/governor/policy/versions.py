@@ -103,15 +103,26 @@ class ReviewPolicy:
         """Review the newest version, unless it is in force. It comes into force once people were
         notified. Then count who has accepted the version in force.
 
-        `written` is a version and its writer. Raises: CloudError; the previous version stays in
-        force then.
+        `written` is a version, perhaps an older one, and the ARN of its writer, which CloudTrail
+        has named just now. Raises: CloudError; the previous version stays in force then.
         """
-        if written is not None:
-            self.policy_store.note_writer(*written)
-        is_announced = self._review()
-        if written is not None and not is_announced:
-            self._announce(_Reviewed(*written), "writer")
+        if written is None:
+            self._review()
+        else:
+            version, writer = written
+            self._review_with_writer(version, writer)
         self._count_acceptances()
+
+    def _review_with_writer(self, version: str, writer: str) -> None:
+        """Note who wrote the version, review the newest one, and notify people once of the writer.
+
+        Raises: CloudError.
+        """
+        self.policy_store.note_writer(version, writer)
+        announced_version = self._review()
+        # The message about a version that this review has announced names its writer already.
+        if announced_version != version:
+            self._announce(_Reviewed(version, writer), "writer")
 
     def _count_acceptances(self) -> None:
         count = CountAcceptances(
@@ -125,17 +136,22 @@ class ReviewPolicy:
         )
         count()
 
-    def _review(self) -> bool:
-        """Return whether people were notified of the newest version and its writer."""
+    def _review(self) -> str | None:
+        """Review the newest version, unless it is in force.
+
+        Return the version of which this call notified people; `None` if it notified nobody. Raises:
+        CloudError.
+        """
         newest = self.documents.newest()
         standing = self.policy_store.standing_version()
         if standing is None:
             self._note_parameter()
         if newest is None:
-            return False
+            return None
         if standing is not None and newest.version == standing.version:
-            return False
-        return self._review_version(newest, standing)
+            return None
+        is_announced = self._review_version(newest, standing)
+        return newest.version if is_announced else None
 
     def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
         """Announce a version that is not in force, and put it in force if it need not wait.
