@@ -1140,8 +1140,8 @@ BUGS = (
         (
             Edit(
                 "policy.versions:ReviewPolicy._review_version",
-                "if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:",
-                "if False:",
+                "risky_settings and waits_for_two(in_force) and len(supporters) < PEOPLE_NEEDED",
+                "False",
             ),
         ),
         ("a risky version of the policy waits for a second person",),

@@ -72,7 +72,7 @@ class Versions:
         """A person accepts a version."""
         people = accepted(self.read()).base().policy.ownership
         accept = AcceptPolicy(self.clock, self.state, self, accepted)
-        return accept(version, f"aws:{arn}", people).behind
+        return accept(version, f"aws:{arn}", people).supporters
 
     def told(self) -> list[Alert]:
         """The messages since the last look."""

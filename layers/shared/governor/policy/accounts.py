@@ -15,7 +15,8 @@ from governor.policy.model.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Makes targets."""
+    """Says which accounts and Regions the policy governs, and makes targets with the role to use
+    there."""
 
     hub_account: str
     hub_region: str
@@ -38,7 +39,8 @@ class Accounts:
             raise SafetyError(f"the policy's targets do not name {account}/{region}")
 
     def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
-        """Return why the policy does not, or no longer does, govern the instance; else `None`."""
+        """Return why the policy does not govern the instance, or no longer does; `None` if it
+        does."""
         target = instance.target
         if not self.governs(policy, target.account, target.region):
             return f"the policy's targets no longer name {target}"
@@ -47,9 +49,10 @@ class Accounts:
         return None
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
-        """Return the target with the role to assume in a member account.
+        """Return the target, with the role to assume if it is in a member account.
 
-        `session` is the episode and the person that the session with a role names.
+        `session` is the execution name of an episode and the person for whom the call is made:
+        the session with the role is named after them.
 
         Raises:
             ConfigurationError: the function has no role in member accounts.
@@ -66,8 +69,12 @@ class Accounts:
 
 
 def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
-    """Return every account of the policy and of its units in every Region of the policy, each
-    once."""
+    """Return the targets of a sweep: every account of the policy and of its units, in every Region
+    of the policy, each once.
+
+    A policy without accounts and units means the hub's account, and one without Regions the hub's
+    Region.
+    """
     accounts = policy.targets.accounts
     if not accounts and not policy.targets.units:
         accounts = (hub.account,)

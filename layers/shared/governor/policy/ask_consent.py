@@ -49,38 +49,51 @@ _NOT_COUNTED = (
 class PolicyInForce(Protocol):
     """The text of the policy in force."""
 
-    def read(self) -> str: ...
+    def read(self) -> str:
+        """Return the text of the version in force, else of the SSM parameter. Raises:
+        CloudError."""
 
 
 class ParsedConsents(Parsed, Protocol):
     """A document that says which of its overrides people must accept."""
 
     says_two_people: bool
+    """True if the document itself sets `two_people_for_policy`."""
 
     @property
-    def needs_consent(self) -> bool: ...
+    def needs_consent(self) -> bool:
+        """Return whether any override counts only once people have accepted it."""
+
     @property
-    def terms(self) -> str: ...
-    def accepted_by(self, acceptances: Acceptances) -> object: ...
-    def unaccepted(self) -> tuple[Unaccepted, ...]: ...
+    def terms(self) -> str:
+        """Return the hash of what people accept with this document."""
+
+    def accepted_by(self, acceptances: Acceptances) -> object:
+        """Change the document: the overrides that these people have accepted count from now on."""
+
+    def unaccepted(self) -> tuple[Unaccepted, ...]:
+        """Return the overrides that count as `ask`; empty if every acceptance was given."""
 
 
 def consents_now(
-    policy_store: PolicyVersions, standing: StandingVersion, book: ParsedConsents
+    policy_store: PolicyVersions, standing: StandingVersion, document: ParsedConsents
 ) -> Consented:
-    """Return whose acceptances of the version in force count now. Raises: CloudError."""
+    """Return whose acceptances of the version in force count now.
+
+    `document` is the parsed text of that version. Raises: CloudError.
+    """
     accepted_at = policy_store.accepted_at(standing.version)
     identities = list(accepted_at)
     if standing.before is None:
-        # The people of a first version come with it. They count once everybody was notified of it.
+        # A first version brings its own people. They count once everybody was notified of it.
         identities = [identity for identity, at in accepted_at.items() if at >= standing.at]
-    own = known_people(book.base().policy.ownership)
+    people_of_document = known_people(document.base().policy.ownership)
     return count_acceptances(
-        book.terms,
-        own,
+        document.terms,
+        people_of_document,
         identities,
         policy_store.writer(standing.version),
-        before=standing.people or own,
+        before=standing.people or people_of_document,
         carried=standing.acceptances,
     )
 
@@ -88,24 +101,27 @@ def consents_now(
 def consents_of_new(
     policy_store: PolicyVersions,
     version: str,
-    book: ParsedConsents,
+    document: ParsedConsents,
     standing: StandingVersion | None,
-    before: KnownPeople,
+    people_in_force: KnownPeople,
 ) -> Consented:
-    """Return whose acceptances count when the version comes into force instead of the standing one.
+    """Return whose acceptances count when `version` comes into force in place of the `standing`
+    one.
 
-    `before` are the people of the document in force. They count if an earlier release put it in
-    force. Nobody has accepted anything of a first version yet. Raises: CloudError.
+    `document` is the parsed text of `version`. `people_in_force` are the people of the document in
+    force. They are used only if the standing version has no recorded people, as after an earlier
+    release. A first version has no acceptances. Earlier acceptances carry over if the terms are the
+    same. Raises: CloudError.
     """
-    own = known_people(book.base().policy.ownership)
+    people_of_document = known_people(document.base().policy.ownership)
     if standing is None:
-        return Consented(Acceptances(book.terms), own)
+        return Consented(Acceptances(document.terms), people_of_document)
     return count_acceptances(
-        book.terms,
-        own,
+        document.terms,
+        people_of_document,
         policy_store.accepted(version),
         policy_store.writer(version),
-        before=standing.people or before,
+        before=standing.people or people_in_force,
         carried=standing.acceptances,
     )
 
@@ -123,62 +139,71 @@ class CountAcceptances:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self) -> None:
-        """Count the acceptances of the version in force.
+        """Count the acceptances of the version in force, and notify people whose are missing.
 
         Raises: CloudError; fewer acceptances count then, never more.
         """
         standing = self.policy_store.standing_version()
-        book = self.parse_accepted(self.policy_text.read())
-        if not book.needs_consent:
+        document = self.parse_accepted(self.policy_text.read())
+        if not document.needs_consent:
             return
         if standing is None:
-            self._notify(None, book, known_people(book.base().policy.ownership))
+            people_of_document = known_people(document.base().policy.ownership)
+            self._notify(None, document, people_of_document)
             return
-        book.accepted_by(standing.acceptances)
-        if not book.unaccepted():
+        document.accepted_by(standing.acceptances)
+        if not document.unaccepted():
             return
-        consented = consents_now(self.policy_store, standing, book)
-        if consented != Consented(standing.acceptances, standing.people or KnownPeople()):
+        consented = consents_now(self.policy_store, standing, document)
+        stored = Consented(standing.acceptances, standing.people or KnownPeople())
+        if consented != stored:
             self._store(standing.version, consented)
-        book.accepted_by(consented.acceptances)
-        self._notify(standing.version, book, consented.people)
+        document.accepted_by(consented.acceptances)
+        self._notify(standing.version, document, consented.people)
 
     def _store(self, version: str, consented: Consented) -> None:
-        """Store whose acceptances count, unless another version is in force by now."""
-        # The review that put it in force counts its acceptances.
+        """Store whose acceptances count, unless another version is in force by now. Raises:
+        CloudError."""
+        # The review that put the other version in force counts the acceptances of that version.
         with suppress(ConflictError):
             self.policy_store.count_acceptances(version, consented)
 
-    def _notify(self, version: str | None, book: ParsedConsents, people: KnownPeople) -> None:
+    def _notify(self, version: str | None, document: ParsedConsents, people: KnownPeople) -> None:
         """Notify each person once of the overrides that wait for them, even if they cannot accept
-        them yet."""
-        own = known_people(book.base().policy.ownership)
-        for person, overrides in _by_person(book.unaccepted()).items():
+        them yet.
+
+        `version` is `None` if the document is the SSM parameter. `people` are those whose
+        acceptances count. Raises: CloudError.
+        """
+        people_of_document = known_people(document.base().policy.ownership)
+        for person, overrides in _by_person(document.unaccepted()).items():
             alert = consent_alert(
                 self.hub,
                 version,
-                book.terms,
+                document.terms,
                 person,
                 overrides,
                 self.clock.now(),
-                cannot_accept=_why_not(person, own, people),
+                cannot_accept=_why_not_counted(person, people_of_document, people),
             )
             self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=_NOTIFIED_FOR)
 
 
-def _why_not(person: str, own: KnownPeople, people: KnownPeople) -> str:
+def _why_not_counted(
+    person: str, people_of_document: KnownPeople, counting_people: KnownPeople
+) -> str:
     """Return why the person's acceptance would not count; an empty text if it would."""
-    if person not in own.everybody:
+    if person not in people_of_document.everybody:
         return _NOT_MAPPED
-    if person not in people.named_by(own).everybody:
+    if person not in counting_people.named_by(people_of_document).everybody:
         return _NOT_COUNTED
     return ""
 
 
-def _by_person(waiting: Sequence[Unaccepted]) -> dict[str, list[str]]:
-    """Return the names of the overrides that wait for each person."""
-    overrides: dict[str, list[str]] = {}
-    for override in waiting:
+def _by_person(unaccepted_overrides: Sequence[Unaccepted]) -> dict[str, list[str]]:
+    """Return the names of the overrides that wait for each person, by the person's address."""
+    names_by_person: dict[str, list[str]] = {}
+    for override in unaccepted_overrides:
         for person in override.missing:
-            overrides.setdefault(person, []).append(override.name)
-    return overrides
+            names_by_person.setdefault(person, []).append(override.name)
+    return names_by_person

@@ -46,7 +46,11 @@ class Difference:
 
 
 def difference(before: str, after: str) -> Difference:
-    """Return a short unified diff: printable lines, as many as fit into a message."""
+    """Return a short unified diff: printable lines, as many as fit into a message.
+
+    Return counts of lines instead if the documents are too long, and an empty `Difference` if they
+    are the same.
+    """
     old_lines = before.splitlines()
     new_lines = after.splitlines()
     if len(old_lines) + len(new_lines) > _MOST_COMPARED:
@@ -80,19 +84,20 @@ def version_alert(
     now: UtcDatetime,
     *,
     risky: Sequence[str] = (),
-    behind: Collection[str] = (),
+    supporters: Collection[str] = (),
     consents: Sequence[str] = (),
     changes: Difference = Difference(),
     why_refused: str = "",
 ) -> Alert:
     """Return the message about the state of a version, or about its writer.
 
-    `consents` says which acceptances are missing.
+    `supporters` are the people who wrote or accepted it. `consents` are sentences about acceptances
+    that are missing.
     """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
-        "behind": ", ".join(sorted(behind)) or "nobody",
+        "behind": ", ".join(sorted(supporters)) or "nobody",
         "listed": some_of(risky, _NAMED),
         "consents": consents,
         "changes": changes,
@@ -103,12 +108,13 @@ def version_alert(
     return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
 
 
-def consent_line(one: Unaccepted) -> str:
+def consent_line(override: Unaccepted) -> str:
     """Return the sentence that an override counts as `ask`, with the people who must accept it."""
-    if len(one.missing) == 0:
-        return f"Override {one.name} counts as ask: approved_by must name two people."
-    verb = "accepts" if len(one.missing) == 1 else "accept"
-    return f"Override {one.name} counts as ask until {_all_of(one.missing)} {verb} this version."
+    missing = override.missing
+    if not missing:
+        return f"Override {override.name} counts as ask: approved_by must name two people."
+    verb = "accepts" if len(missing) == 1 else "accept"
+    return f"Override {override.name} counts as ask until {_joined(missing)} {verb} this version."
 
 
 def consent_alert(
@@ -124,8 +130,8 @@ def consent_alert(
     """Return the message to one person whose acceptance is missing, about all overrides with these
     terms.
 
-    `version` is `None` if the policy is only the stack's parameter. `cannot_accept` says why the
-    person cannot accept now.
+    `version` is `None` if the policy is only the stack's parameter. `terms` is the hash of what the
+    person accepts. `cannot_accept` says why the person cannot accept now; empty if they can.
     """
     facts = {"version": version, "overrides": list(overrides)}
     words = {
@@ -138,6 +144,7 @@ def consent_alert(
     return written("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
 
 
-def _all_of(people: Sequence[str]) -> str:
+def _joined(people: Sequence[str]) -> str:
+    """Return the names of at least one person as a list in a sentence: `a, b and c`."""
     *all_but_last, last = people
     return f"{', '.join(all_but_last)} and {last}" if all_but_last else last

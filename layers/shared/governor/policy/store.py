@@ -45,9 +45,11 @@ class PolicyVersions(Store):
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
+        """Return the text that `keep_policy` kept last; `None` if it never kept one."""
         return self._text(_KEPT, "text")
 
     def version_in_force(self) -> str | None:
+        """Return the version in force; `None` before the first version."""
         return self._text(_IN_FORCE, "version")
 
     def standing_version(self) -> StandingVersion | None:
@@ -64,8 +66,10 @@ class PolicyVersions(Store):
     def put_in_force(
         self, version: str, before: str | None, at: datetime, consented: Consented | None = None
     ) -> None:
-        """Let a version count from now on. Raises: ConflictError if another version than `before`
-        is in force."""
+        """Let a version count from now on, in place of `before`; `None` if it is the first one.
+
+        Raises: ConflictError if another version than `before` is in force.
+        """
         is_unchanged = absent() if before is None else where("version", "=", before)
         item: dict[str, object] = {"version": version, "at": at}
         if before is not None:
@@ -81,8 +85,8 @@ class PolicyVersions(Store):
         self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
-        """Return the accounts of the organizational units; `None` if those found last were of other
-        units."""
+        """Return the accounts of the targets' organizational units; `None` if the accounts that
+        were noted last are those of other units."""
         item = self._table.get(_ACCOUNTS) or {}
         has_same_units = item.get("units") == [*targets.units]
         if not has_same_units or item.get("without_units") != [*targets.without_units]:
@@ -104,7 +108,8 @@ class PolicyVersions(Store):
         self._table.write(put(_ACCOUNTS, document))
 
     def over_budget(self, month: str) -> tuple[str, ...]:
-        """Return the projects that have used more than their budget of this month (`yyyy-mm`)."""
+        """Return the projects that have used more than their budget of this month (`yyyy-mm`);
+        empty if none was noted."""
         item = self._table.get(_OVER_BUDGET) or {}
         return tuple(item["projects"]) if item.get("month") == month else ()
 
@@ -120,9 +125,11 @@ class PolicyVersions(Store):
         self._table.write(put(_PARAMETER, {"text": text, "at": at}))
 
     def noted_parameter(self) -> str | None:
+        """Return the text that `note_parameter` kept last; `None` if it never kept one."""
         return self._text(_PARAMETER, "text")
 
     def note_writer(self, version: str, arn: str) -> None:
+        """Note the ARN that wrote a version."""
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
 
     def writer(self, version: str) -> str:
@@ -130,6 +137,8 @@ class PolicyVersions(Store):
         return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
+        """Note that somebody with this identity accepts the version. A later time replaces an
+        earlier one."""
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
     def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
@@ -141,20 +150,22 @@ class PolicyVersions(Store):
         )
 
     def accepted(self, version: str) -> tuple[str, ...]:
-        """Return the identities that accept a version."""
+        """Return the identities that accept a version; empty if none does."""
         return tuple(self.accepted_at(version))
 
     def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
-        """Return when each identity that accepts a version did so last."""
+        """Return when each identity that accepts a version did so last; empty if none does."""
         items = self._table.query(f"ACCEPTED#{version}")
         return {item["sk"]: parse_iso(item["at"]) for item in items}
 
     def _text(self, key: Key, attribute: str) -> str | None:
+        """Return the attribute of the item at this key; `None` if there is no such item."""
         item = self._table.get(key)
         return str(item[attribute]) if item else None
 
 
 def _counted(consented: Consented) -> dict[str, object]:
+    """Return the attributes that store whose acceptances count."""
     return {
         "terms": consented.acceptances.terms,
         "accepted_by": sorted(consented.acceptances.people),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from governor.alerts.ports import Announcer
 from governor.core.errors import (
@@ -44,10 +44,6 @@ from governor.policy.rules.consent import (
 from governor.policy.store import PolicyVersions
 from governor.table.once import Once
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Target
-
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
@@ -60,8 +56,16 @@ class StoredPolicy:
 
 
 class PolicyDocuments(Protocol):
-    def newest(self) -> StoredPolicy | None: ...
-    def read(self, version: str, *, patient: bool = True) -> str: ...
+    """The stored versions of the policy document. Raises: CloudError."""
+
+    def newest(self) -> StoredPolicy | None:
+        """Return the newest version; `None` if there is none."""
+
+    def read(self, version: str, *, patient: bool = True) -> str:
+        """Return the text of a version. Raises: NotFound if there is no such version.
+
+        Without `patient`, it gives up within seconds.
+        """
 
 
 _ANNOUNCED_FOR = timedelta(days=365)
@@ -72,13 +76,14 @@ announces it again after this time."""
 
 @dataclass(frozen=True, slots=True)
 class _Reviewed:
-    """A version with what people are notified of."""
+    """A version, and the facts about it of which people are notified. `writer` is a text about who
+    wrote it."""
 
     version: str
     writer: str
     risky: Sequence[str] = ()
     consents: Sequence[str] = ()
-    """The acceptances that are missing."""
+    """One sentence for each override whose acceptances are missing."""
     changes: Difference = Difference()
     """Since the version in force."""
     why_refused: str = ""
@@ -125,6 +130,7 @@ class ReviewPolicy:
             self._announce(_Reviewed(version, writer), "writer")
 
     def _count_acceptances(self) -> None:
+        """Count who has accepted the version in force. Raises: CloudError."""
         count = CountAcceptances(
             clock=self.clock,
             policy_text=self.policy_text,
@@ -156,10 +162,10 @@ class ReviewPolicy:
     def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
         """Announce a version that is not in force, and put it in force if it need not wait.
 
-        Return whether people were notified of it.
+        Return whether this call notified people of it. Raises: CloudError.
         """
-        text = self.policy_text.read()
-        in_force = self.parse_accepted(text)
+        text_in_force = self.policy_text.read()
+        in_force = self.parse_accepted(text_in_force)
         writer = who(self.policy_store.writer(newest.version), newest.author)
         try:
             document = self._parsed(newest)
@@ -175,11 +181,11 @@ class ReviewPolicy:
             writer,
             risky=risky_settings,
             consents=[consent_line(override) for override in document.unaccepted()],
-            changes=difference(text, newest.text),
+            changes=difference(text_in_force, newest.text),
         )
-        behind = self._behind(newest.version, in_force)
-        if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:
-            return self._announce(reviewed, "waits", behind)
+        supporters = self._supporters(newest.version, in_force)
+        if risky_settings and waits_for_two(in_force) and len(supporters) < PEOPLE_NEEDED:
+            return self._announce(reviewed, "waits", supporters)
         is_announced = self._announce(reviewed, "in-force")
         if is_announced:
             self._put_in_force(newest.version, standing, consented)
@@ -187,7 +193,7 @@ class ReviewPolicy:
 
     def _parsed(self, newest: StoredPolicy) -> ParsedConsents:
         """Return the document of the newest version. Raises: PolicyError."""
-        # S3 calls it so in a bucket without versioning.
+        # A bucket without versioning: S3 then calls every version "null".
         if newest.version == "null":
             problem = PolicyProblem("", "has no version: turn on versioning of its bucket")
             raise PolicyError([problem])
@@ -196,28 +202,33 @@ class ReviewPolicy:
     def _put_in_force(
         self, version: str, standing: StandingVersion | None, consented: Consented
     ) -> None:
-        """Put the version in force, unless another review was faster."""
-        before = standing.version if standing else None
+        """Put the version in force in place of the `standing` one, unless another review was
+        faster. Raises: CloudError."""
+        replaced_version = standing.version if standing else None
         with suppress(ConflictError):
-            self.policy_store.put_in_force(version, before, self.clock.now(), consented)
+            self.policy_store.put_in_force(version, replaced_version, self.clock.now(), consented)
 
-    def _behind(self, version: str, in_force: Parsed) -> frozenset[str]:
-        """Return the people of the policy in force who wrote or accepted the version."""
+    def _supporters(self, version: str, in_force: Parsed) -> frozenset[str]:
+        """Return the addresses of the people of the policy in force who wrote or accepted the
+        version. Raises: CloudError."""
         people = in_force.base().policy.ownership
         return people_behind(
             self.policy_store.writer(version), self.policy_store.accepted(version), people
         )
 
     def _note_parameter(self) -> None:
-        """Notify people of a change of the SSM parameter.
+        """Notify people of a change of the SSM parameter, and note its text.
 
-        The parameter is in force without a review until a version is.
+        Called while no version is in force: the parameter then counts without a review. Raises:
+        CloudError; the next review notifies people then.
         """
         text = self.policy_text.read()
         noted = self.policy_store.noted_parameter()
         now = self.clock.now()
         if text == noted:
             return
+        # The first text that is seen is no change. People learn of it only if it asks for two
+        # people, which holds for versions alone.
         if noted is not None or self.parse_accepted(text).base().policy.two_people_for_policy:
             changes = difference(noted or "", text)
             # The time is part of the name, so that a change back is a message of its own.
@@ -227,8 +238,13 @@ class ReviewPolicy:
             )
         self.policy_store.note_parameter(text, now)
 
-    def _announce(self, reviewed: _Reviewed, state: State, behind: Collection[str] = ()) -> bool:
-        """Notify people once of the version in this state, and return whether this call did."""
+    def _announce(
+        self, reviewed: _Reviewed, state: State, supporters: Collection[str] = ()
+    ) -> bool:
+        """Notify people once of the version in this state, and return whether this call did.
+
+        Raises: CloudError.
+        """
         alert = version_alert(
             self.hub,
             reviewed.version,
@@ -236,7 +252,7 @@ class ReviewPolicy:
             state,
             self.clock.now(),
             risky=reviewed.risky,
-            behind=behind,
+            supporters=supporters,
             consents=reviewed.consents,
             changes=reviewed.changes,
             why_refused=reviewed.why_refused,
@@ -247,9 +263,11 @@ class ReviewPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The people behind a version now, and its overrides that still count as `ask`."""
+    """A version after an acceptance: whether it is in force, and its overrides that still count as
+    `ask`."""
 
-    behind: frozenset[str]
+    supporters: frozenset[str]
+    """The addresses of the known people who wrote or accepted the version."""
     is_in_force: bool
     unaccepted: tuple[Unaccepted, ...]
 
@@ -264,9 +282,10 @@ class AcceptPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
-        """Record the acceptance. `people` are those of the version in force.
+        """Record that the person with this identity accepts the version.
 
-        Raises: DecisionRefused, CloudError.
+        `people` are those of the version in force. Raises: DecisionRefused, which includes
+        NotAllowed; CloudError, which includes NotFound if there is no such version.
         """
         # Read first, so that a version that does not exist leaves no trace.
         document = self.parse_accepted(self.documents.read(version))
@@ -282,20 +301,21 @@ class AcceptPolicy:
             is_named = is_in_force or person in asked_people(document.overrides)
             is_asked = document.needs_consent and is_named
             if not is_asked:
-                self._must_wait_for(person, writer, people, is_in_force=is_in_force)
+                self._must_change_something(person, writer, people, is_in_force=is_in_force)
         except DecisionRefused as error:
             self.policy_store.note_acceptance_refused(version, identity, str(error))
             raise
         self.policy_store.accept_version(version, identity, self.clock.now())
-        behind = people_behind(writer, self.policy_store.accepted(version), people)
-        return Accepted(behind, is_in_force, self._unaccepted(version, document, standing, people))
+        supporters = people_behind(writer, self.policy_store.accepted(version), people)
+        unaccepted_overrides = self._unaccepted(version, document, standing, people)
+        return Accepted(supporters, is_in_force, unaccepted_overrides)
 
-    def _must_wait_for(
+    def _must_change_something(
         self, person: str, writer: str, people: Ownership, *, is_in_force: bool
     ) -> None:
-        """Require that a person whom no override names may still accept the version.
+        """Require that the acceptance of a person whom no override names changes something.
 
-        Raises: DecisionRefused if that would change nothing.
+        Raises: NotAllowed if the person wrote the version; DecisionRefused if it is in force.
         """
         if person in people_behind(writer, (), people):
             raise NotAllowed("you wrote this version: another person must accept it")
@@ -309,7 +329,10 @@ class AcceptPolicy:
         standing: StandingVersion | None,
         people: Ownership,
     ) -> tuple[Unaccepted, ...]:
-        """Return the overrides that would still count as `ask` if acceptances were counted now."""
+        """Return the overrides that would still count as `ask` if acceptances were counted now.
+
+        Return an empty tuple if none would. Raises: CloudError.
+        """
         if not document.needs_consent:
             return ()
         if standing is not None and standing.version == version:

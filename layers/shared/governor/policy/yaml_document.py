@@ -52,8 +52,8 @@ class Document:
     lines: Mapping[Path, int]
 
     def line(self, path: Path) -> int | None:
-        """Return the line of the setting, else of the nearest one around it; `None` if there is
-        none."""
+        """Return the line of the setting at this path, else of the nearest setting around it;
+        `None` if neither has a line."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -61,8 +61,11 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the settings of a YAML document; empty text means none. Raises: PolicyError if it is
-    too long, too deep, not YAML, or not one mapping with text keys that each stand once."""
+    """Return the settings of a YAML document; no settings for an empty text or `null`.
+
+    Raises: PolicyError, with every mistake, if the text is too long, too deep, not YAML, or not one
+    mapping with text keys that each stand once.
+    """
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
     reader, root = _composed(text)
@@ -103,13 +106,15 @@ def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
 
 
 def shown(value: object) -> str:
-    """Return a value as a person would write it, on one line, and cut if it is long."""
+    """Return a value as a person would write it, on one line, and shortened if it is long."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     text = printable(str(value))
     if len(text) > _SHOWN_CHARACTERS:
         text = text[: _SHOWN_CHARACTERS - 1] + "…"
@@ -117,6 +122,7 @@ def shown(value: object) -> str:
 
 
 def _refused(reason: str, line: int | None) -> PolicyError:
+    """Return the error of one mistake that is about no single setting."""
     return PolicyError([PolicyProblem("", reason, line)])
 
 
@@ -131,8 +137,8 @@ class _Reader(yaml.SafeLoader):
         self._settings = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, but none deeper than a policy can be: no document may exhaust the
-        stack."""
+        """Compose a node, as PyYAML calls it. Raises: ComposerError for a node that is deeper than
+        a policy can be, so that no document exhausts the stack."""
         if self._depth == _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
@@ -145,8 +151,11 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """Return the value of a node, or `None` if it is a mistake. `above` are the nodes around
-        it."""
+        """Return the value of the node at this path; `None` for a mistake, which is collected.
+
+        `above` are the nodes around it, the outermost first. Raises: PolicyError if there are too
+        many values.
+        """
         if any(node is outer_node for outer_node in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
         self._count_setting(node, above)
@@ -170,6 +179,7 @@ class _Reader(yaml.SafeLoader):
     def _sequence(
         self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> list[Any]:
+        """Return the values of a list, and note the line of each."""
         values: list[Any] = []
         for index, item in enumerate(node.value):
             item_path = (*path, str(index))
@@ -180,10 +190,12 @@ class _Reader(yaml.SafeLoader):
     def _mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
+        """Return the settings of a mapping, without those whose key is a mistake, and note the line
+        of each."""
         settings: dict[str, Any] = {}
         line_by_key: dict[str, int] = {}
         # Merged settings come first: the mapping's own keys, and their lines, replace them.
-        pairs = sorted(node.value, key=lambda pair: bool(pair[0].tag != _MERGE))
+        pairs = sorted(node.value, key=lambda pair: pair[0].tag != _MERGE)
         for key_node, value_node in pairs:
             key = self._key(key_node, path)
             if key is None:
@@ -202,8 +214,8 @@ class _Reader(yaml.SafeLoader):
         return settings
 
     def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """Return the settings of the mappings that `<<` names: one alias, or a list of them. Those
-        of an earlier mapping win."""
+        """Return the settings of the mappings that `<<` names: one alias, or a list of them. If
+        two of the mappings have the same key, the earlier one counts."""
         merged: dict[str, Any] = {}
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for source in reversed(sources):
@@ -251,7 +263,7 @@ class _Reader(yaml.SafeLoader):
 
 
 def _is_text(kind: str, text: str) -> bool:
-    """Return whether YAML 1.2 reads it as text, although YAML 1.1 sees this kind in it."""
+    """Return whether YAML 1.2 reads a scalar as text, although YAML 1.1 reads it as this kind."""
     is_word = kind == "bool" and text.lower() not in ("true", "false")
     is_clock_time = kind in _NUMBERS and ":" in text
     return kind in _TEXT or is_word or is_clock_time
@@ -266,10 +278,12 @@ def _why_odd(number: str) -> str | None:
 
 
 def _has_surrogate(text: str) -> bool:
+    """Return whether a text has half of a character, which UTF-8 cannot write."""
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def dotted(path: Path) -> str:
+    """Return a path as people read it: its keys and indices, with dots between them."""
     return printable(".".join(path))
 
 

@@ -120,7 +120,7 @@ class ApprovalApi:
             for override in accepted.unaccepted
         ]
         return {
-            "accepted_by": sorted(accepted.behind),
+            "accepted_by": sorted(accepted.supporters),
             "people_needed": PEOPLE_NEEDED,
             "in_force": accepted.is_in_force,
             "unaccepted": unaccepted_overrides,

@@ -37,17 +37,18 @@ _NO_ADDRESS = "it is not an email address like name@example.com"
 
 
 def is_address(text: str) -> bool:
-    """Return whether it is one email address that mail services accept: ASCII, with a whole
+    """Return whether the text is one email address that mail services accept: ASCII, with a whole
     domain."""
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
 def is_own_identity(name: str) -> bool:
-    """Return whether it is an identity of AWS whose name a person cannot choose."""
+    """Return whether the text is an identity of AWS whose name a person cannot choose."""
     return _OWN.fullmatch(name) is not None
 
 
 def _is_zone(name: str) -> bool:
+    """Return whether the IANA database has a time zone of this name."""
     try:
         return bool(ZoneInfo(name))
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -86,10 +87,12 @@ class Contact(Section):
 
     @property
     def has_own_channel(self) -> bool:
-        """Return whether the policy names a way to them, set up or not."""
+        """Return whether the policy names an address, a list or a Slack channel of this contact,
+        even if that channel is not set up."""
         return bool(self.emails or self.lists or self.slack_channel)
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         if not self.working_days:
             yield ("working_days",), "working_days is empty: nobody could ever be asked"
         if self.working_from >= self.working_until:
@@ -130,6 +133,7 @@ class Ownership(Section):
     do."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         yield from self._unknown_contacts()
         yield from self._people_in_lists()
 
@@ -163,8 +167,8 @@ class Ownership(Section):
                 yield ("contacts", name, "emails", str(index)), reason
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return the contacts who are asked first: by the owner, else by the project, else the
-        default contacts. Return an empty tuple if there are none."""
+        """Return the contacts who are asked first: the one of the owner, else the one of the
+        project, else the default contacts. Return an empty tuple if there are none."""
         contact = self._by_owner(owner.strip())
         if contact is not None:
             return (contact,)
@@ -175,7 +179,7 @@ class Ownership(Section):
 
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Return the contacts who are asked in addition if nobody answers, without those who were
-        asked first."""
+        asked first. Return an empty tuple if there are none."""
         asked_before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         contacts = [self.contacts[name] for name in names]
@@ -213,14 +217,16 @@ class Ownership(Section):
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """Return all addresses of lists in lower case, each once."""
+    """Return all addresses of lists of these contacts in lower case, each once; empty if none has
+    any."""
     return tuple(
         dict.fromkeys(address.lower() for contact in contacts for address in contact.lists)
     )
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """Return all addresses of people in lower case, each once."""
+    """Return all addresses of people of these contacts in lower case, each once; empty if none has
+    any."""
     return tuple(
         dict.fromkeys(address.lower() for contact in contacts for address in contact.emails)
     )
@@ -230,7 +236,9 @@ _NAME = "write a whole name, without blanks around it; * stands for nothing here
 
 
 def _is_name(text: str) -> bool:
-    return text == text.strip() != "" and text != "*"
+    """Return whether the text is a whole name: not empty, without outer blanks, and not `*`."""
+    is_trimmed = text == text.strip()
+    return is_trimmed and text not in ("", "*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +265,7 @@ class ConsoleScope(Section):
     """All instances of these projects."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         if not (self.groups or self.identities):
             yield ("groups",), "names nobody: set groups or identities"
         if not (self.everything or self.accounts or self.projects):

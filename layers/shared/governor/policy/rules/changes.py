@@ -28,12 +28,13 @@ _EVERYTHING = "everything (this release refuses the version in force)"
 class People(Protocol):
     """Known people by their identities."""
 
-    def person(self, identity: str) -> str | None: ...
+    def person(self, identity: str) -> str | None:
+        """Return the address of the person with this identity; `None` if it is nobody's."""
 
 
 def people_behind(writer: str, accepted: Collection[str], people: People) -> frozenset[str]:
-    """Return the addresses of the known people, of the policy in force, who wrote a version or
-    accept it.
+    """Return the addresses of those of the known people who wrote a version or accept it; empty if
+    none of them did.
 
     `writer` is an ARN that CloudTrail has seen, or empty; `accepted` are identities.
     """
@@ -42,38 +43,46 @@ def people_behind(writer: str, accepted: Collection[str], people: People) -> fro
 
 
 class Parsed(Protocol):
-    """A document without mistakes. If it is not `whole`, only its people are known."""
+    """A document without mistakes. If it is not `whole`, only its people are known, and everything
+    else is a default."""
 
     whole: bool
     overrides: tuple[Override, ...]
 
-    def base(self) -> AppliedPolicy: ...
+    def base(self) -> AppliedPolicy:
+        """Return the policy of the document without overrides."""
 
 
-def _number(value: Any, absent: float) -> float:
-    """Return the value as a number to compare; `absent` if there is none."""
+def _number(value: Any, *, if_none: float) -> float:
+    """Return the value as a number to compare: of a mode, its place among the modes. Return
+    `if_none` for `None`."""
     if isinstance(value, Mode):
         return list(Mode).index(value)
-    return absent if value is None else float(value)
+    return if_none if value is None else float(value)
 
 
 def _is_raised(before: Any, after: Any) -> bool:
-    return _number(before, inf) < _number(after, inf)
+    """Return whether a number is higher, or no longer set: no limit is above every limit."""
+    return _number(before, if_none=inf) < _number(after, if_none=inf)
 
 
 def _is_lowered(before: Any, after: Any) -> bool:
-    return _number(before, -inf) > _number(after, -inf)
+    """Return whether a number is lower, or no longer set: no minimum is below every minimum."""
+    return _number(before, if_none=-inf) > _number(after, if_none=-inf)
 
 
 def _has_added(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether `after` has a member that `before` has not."""
     return not set(after) <= set(before)
 
 
 def _has_removed(before: Sequence[str], after: Sequence[str]) -> bool:
-    return _has_added(after, before)
+    """Return whether `after` lacks a member of `before`."""
+    return not set(before) <= set(after)
 
 
 def _is_widened(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether the list may name more than before: it has a new member, or is empty now."""
     # An empty list means the default, which may be wider.
     is_emptied = bool(before) and not after
     return is_emptied or _has_added(before, after)
@@ -91,8 +100,11 @@ _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
 
 
 def risky(before: Parsed, after: Parsed) -> list[str]:
-    """Return the paths of the risky changes. Every change of the overrides is risky, and everything
-    is if the policy before is not known."""
+    """Return the paths of the risky changes; an empty list if none is risky.
+
+    Every change of the overrides is risky. If the document before is not `whole`, the one entry
+    says that everything is risky.
+    """
     if not before.whole:
         return [_EVERYTHING]
     values_before = {path: value for path, _, value in settings_of(before.base().policy)}
@@ -108,7 +120,10 @@ def risky(before: Parsed, after: Parsed) -> list[str]:
 
 def settings_of(section: Any, above: str = "") -> Iterator[tuple[str, Risk, Any]]:
     """Yield every setting: its path `section.name`, its risk and its value. A section inside a
-    section is one setting."""
+    section is one setting.
+
+    `above` is the beginning of each path, `section.`; empty for the whole policy.
+    """
     for setting in fields(section):
         value = getattr(section, setting.name)
         if isinstance(value, Section) and not above:
@@ -169,9 +184,12 @@ class AskedUnder:
     selector: TagMatch | None = None
 
     def stricter(self, policy: Policy) -> Policy:
-        """Return the policy with each of these figures that proves more than its own. Raises:
-        SettingError if the two do not fit together, for example if a window is no whole number of
-        today's periods."""
+        """Return the policy with the stricter of each setting that is compared: its own, or the one
+        when the episode was opened.
+
+        Raises: SettingError if the two do not fit together, for example if a window is no whole
+        number of today's periods.
+        """
         sections: dict[str, Any] = {}
         for name in _COMPARED:
             asked_section = getattr(self, name)
@@ -183,8 +201,9 @@ class AskedUnder:
 def _stricter(section: str, then: Section, now: Any) -> Any:
     """Return the section as it is now, with the stricter value of each setting that is compared.
 
-    Stricter is what keeps more instances. `_COMPARED` names the settings of a section, none for
-    all of them; a setting of the risk `any` must stay. Raises: SettingError if it has changed.
+    The stricter value keeps more instances. `_COMPARED` names the settings that are compared; an
+    empty entry means all of them. A setting of the risk `any` must be the same in both. Raises:
+    SettingError if it has changed.
     """
     compared = _COMPARED[section]
     values_then = {path: value for path, _, value in settings_of(then, f"{section}.")}
@@ -195,12 +214,13 @@ def _stricter(section: str, then: Section, now: Any) -> Any:
             continue
         value_then = values_then[path]
         if risk == "any" and value_now != value_then:
-            raise SettingError((((section, name), f"was {value_then}, is {value_now}"),))
+            mistake = ((section, name), f"was {value_then}, is {value_now}")
+            raise SettingError((mistake,))
         values = [value for value in (value_now, value_then) if value is not None]
         stricter_values[name] = _STRICTEST[risk](values) if values else None
     return replace(now, **stricter_values)
 
 
 def asked_under(policy: Policy) -> AskedUnder:
-    """Return the settings of a policy that decide about an instance from now on."""
+    """Return the settings of a policy that an episode records when it is opened."""
     return AskedUnder(**{field.name: getattr(policy, field.name) for field in fields(AskedUnder)})

@@ -51,6 +51,7 @@ class KnownPeople:
 
     @property
     def everybody(self) -> frozenset[str]:
+        """Return the addresses of all of these people, each once."""
         return frozenset(self.addresses.values())
 
     def person(self, identity: str) -> str | None:
@@ -58,7 +59,7 @@ class KnownPeople:
         return self.addresses.get(identity.strip())
 
     def persons(self, identities: Collection[str]) -> frozenset[str]:
-        """Return the addresses of the people with these identities."""
+        """Return the addresses of the people with these identities, without unknown identities."""
         addresses = [self.person(identity) for identity in identities]
         return frozenset(address for address in addresses if address is not None)
 
@@ -89,7 +90,8 @@ class StandingVersion:
 
 @dataclass(frozen=True, slots=True)
 class Consented:
-    """Acceptances that count, and the people whose acceptances count from now on."""
+    """The acceptances that count for a version, and the people whose acceptances count from now
+    on."""
 
     acceptances: Acceptances
     people: KnownPeople
@@ -104,19 +106,21 @@ class Unaccepted:
 
 
 def needs_consent(override: Override) -> bool:
-    """Return whether the override acts unasked in the name of people, or terminates unasked."""
+    """Return whether people must accept the override: it sets mode auto, and names people in
+    `approved_by` or may terminate."""
     if override.set.get("mode") != Mode.AUTO:
         return False
     return bool(override.approved_by) or _terminates(override)
 
 
 def consenters(override: Override) -> frozenset[str]:
-    """Return the addresses of the people who must accept, in lower case."""
+    """Return the addresses of the people who must accept the override, in lower case."""
     return frozenset(address.strip().lower() for address in override.approved_by)
 
 
 def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
-    """Return everybody who must accept one of the overrides, by address."""
+    """Return the addresses of all people who must accept one of the overrides; empty if nobody
+    must."""
     addresses: set[str] = set()
     for override in overrides:
         if needs_consent(override):
@@ -125,14 +129,15 @@ def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
 
 
 def has_consent(override: Override, people: Collection[str]) -> bool:
-    """Return whether the override names at least two people, and all of them are among these."""
+    """Return whether the override names at least two people, and all of them are among `people`."""
     named_people = consenters(override)
-    return len(named_people) >= PEOPLE_NEEDED and named_people <= frozenset(people)
+    has_enough_people = len(named_people) >= PEOPLE_NEEDED
+    return has_enough_people and named_people <= frozenset(people)
 
 
 def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[Unaccepted, ...]:
-    """Return the overrides that count as `ask`. Return an empty tuple if every consent was
-    given."""
+    """Return the overrides that count as `ask`, because not all of their people are among `people`,
+    who have accepted. Return an empty tuple if every consent was given."""
     unaccepted_overrides: list[Unaccepted] = []
     for override in overrides:
         if needs_consent(override) and not has_consent(override, people):
@@ -142,13 +147,14 @@ def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[
 
 
 def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
-    """Return the policy of an instance under the chosen overrides, with mode `ask` if a consent is
-    missing.
+    """Return the policy of an instance under the `chosen` overrides, with mode `ask` if a consent
+    is missing. `people` are those who have accepted.
 
-    Return the policy itself if every consent was given, or none is needed.
+    Return the same object if every consent was given, or none is needed.
     """
     overrides = [override for override in chosen if needs_consent(override)]
     terminates_unasked = policy.mode is Mode.AUTO and terminates(policy)
+    # It terminates unasked, and no override says who is responsible.
     is_unclaimed = terminates_unasked and not overrides
     if not is_unclaimed and not unaccepted(overrides, people):
         return policy
@@ -181,8 +187,8 @@ def may_terminate(policy: Policy) -> bool:
 
 
 def known_people(ownership: Ownership) -> KnownPeople:
-    """Return the people who can accept a version: those with an AWS identity that nobody else can
-    take."""
+    """Return the people who can accept a version: the contacts with an AWS identity that nobody
+    else can take. The first contact with an identity counts."""
     addresses: dict[str, str] = {}
     for contact in ownership.contacts.values():
         for identity, address in contact.identities.items():
@@ -192,11 +198,12 @@ def known_people(ownership: Ownership) -> KnownPeople:
 
 
 def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str]) -> KnownPeople:
-    """Return the people whose acceptances count under a version that names its `own`.
+    """Return the people whose acceptances count under a version.
 
-    A writer alone adds nobody and removes nobody: the people of a version count once two of those
-    who counted before stand behind it. If fewer than two counted before, nobody new ever counts:
-    only a version with none before it brings its own people.
+    `before` are the people who counted until now, `own` those whom the version names, and `behind`
+    those of `before` who wrote or accepted the version. A writer alone adds nobody and removes
+    nobody: `own` count once two people are `behind` the version. If fewer than two counted before,
+    nobody new ever counts: only a version with none before it brings its own people.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
     return own if has_two_behind else before
@@ -226,5 +233,6 @@ def count_acceptances(
 
 
 def _terminates(override: Override) -> bool:
+    """Return whether the settings of the override itself name a termination."""
     plan = override.set.get("plan", {})
     return "terminate" in (plan.get("action"), plan.get("when_stop_is_unsupported"))

@@ -12,7 +12,10 @@ from governor.policy.model.contacts import Ownership
 
 
 def owner_of(instance: Instance, rule: Ownership) -> Owner:
-    """Return the owner and project: for each, the first tag of the policy's list that is set."""
+    """Return the owner and project: for each, the first tag of the policy's list that is set.
+
+    Without such a tag the owner is the policy's `default_owner`, and the project `unassigned`.
+    """
     name = _first_tag(instance, rule.owner_tag_keys) or rule.default_owner
     project = _first_tag(instance, rule.project_tag_keys) or UNASSIGNED
     contacts = rule.asked(name, project)
@@ -21,7 +24,7 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    """Return the instances of each owner."""
+    """Return the instances of each owner; owners without any are left out."""
     instances_by_owner: dict[Owner, list[Instance]] = defaultdict(list)
     for instance in instances:
         instances_by_owner[owner_of(instance, rule)].append(instance)

@@ -14,7 +14,8 @@ from governor.policy.model.contacts import Contact, Weekday
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
-_A_WEEK = timedelta(days=8)
+_SEARCHED = timedelta(days=8)
+"""How far ahead an hour is searched in which all contacts work."""
 _LONGEST_OPEN = timedelta(days=29)
 """The key that signs its link is accepted for at least 30 days. Somebody who works one day a week
 gets less time to answer."""
@@ -33,8 +34,12 @@ class Schedule:
 def schedule(
     now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
 ) -> Schedule:
-    """Return when each stage begins: when its time has come and its people work. A question expires
-    in working hours, too, so that somebody could still have answered."""
+    """Return when each stage begins: when its time has come and its people work.
+
+    `asked` are the people of the question and its reminder; `escalated` join them at the
+    escalation. A question expires in working hours, too, so that somebody could still have
+    answered. No time is more than 29 days away.
+    """
     ask_at = next_working(now, asked)
     remind_at = next_working(ask_at + timedelta(minutes=rule.remind_after_minutes), asked)
     everybody = (*asked, *escalated)
@@ -52,10 +57,13 @@ def schedule(
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """Return the moment, or when all of them next work together. If there is no such hour in a
-    week, return when the first of them works."""
+    """Return `moment` if all contacts work then, else when they next all work at the same time.
+
+    If there is no such time in a week, return when the first of them works. Return `moment` if
+    there are no contacts.
+    """
     candidate = moment
-    while candidate - moment < _A_WEEK:
+    while candidate - moment < _SEARCHED:
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
         if latest == candidate:
             return candidate
@@ -64,17 +72,20 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
 
 
 def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
-    """Return when the next working day after today begins in this zone: at 09:00 if the days have
-    no set beginning."""
+    """Return when the next working day after today begins in this zone.
+
+    `days` are the working days, at least one. `begins` is their beginning, `HH:MM`; `00:00` means
+    that none is set, so the day begins at 09:00.
+    """
     today = now.astimezone(ZoneInfo(zone)).date()
-    following = (today + timedelta(days=offset) for offset in range(1, 8))
-    day = next(day for day in following if _WEEK[day.weekday()] in days)
+    next_days = (today + timedelta(days=offset) for offset in range(1, 8))
+    day = next(day for day in next_days if _WEEK[day.weekday()] in days)
     hour = time(9) if begins == "00:00" else time.fromisoformat(begins)
     return datetime.combine(day, hour, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
-    """Return the moment, or when this contact next works."""
+    """Return `moment` if the contact works then, else when the contact next begins to work."""
     zone = ZoneInfo(contact.time_zone)
     today = moment.astimezone(zone).date()
     # Eight days: the same weekday of next week may be the only one.
@@ -90,6 +101,7 @@ def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
 
 
 def _end_of_work(contact: Contact, day: date, zone: ZoneInfo) -> UtcDatetime:
+    """Return when the contact's working hours end on this day, in UTC."""
     if contact.working_until == _MIDNIGHT:
         next_day = day + timedelta(days=1)
         return datetime.combine(next_day, time(0), tzinfo=zone).astimezone(UTC)
