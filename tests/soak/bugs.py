@@ -624,7 +624,9 @@ BUGS = (
                 "period = max(END_BIN, evidence.window.period)",
                 "return None",
             ),
-            Edit(f"{_VERDICT_RULES}.vetoes:activity", "for figure in FIGURES:", "for figure in ():"),
+            Edit(
+                f"{_VERDICT_RULES}.vetoes:activity", "for figure in FIGURES:", "for figure in ():"
+            ),
         ),
         ("an agent that publishes zeros while CPU and network work",),
     ),
