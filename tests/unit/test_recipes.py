@@ -107,9 +107,10 @@ JUDGING = {
         "remediation/recheck_episode",
         "verdict/rules/judging",
         "verdict/rules/proof",
+        "verdict/rules/utilization",
     )
 }
-"""These name `idle`, `no-data` and `busy`, which every verdict is told from."""
+"""These name `idle`, `partly-idle`, `no-data` and `busy`, which every verdict is told from."""
 
 
 @pytest.mark.parametrize("kind", VerdictKind)

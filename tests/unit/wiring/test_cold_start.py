@@ -114,6 +114,11 @@ class Family:
     """Use cases and adapters of other rooms that it works with."""
 
 
+GATHERING = (
+    "evidence.gather_evidence evidence.measure evidence.pending evidence.read_batch "
+    "evidence.request"
+)
+"""Modules that read the evidence of instances."""
 FAMILIES = (
     Family("plan_sweep", "planning", "sweep", "approvals.pause money.costs"),
     Family(
@@ -121,7 +126,7 @@ FAMILIES = (
         "sweeping endings counted_metrics",
         "sweep",
         "approvals.deliver_decision events.notify_dates events.notify_warning "
-        "evidence.gather_evidence limits.freezes money.book_saving money.costs "
+        f"{GATHERING} limits.freezes money.book_saving money.costs "
         "remediation.end_episode",
     ),
     Family("check_health", "health counted_metrics", "health"),
@@ -130,14 +135,14 @@ FAMILIES = (
         "remediation guards counted_metrics",
         "remediation",
         "approvals.deliver_decision approvals.refused_answers events.notify_warning "
-        "evidence.check_freshness evidence.gather_evidence limits.freezes",
+        f"evidence.check_freshness {GATHERING} limits.freezes",
     ),
     Family(
         "put_away",
         "acting guards counted_metrics",
         "remediation",
         "approvals.deliver_decision approvals.refused_answers events.notify_warning "
-        "evidence.gather_evidence limits.freezes",
+        f"{GATHERING} limits.freezes",
     ),
     Family(
         "record_outcome handle_execution_end",
@@ -202,7 +207,7 @@ SHARED_ROOMS = {"core", "table", "alerts", "policy", "aws"}
 PASSIVE = {"messages", "model", "ports", "rules", "store", "templates"}
 """Modules of a room that other rooms share: words, records, decisions, and stores."""
 OF_THE_CONTRACT_OF_EVENTS = {"events.contract", "approvals.rotate_keys"}
-"""What a handler parses events of AWS with."""
+"""Modules with which a handler parses events of AWS."""
 
 
 def use_cases(modules: frozenset[str]) -> Iterator[tuple[str, str]]:
