@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import pytest
 
+import governor.notify
 from governor.alerts.model import Delivery
+from governor.notify.message import Channel
 from governor.notify.registry import CHANNELS, KEYS, Registry
 from tests.unit.notify.builders import NOW, STORED, FixedClock
 from tests.unit.template.machines import ROOT
@@ -21,6 +26,31 @@ def test_every_setting_has_an_example() -> None:
     assert set(settings) == set(STORED)
     assert len(settings) == len(set(settings))
     assert set(settings) < KEYS
+
+
+def channel_names() -> set[str]:
+    """The names of the channel classes in the modules of the room."""
+    names: set[str] = set()
+    for module in pkgutil.iter_modules(governor.notify.__path__):
+        for value in vars(importlib.import_module(f"governor.notify.{module.name}")).values():
+            is_channel = isinstance(value, type) and Channel in value.__mro__
+            if is_channel and "name" in vars(value):
+                names.add(vars(value)["name"])
+    return names
+
+
+def test_every_channel_is_in_the_registry() -> None:
+    """A class that no row makes would never send."""
+    assert set(CHANNELS) == channel_names()
+
+
+@pytest.mark.parametrize("name", WITH_SETTINGS)
+def test_a_channel_is_made_from_its_settings(name: str) -> None:
+    """Each row with settings leads to a route."""
+    own = {setting: STORED[setting] for setting in CHANNELS[name].settings}
+    routes = Registry(own, None, None, FixedClock()).routes([], {})
+
+    assert {name} == {route.channel.name for route in routes}
 
 
 @pytest.mark.parametrize("name", OF_EVERYBODY)

@@ -165,7 +165,7 @@ def texts(alert: Alert, episode: Episode | None, now: datetime = NOW) -> dict[st
     plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert, lambda _: '')['email']}"
     found = {"sns": plain}
     for channel in CHANNELS:
-        found.update(READERS[channel](message))
+        found.update(read(channel, message))
     return found
 
 
@@ -174,8 +174,15 @@ def rendered(message: Message) -> dict[str, str]:
     found: dict[str, str] = {}
     for channel, kind in CHANNELS.items():
         if not kind.keeps_incidents:
-            found.update(READERS[channel](message))
+            found.update(read(channel, message))
     return found
+
+
+def read(channel: str, message: Message) -> dict[str, str]:
+    """Return what a person reads in one channel, by its forms."""
+    if channel not in READERS:
+        return {channel: f"the channel {channel} has no reader here"}
+    return READERS[channel](message)
 
 
 def mailed(message: Message) -> dict[str, str]:
