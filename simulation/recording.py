@@ -167,7 +167,7 @@ class Recording:
 
     def activity(self, policy: Policy) -> bytes:
         """Return 1 for every bin in which something reaches a limit of the policy
-        (`domain.verdict.activity`)."""
+        (`verdict.rules.vetoes.activity`)."""
         busy = policy.idle.utilization_below_percent
         active_bins = [reaching(self.figures.utilization, busy)]
         for figure in replayed_figures():

@@ -1,8 +1,8 @@
 """Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved,
 rechecked.
 
-Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.judging`,
-`domain.plan`, `domain.schedule`, `domain.breaker`); this module adds the time that passes, and
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, and the rules of the
+rooms `verdict`, `episode`, `policy` and `limits`); this module adds the time that passes, and
 people who always say yes. As in the product, an instance that worked is not read again before its
 window could be idle. It does not know where readings come from, or how results are shown.
 """

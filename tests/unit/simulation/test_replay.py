@@ -583,7 +583,8 @@ def test_time_is_stopped_idle_or_worked_and_never_twice(past: list[float]) -> No
     value=st.sampled_from([0.0, 4.9, 5.0, 80.0, HOLE]), cpu=st.sampled_from([0.0, 29.9, 30.0, HOLE])
 )
 def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
-    """The short form for looking ahead agrees with `verdict.rules.judge.activity` on every bin."""
+    """The short form for looking ahead agrees with `verdict.rules.vetoes.activity` on every
+    bin."""
     recording = make_recording([value], cpu=[cpu])
     policy = by_window()
     request = EvidenceRequest(

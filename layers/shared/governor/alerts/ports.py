@@ -1,4 +1,4 @@
-"""Ports through which the rooms above send alerts.
+"""Ports for sending alerts.
 
 Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
 `governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that

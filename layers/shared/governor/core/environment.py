@@ -14,8 +14,8 @@ from governor.core.errors import ConfigurationError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The variables that the template gives to a function, by their lower-case names. It gives only
-    those of the function's own adapters. A field is a variable that may be missing, and is empty
-    then."""
+    those that the function's own adapters need. A field is a variable that may be missing, and is
+    empty then."""
 
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
     aws_region: str

@@ -1,4 +1,4 @@
-"""Ports through which an instance is acted on: EC2, Step Functions and S3.
+"""Ports for acting on an instance: EC2, Step Functions and S3.
 
 Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
 `governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that

@@ -1,6 +1,6 @@
 """Messages about warnings that an instance is taken back, and about dates that AWS announces.
 
-They only word what happened; `interruption.py` decides what is done about it.
+They only word what happened; `model/interruption.py` says what follows from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ports through which evidence is read from EC2, CloudWatch and Systems Manager.
+"""Ports for gathering evidence: EC2, CloudWatch and Systems Manager.
 
 Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
 `governor.core.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that

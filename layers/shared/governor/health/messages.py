@@ -1,6 +1,6 @@
 """Messages about the health of GPUs, split so that none is too long for its channel.
 
-They only word findings; `health.py` makes them.
+They only word findings; `rules.py` makes them.
 """
 
 from __future__ import annotations

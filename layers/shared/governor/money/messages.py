@@ -1,6 +1,6 @@
 """Messages about budgets, and reports of costs and savings.
 
-They only word figures that `cost.py`, `forecast.py` and `report.py` have computed.
+They only word figures that the rules of this room have computed.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from governor.events.contract import queued_event
 
 
 class _AlertDocument(Payload):
-    """The document that `governor.alerts.model.alert_document` writes."""
+    """The document that `alerts.model.alert_document` writes."""
 
     version: Annotated[Literal[1], Field(exclude=True)]
     kind: AlertKind

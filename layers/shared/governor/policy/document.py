@@ -1,8 +1,8 @@
 """The policy document: from YAML text to a policy book, with every mistake named by its path and
 line.
 
-The schema is the dataclasses of `governor.policy.model`. An override is checked by the whole policy
-that it leads to.
+The schema is the dataclasses of `policy.model`. An override is checked by the whole policy that it
+leads to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Ports to the policy in force."""
+"""Ports for the policy in force.
+
+A use case asks for the policy by these, and never reads the document itself.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,8 @@ class Policies(Protocol):
     """The parsed policy document: one snapshot for an invocation. `base` has no overrides;
     selector, targets, metrics and breaker are taken from there."""
 
-    def base(self) -> AppliedPolicy:
-        """Return the policy of the document without overrides."""
-
-    def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance, with its overrides. Raises: PolicyError if these
-        contradict each other."""
+    def base(self) -> AppliedPolicy: ...
+    def applied_to(self, instance: Instance) -> AppliedPolicy: ...
 
 
 class PolicyVariants(Policies, Protocol):
@@ -30,8 +29,7 @@ class PolicyVariants(Policies, Protocol):
     instance is in one of these `variants`."""
 
     @property
-    def variants(self) -> Sequence[Policy]:
-        """Return the base first, then the policy under each override alone."""
+    def variants(self) -> Sequence[Policy]: ...
 
 
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:

@@ -1,9 +1,10 @@
 """The table under the stores: documents by key, and conditional writes. This module must not know
 what is stored.
 
-A document may hold text, whole numbers, booleans, bytes, times, frozen records, and lists
-and maps of these. A record may stand in place of a document: it is stored with all its fields. An
-item is deleted some time after its `until`, so it counts as gone from then on where that matters.
+A document may hold text, whole numbers, booleans, bytes, times, records of a room's `model`, and
+lists and maps of these. A record may stand in place of a document: it is stored with all its
+fields. An item is deleted some time after its `until`, so it counts as gone from then on where that
+matters.
 """
 
 from __future__ import annotations

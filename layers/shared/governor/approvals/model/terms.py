@@ -1,4 +1,7 @@
-"""Roles, sign-ins and scopes: who a person is, and what that person may answer."""
+"""The terms of a question: the people who may answer it, and the answers that each may give.
+
+The rules that apply these terms are in `approvals.rules.terms`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A pause: somebody holds back everything that destroys, in every target, until a named person ends
 it.
 
-Neither time nor the policy ends one. `governor.approvals.rules.pausing` says who may begin and end
-it.
+Neither time nor the policy ends one. `approvals.rules.pausing` says who may begin and end it.
 """
 
 from __future__ import annotations
