@@ -15,8 +15,8 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from governor.policy.document import ONLY_IN_BASE, SCHEMA_VERSION
 from governor.policy.model.policy import Override, Policy
+from governor.policy.sections import ONLY_IN_BASE, SCHEMA_VERSION
 
 
 class _Schema(GenerateJsonSchema):

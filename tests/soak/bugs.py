@@ -861,7 +861,7 @@ BUGS = (
         "auto_needs_trusted_publishers",
         (
             Edit(
-                "policy.document:_reckless",
+                "policy.rules.recklessness:reckless_rules",
                 "if not policy.metrics.publishers_are_trusted:",
                 "if False:",
             ),
@@ -901,7 +901,10 @@ BUGS = (
     Bug(
         "one person may stand behind an override that terminates",
         "auto_terminates_by_two_people",
-        (_NEEDS_NO_ACCEPTANCE, Edit("policy.document:_vouches", "& known) > 1", "& known) > 0")),
+        (
+            _NEEDS_NO_ACCEPTANCE,
+            Edit("policy.rules.recklessness:_vouches", "& known) > 1", "& known) > 0"),
+        ),
         ("one person stands behind an override that terminates",),
     ),
     Bug(

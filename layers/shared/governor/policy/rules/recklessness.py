@@ -1,0 +1,86 @@
+"""Find rules of a policy that would act without people, or with too few.
+
+A new document with such a rule is refused; one that an earlier release accepted is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from governor.core.settings import Mistake
+from governor.policy.model.judging import LEAST_WINDOW_MINUTES
+from governor.policy.model.policy import Mode, Override, Policy
+
+
+def reckless_rules(
+    policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None
+) -> list[Mistake]:
+    """Return the rules that would act without people, or with too few, and a window that only
+    earlier releases accepted."""
+    if known is None:
+        return []
+    mistakes = [*_window_too_short(policy), *_too_few_people(policy, chosen)]
+    if policy.mode is not Mode.AUTO:
+        return mistakes
+    if not policy.metrics.publishers_are_trusted:
+        reason = (
+            "auto is refused while metrics.publishers_are_trusted is false: anybody who "
+            "may publish metrics "
+            "could have any instance stopped. Restrict who may (docs/trust.md) and set "
+            "it, or set mode: ask"
+        )
+        mistakes.append((("mode",), reason))
+    mistakes += _terminations_without_people(policy, chosen, known)
+    return mistakes
+
+
+def _window_too_short(policy: Policy) -> Iterator[Mistake]:
+    window_minutes = policy.idle.window_minutes
+    if window_minutes < LEAST_WINDOW_MINUTES:
+        reason = (
+            f"is {window_minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing "
+            "would ever be idle"
+        )
+        yield ("idle", "window_minutes"), reason
+
+
+def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mistake]:
+    """Yield the numbers of people that are lower than usual without an override for a tag."""
+    for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
+        number = getattr(policy.approval, name)
+        is_set_by_tag = any(_sets_people(override, name) for override in chosen)
+        if number < usual and not is_set_by_tag:
+            reason = f"is {number}; only an override that matches a tag may set less than {usual}"
+            yield ("approval", name), reason
+
+
+def _sets_people(override: Override, name: str) -> bool:
+    return bool(override.match.tags) and name in override.set.get("approval", {})
+
+
+def _terminations_without_people(
+    policy: Policy, chosen: Sequence[Override], known: frozenset[str]
+) -> Iterator[Mistake]:
+    """Yield the terminations in mode `auto` for which no two people vouch."""
+    for name in ("action", "when_stop_is_unsupported"):
+        if getattr(policy.plan, name) != "terminate":
+            continue
+        if any(_vouches(override, name, known) for override in chosen):
+            continue
+        reason = (
+            "mode: auto does not terminate, unless an override matches a tag, sets "
+            "mode: auto and this, "
+            "and names two people of ownership.contacts by address (approved_by), "
+            "who then accept it; a "
+            "team of one sets mode: ask, or action: stop"
+        )
+        yield ("plan", name), reason
+
+
+def _vouches(override: Override, name: str, known: frozenset[str]) -> bool:
+    """Return whether two people vouch for a termination that nobody is asked about, and the
+    override says for which instances."""
+    plan = override.set.get("plan", {})
+    terminates_unasked = override.set.get("mode") == Mode.AUTO and plan.get(name) == "terminate"
+    has_two_people = len({address.lower() for address in override.approved_by} & known) > 1
+    return bool(override.match.tags) and terminates_unasked and has_two_people

@@ -1,0 +1,194 @@
+"""Take a policy document apart: its settings, its overrides, and settings of the release before.
+
+This module merges and drops settings. It never decides whether one is allowed to act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from governor.core.settings import Mistake
+from governor.policy.model.policy import Override, Policy
+from governor.policy.validation import checked
+from governor.policy.yaml_document import Path, shown
+
+SCHEMA_VERSION = 1
+ONLY_IN_BASE = (
+    "two_people_for_policy",
+    "selector",
+    "targets",
+    "breaker",
+    "caps",
+    "ownership",
+    "console",
+    "managed",
+    "budget",
+)
+"""Settings of the sweep as a whole. An override is for some instances, so it may not set them."""
+_RETIRED: Mapping[str, str] = {
+    "detector": "",
+    "survival": "ask_again_after_minutes history_days interruption_times interruption_up_to_hours "
+    "longest_proof_hours minimum_evidence needed_chance_percent prior_weight similar_start_hours "
+    "unproven_minutes worthwhile_hours",
+    "plan": "recheck_valid_minutes",
+    "targets": "pasts_asked_per_sweep",
+    "advice": "right_size_check_every_minutes",
+    "metrics": "rediscover_after_minutes",
+    "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
+    "health": "gone_after_minutes hot_average_seconds hot_periods",
+}
+"""Settings of the release before, by section. Until the next release they are accepted, and ignored
+with a warning."""
+
+
+class Parts(NamedTuple):
+    """The parts of a document, without the settings of the release before."""
+
+    settings: dict[str, Any]
+    overrides: list[Any]
+    retired: list[Path]
+    """The paths of the settings that were left out."""
+    mistakes: list[Mistake]
+    """Mistakes of the version, and of the list of overrides."""
+
+
+class OverrideReading(NamedTuple):
+    """An override as it was read; `None` for what could not be."""
+
+    override: Override | None
+    policy: Policy | None
+    """The policy that the override alone makes of the base."""
+    mistakes: list[Mistake]
+    """Its own mistakes, by paths within it."""
+
+
+def split_document(document: Mapping[str, Any]) -> Parts:
+    """Take a document apart, without the settings of the release before."""
+    settings, retired = _without_retired(document)
+    mistakes: list[Mistake] = []
+    version = settings.pop("version", SCHEMA_VERSION)
+    if isinstance(version, bool) or version != SCHEMA_VERSION:
+        reason = f"is {shown(version)}; this release reads version {SCHEMA_VERSION}"
+        mistakes.append((("version",), reason))
+    items = settings.pop("overrides", None)
+    if items is None:
+        return Parts(settings, [], retired, mistakes)
+    if not isinstance(items, list):
+        mistakes.append((("overrides",), "must be a list"))
+        return Parts(settings, [], retired, mistakes)
+    overrides = list(items)
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and isinstance(item.get("set"), dict):
+            patch, retired_in_patch = _without_retired(item["set"])
+            retired += [("overrides", str(index), "set", *path) for path in retired_in_patch]
+            overrides[index] = {**item, "set": patch}
+    return Parts(settings, overrides, retired, mistakes)
+
+
+def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
+    """Return the settings without those of the release before, and the paths of these."""
+    left = dict(settings)
+    retired: list[Path] = []
+    for section, names in _RETIRED.items():
+        if section not in left:
+            continue
+        if not names:
+            del left[section]
+            retired.append((section,))
+            continue
+        inside = left[section]
+        retired_names = _retired_names(inside, names)
+        if retired_names:
+            retired += [(section, name) for name in retired_names]
+            left[section] = {name: inside[name] for name in inside if name not in retired_names}
+            if not left[section]:
+                del left[section]
+    return left, retired
+
+
+def _retired_names(section: object, names: str) -> list[str]:
+    """Return which of these names a section sets; none if it is no mapping."""
+    if not isinstance(section, dict):
+        return []
+    return [name for name in names.split() if name in section]
+
+
+def read_overrides(parts: Parts, known_mistakes: frozenset[Mistake]) -> list[OverrideReading]:
+    """Return the readings of all overrides, in the order of the document."""
+    readings = []
+    for override in parts.overrides:
+        readings.append(_read_override(override, parts.settings, known_mistakes))
+    return readings
+
+
+def _read_override(
+    item: object, base: Mapping[str, Any], base_mistakes: frozenset[Mistake]
+) -> OverrideReading:
+    """Read an override, and check the policy that it makes of the base. Mistakes of the base itself
+    are not repeated."""
+    override, mistakes = checked(Override, item)
+    patch = item.get("set") if isinstance(item, dict) else None
+    if not isinstance(patch, dict):
+        return OverrideReading(override, None, mistakes)
+    reason = "is a setting of the whole sweep and cannot be overridden"
+    mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
+    allowed = without_base_only(patch)
+    policy, policy_mistakes = checked(Policy, without_base_only(merge(base, allowed)))
+    for path, why in policy_mistakes:
+        if (path, why) not in base_mistakes or _holds(allowed, path):
+            mistakes.append((("set", *path), why))
+    return OverrideReading(override, policy, mistakes)
+
+
+def mistakes_of_overrides(read: Sequence[OverrideReading]) -> Iterator[Mistake]:
+    """Yield the mistakes of all overrides, by their paths in the document."""
+    for index, reading in enumerate(read):
+        for path, reason in reading.mistakes:
+            yield ("overrides", str(index), *path), reason
+
+
+def wrong_names(items: Sequence[Any]) -> list[Mistake]:
+    """Return the mistakes in the names of overrides. Each needs a name of its own: episodes record
+    it, and messages show it."""
+    mistakes: list[Mistake] = []
+    first_index: dict[str, int] = {}
+    for index, item in enumerate(items):
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str):
+            continue
+        path = ("overrides", str(index), "name")
+        if not name or name != name.strip():
+            reason = f"is {shown(name)}; it must be text with no space before or after it"
+            mistakes.append((path, reason))
+        if name in first_index:
+            reason = f"is the name of overrides.{first_index[name]}, too; give each its own"
+            mistakes.append((path, reason))
+        else:
+            first_index[name] = index
+    return mistakes
+
+
+def _holds(settings: object, path: Path) -> bool:
+    """Return whether these settings set what is at this path, or a list around it."""
+    for part in path:
+        if not isinstance(settings, dict) or part not in settings:
+            return isinstance(settings, list)
+        settings = settings[part]
+    return True
+
+
+def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
+
+
+def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base with the patch on top: mappings are merged, everything else is replaced."""
+    merged = dict(base)
+    for key, value in patch.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = value
+    return merged
