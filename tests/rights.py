@@ -29,11 +29,12 @@ from governor.notify.slack_actions import SlackActions
 from governor.notify.worker import Worker
 from governor.policy.versions import ReviewPolicy
 from governor.remediation.check_progress import CheckProgress
-from governor.remediation.end_episode import CloseDead, RecordOutcome
+from governor.remediation.close_dead import CloseDead
 from governor.remediation.expire_snapshots import ExpireSnapshots
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.put_away import PutAway
 from governor.remediation.recheck_episode import RecheckEpisode
+from governor.remediation.record_outcome import RecordOutcome
 from governor.remediation.take_snapshot import TakeSnapshot
 from governor.remediation.undo_episode import UndoEpisode
 from governor.sweep.sweep_target import SweepTarget

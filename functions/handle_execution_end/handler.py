@@ -8,7 +8,7 @@ from governor.core.episode_ref import episode_from_execution_name
 from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.events.contract import ExecutionEndEvent
-from governor.remediation.end_episode import CloseDead
+from governor.remediation.close_dead import CloseDead
 from governor.wiring import endings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts

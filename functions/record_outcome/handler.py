@@ -6,7 +6,8 @@ from typing import Any
 
 from governor.core.errors import InputError
 from governor.core.parsing import parse
-from governor.remediation.end_episode import RecordOutcome, outcome_of_error
+from governor.remediation.outcome import outcome_of_error
+from governor.remediation.record_outcome import RecordOutcome
 from governor.wiring import endings
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts

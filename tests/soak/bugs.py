@@ -1107,7 +1107,7 @@ BUGS = (
         "people_learn_the_outcome",
         (
             Edit(
-                "remediation.end_episode:AnnounceEnd.__call__",
+                "remediation.announce_end:AnnounceEnd.__call__",
                 "if alert.kind is not AlertKind.FAILURE:\n"
                 "        self.announcer.announce(alert)\n        return",
                 "return",

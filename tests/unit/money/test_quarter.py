@@ -28,7 +28,7 @@ from governor.money.model.ledger import Ending
 from governor.money.rules.cost import month_end, months, parse_month
 from governor.money.rules.ledger import sum_saved
 from governor.policy.rules.owners import owner_of
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 from tests.builders import TARGET
 from tests.unit.aws.state_samples import episode
 from tests.unit.worlds.builders import recorder

@@ -33,7 +33,9 @@ from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.policy import AppliedPolicy, Mode
 from governor.policy.ports import Policies
-from governor.remediation.end_episode import CloseDead, VoidEpisode, outcome_of_error
+from governor.remediation.close_dead import CloseDead
+from governor.remediation.outcome import outcome_of_error
+from governor.remediation.void_episode import VoidEpisode
 from governor.table import keys
 from governor.table.table import put
 from tests.builders import NOW, TARGET

@@ -23,7 +23,7 @@ from governor.money.book_saving import settle_replaced
 from governor.money.model.ledger import Ending
 from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import StaticPolicies
 from tests.unit.worlds.builders import decision, opener, recorder, ref_of, stored_episode

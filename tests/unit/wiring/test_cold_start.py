@@ -119,6 +119,11 @@ GATHERING = (
     "evidence.request"
 )
 """Modules that read the evidence of instances."""
+ENDS = (
+    "remediation.announce_end remediation.close_dead remediation.outcome "
+    "remediation.record_outcome remediation.void_episode"
+)
+"""Modules that end an episode."""
 FAMILIES = (
     Family("plan_sweep", "planning", "sweep", "approvals.pause money.costs"),
     Family(
@@ -126,8 +131,7 @@ FAMILIES = (
         "sweeping endings counted_metrics",
         "sweep",
         "approvals.deliver_decision events.notify_dates events.notify_warning "
-        f"{GATHERING} limits.freezes money.book_saving money.costs "
-        "remediation.end_episode",
+        f"{GATHERING} limits.freezes money.book_saving money.costs {ENDS}",
     ),
     Family("check_health", "health counted_metrics", "health"),
     Family(
@@ -161,13 +165,13 @@ FAMILIES = (
         "handle_notice",
         "events endings",
         "events",
-        "approvals.deliver_decision money.book_saving remediation.end_episode",
+        f"approvals.deliver_decision money.book_saving {ENDS}",
     ),
     Family(
         "handle_state_change",
         "state_changes endings",
         "events",
-        "approvals.deliver_decision money.book_saving remediation.end_episode",
+        f"approvals.deliver_decision money.book_saving {ENDS}",
     ),
     Family("deliver_alert", "delivery", "notify"),
     Family(

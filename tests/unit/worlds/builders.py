@@ -13,9 +13,10 @@ from governor.core.episode_ref import EpisodeRef
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Price
 from governor.money.book_saving import BookSaving
-from governor.remediation.end_episode import AnnounceEnd, RecordOutcome
+from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.open_episode import OpenEpisode
+from governor.remediation.record_outcome import RecordOutcome
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
 from tests.unit.worlds.fleet_world import ACCOUNTS, FleetWorld

@@ -14,7 +14,9 @@ from governor.money.book_saving import BookSaving
 from governor.money.costs import CountCosts
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
-from governor.remediation.end_episode import AnnounceEnd, CloseDead, VoidEpisode
+from governor.remediation.announce_end import AnnounceEnd
+from governor.remediation.close_dead import CloseDead
+from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
 from governor.sweep.sweep_alerts import SweepAlerts

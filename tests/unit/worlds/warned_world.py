@@ -16,7 +16,7 @@ from governor.events.respond_to_warnings import RespondToWarnings
 from governor.events.send_checkpoint import SendCheckpoint
 from governor.policy.model.notices import Events
 from governor.policy.model.policy import Mode
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 from governor.table.once import Once
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket

@@ -21,7 +21,7 @@ from governor.money.model.ledger import Ending
 from governor.money.rules.ledger import ended_by
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import Policies
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 
 _NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")

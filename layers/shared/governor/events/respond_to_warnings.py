@@ -29,7 +29,7 @@ from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.owners import owner_of
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 from governor.table.once import Once, begin
 
 if TYPE_CHECKING:

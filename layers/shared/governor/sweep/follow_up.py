@@ -28,7 +28,8 @@ from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import PolicyVariants, policy_or_base
 from governor.policy.rules.owners import owner_of
-from governor.remediation.end_episode import CloseDead, VoidEpisode
+from governor.remediation.close_dead import CloseDead
+from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.sweep_case import SETTLED_AFTER, Case, OpenEpisode, Sweep
 from governor.verdict.model import WORKING, Family
 

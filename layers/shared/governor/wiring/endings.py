@@ -5,7 +5,10 @@ from __future__ import annotations
 from governor.money.book_saving import BookSaving
 from governor.policy.document import PolicyBook
 from governor.policy.ports import Policies
-from governor.remediation.end_episode import AnnounceEnd, CloseDead, RecordOutcome, VoidEpisode
+from governor.remediation.announce_end import AnnounceEnd
+from governor.remediation.close_dead import CloseDead
+from governor.remediation.record_outcome import RecordOutcome
+from governor.remediation.void_episode import VoidEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts

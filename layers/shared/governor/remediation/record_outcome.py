@@ -1,56 +1,46 @@
-"""Ends an episode: by the last step of its workflow, after that died, or by taking its question
-back.
+"""Record how an episode ended: the last step of every workflow.
 
-The outcome that is recorded follows from the record of the episode and from the stored answer. This
-module must not believe what comes with the workflow's input, because others may have written it.
+What the workflow says is a claim. It counts only if the record, or the answer of a person, proves
+it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.alerts.model import REPEATS, Alert, AlertKind
-from governor.alerts.ports import Announcer
 from governor.alerts.store import Deliveries
-from governor.approvals.deliver_decision import answer_document, hand_over, must_be_answered
+from governor.approvals.deliver_decision import answer_document, must_be_answered
 from governor.approvals.messages.ends import outcome_alert
-from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.rules.sealing import UNSEALED
 from governor.approvals.store.approvals import Approvals
 from governor.core import errors
 from governor.core.episode_ref import EpisodeRef
-from governor.core.instance import MARKS, Target
+from governor.core.instance import MARKS
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, minutes
 from governor.episode.model.episode import (
     Episode,
-    Failing,
     InstanceRecord,
     Outcome,
-    Phase,
     quiet_until,
 )
 from governor.episode.model.plan import Step
-from governor.episode.ports import Workflow
 from governor.episode.store.episodes import Episodes
-from governor.episode.store.instances import Failures, Instances
+from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceTagger
 from governor.money.book_saving import BookSaving
-from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import booking
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies, policy_or_base
-from governor.table.claims import Claims
-from governor.table.once import LEASE
+from governor.remediation.announce_end import AnnounceEnd
+from governor.remediation.outcome import became_of
+from governor.remediation.void_episode import void_question
 
-_SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
@@ -61,20 +51,6 @@ _OWN_REASONS = {
     Outcome.TOLD: "the plan is to notify only",
 }
 """The reason of each outcome that the episode's own record proves."""
-_OUTCOME_OF_ERROR = {
-    errors.Held.__name__: Outcome.HELD,
-    errors.Interrupted.__name__: Outcome.INTERRUPTED,
-    errors.Unsealed.__name__: Outcome.VOID,
-    errors.SafetyError.__name__: Outcome.REFUSED,
-    errors.MustWait.__name__: Outcome.REFUSED,
-    # Late metrics were waited for long enough, and are nobody's fault.
-    errors.MetricsLate.__name__: Outcome.REFUSED,
-    errors.Protected.__name__: Outcome.REFUSED,
-    errors.Unsupported.__name__: Outcome.REFUSED,
-    errors.WrongState.__name__: Outcome.REFUSED,
-    errors.NotFound.__name__: Outcome.REFUSED,
-}
-"""Outcome of a step that ended with this error; any other one has failed."""
 _OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """Outcomes after which an instance loses its marks. If it runs on and is still idle, it is marked
@@ -90,83 +66,6 @@ class _End:
     quiet_until: UtcDatetime | None
     became: Outcome | None
     """How it left its instance: stopped or terminated; `None` if it did neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnnounceEnd:
-    """Sends how an episode ended.
-
-    Subscribers of the topic get failures of one cause once an hour, or every one if the policy
-    names nobody whom a channel reaches.
-    """
-
-    clock: Clock
-    policies: Policies
-    announcer: Announcer
-    claim_store: Claims
-    failure_store: Failures
-
-    def __call__(self, alert: Alert) -> None:
-        """Send the alert. Raises: CloudError."""
-        # Without this note, an incident only stays open for longer.
-        with suppress(errors.CloudError):
-            self._note(alert)
-        if alert.kind is not AlertKind.FAILURE:
-            self.announcer.announce(alert)
-            return
-        key = f"failure#{cause_of(str(alert.facts['outcome_reason']))}"
-        now = self.clock.now()
-        is_first = self._is_first(alert, key, now)
-        if not is_first:
-            alert = replace(alert, facts={**alert.facts, REPEATS: True})
-        try:
-            self.announcer.announce(alert)
-        except errors.CloudError:
-            if is_first:
-                self.claim_store.done(key, now, timedelta())
-            raise
-        if is_first:
-            with suppress(errors.CloudError):
-                self.claim_store.done(key, now, _SAME_CAUSE)
-
-    def _is_first(self, alert: Alert, key: str, now: UtcDatetime) -> bool:
-        """Return whether subscribers of the topic must get this failure, too."""
-        try:
-            contacts = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
-            if not any(contact.has_own_channel for contact in contacts):
-                return True
-            return self.claim_store.claim(key, now, LEASE)
-        except (errors.CloudError, errors.PolicyError):
-            # Two messages are better than none.
-            return True
-
-    def _note(self, alert: Alert) -> None:
-        """Note what failed for which cause, or which steps worked. `SweepAlerts.recovered` reads
-        it."""
-        facts = alert.facts
-        target = Target(alert.account, alert.region)
-        if alert.kind is AlertKind.FAILURE:
-            reason = str(facts["outcome_reason"])
-            failing = Failing(
-                target=target,
-                instance_id=str(alert.instance_id),
-                name=str(facts.get("instance_name", alert.instance_id)),
-                cause=cause_of(reason),
-                reason=reason,
-                step=str(facts["failed_step"]),
-                at=alert.at,
-                owner=alert.owner,
-                project=alert.project,
-            )
-            self.failure_store.note_failing(failing)
-            return
-        worked_steps: list[str] = []
-        if facts["outcome"] != Outcome.REFUSED:
-            worked_steps.append("ask")
-        steps_done = facts.get("steps_done")
-        if isinstance(steps_done, list):
-            worked_steps += steps_done
-        self.failure_store.note_worked(target, tuple(worked_steps), alert.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +107,7 @@ class RecordOutcome:
             end = _End(episode.outcome, said, record.quiet_until, episode.became)
         else:
             end = self._close(episode, outcome, reason, record.failures, now)
-        _void(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
+        void_question(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
         reason = self._clean_marks(episode, end.outcome, end.reason)
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
@@ -268,10 +167,10 @@ class RecordOutcome:
             reason,
             now,
             quiet_until=quiet,
-            became=_became(ledger_entry),
+            became=became_of(ledger_entry),
             booking=booking(ledger_entry),
         )
-        return _End(outcome, reason, quiet, _became(ledger_entry))
+        return _End(outcome, reason, quiet, became_of(ledger_entry))
 
     def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and the reason that the record or the stored answer proves.
@@ -405,142 +304,3 @@ def _can_have_ended(episode: Episode, outcome: Outcome) -> bool:
     if outcome is Outcome.OBSERVED:
         return is_dry_run
     return outcome is Outcome.TOLD and not episode.plan.steps
-
-
-@dataclass(frozen=True, slots=True)
-class CloseDead:
-    """Closes an episode whose workflow died, as failed.
-
-    Safe to repeat: people may be notified twice, but never not at all.
-    """
-
-    clock: Clock
-    policies: Policies
-    episode_store: Episodes
-    approval_store: Approvals
-    instance_store: Instances
-    announce: AnnounceEnd
-    book: BookSaving
-
-    def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
-        """Return whether there was something to close, or somebody to notify.
-
-        After an `aborted` workflow people are not asked again soon.
-        """
-        episode = self.episode_store.episode(ref)
-        now = self.clock.now()
-        record = self.instance_store.record(ref.target, ref.instance_id)
-        if episode is not None and episode.phase is Phase.CLOSED:
-            self.episode_store.free_lock(ref)
-            return self._notify_late(episode, record.quiet_until, now)
-        if episode is None and record.open_episode != ref:
-            return False
-        failures = None if aborted else record.failures
-        self._close_as_failed(ref, episode, why, failures, now)
-        return True
-
-    def _close_as_failed(
-        self,
-        ref: EpisodeRef,
-        episode: Episode | None,
-        why: str,
-        failures: int | None,
-        now: UtcDatetime,
-    ) -> None:
-        """Notify people and close the episode. It is `None` if the workflow died before saving."""
-        if episode is not None and episode.phase is Phase.ASKING:
-            _void(self.approval_store, episode, why, Outcome.FAILED)
-        instance = None if episode is None else episode.instance
-        was_opened = episode is not None
-        rule = policy_or_base(self.policies, instance).approval
-        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
-        ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
-        ended = None
-        if episode is not None:
-            ended = replace(episode, became=_became(ledger_entry))
-        # Sent before it is closed: closing frees the lock, and then nothing would notice that it
-        # was not sent.
-        self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))
-        self.episode_store.close_episode(
-            ref,
-            Outcome.FAILED,
-            why,
-            now,
-            quiet_until=quiet,
-            became=_became(ledger_entry),
-            booking=booking(ledger_entry),
-        )
-        if episode is not None:
-            self.episode_store.note_told(ref, now)
-
-    def _notify_late(
-        self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
-    ) -> bool:
-        """Notify people of an end that was recorded by a last step which died before it did so.
-
-        Return False if people were notified.
-        """
-        if episode.outcome_told_at is not None or episode.outcome is None:
-            return False
-        reason = episode.outcome_reason or ""
-        if episode.outcome is not Outcome.TOLD:
-            alert = outcome_alert(
-                episode.ref, episode, episode.outcome, reason, now, None, None, again_at
-            )
-            self.announce(alert)
-        self.episode_store.note_told(episode.ref, now)
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class VoidEpisode:
-    """Voids the open question of an episode. The workflow then records the outcome and notifies
-    people."""
-
-    episode_store: Episodes
-    approval_store: Approvals
-    workflow: Workflow
-
-    def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
-        """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
-        episode = self.episode_store.episode(ref)
-        if episode is None or episode.phase is not Phase.ASKING:
-            return False
-        # The question is void before the workflow continues. An episode that acts already is not
-        # voided here: before each call it checks EC2 and the warnings that were noted.
-        if not _void(self.approval_store, episode, reason, outcome):
-            return False
-        hand_over(
-            self.episode_store, self.workflow, self.approval_store.approval(episode.approval_id)
-        )
-        return True
-
-
-def _became(entry: LedgerEntry | None) -> Outcome | None:
-    """Return what GPU Governor made of the instance; `None` if it did nothing, or if others did."""
-    if entry is None or not entry.ours:
-        return None
-    return entry.outcome
-
-
-def _void(
-    approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
-) -> bool:
-    """Take the question back. Return False if it was answered, expired or void before: that record
-    stands."""
-    try:
-        approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
-    except errors.ConflictError:
-        return False
-    return True
-
-
-def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a step that failed.
-
-    Step Functions names the error in `Error`, and explains it in `Cause`.
-    """
-    name = error.get("Error", "unknown error")
-    cause = error.get("Cause", "")
-    reason = f"{name}: {cause}"[:1000]
-    return _OUTCOME_OF_ERROR.get(name, Outcome.FAILED), reason

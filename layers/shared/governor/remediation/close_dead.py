@@ -1,0 +1,113 @@
+"""Close an episode whose workflow died, as failed.
+
+People may be notified twice, but never not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.store.approvals import Approvals
+from governor.core.episode_ref import EpisodeRef
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import (
+    Episode,
+    Outcome,
+    Phase,
+    quiet_until,
+)
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
+from governor.money.book_saving import BookSaving
+from governor.money.store.ledger import booking
+from governor.policy.ports import Policies, policy_or_base
+from governor.remediation.announce_end import AnnounceEnd
+from governor.remediation.outcome import became_of
+from governor.remediation.void_episode import void_question
+
+
+@dataclass(frozen=True, slots=True)
+class CloseDead:
+    """Closes an episode whose workflow died, as failed.
+
+    Safe to repeat: people may be notified twice, but never not at all.
+    """
+
+    clock: Clock
+    policies: Policies
+    episode_store: Episodes
+    approval_store: Approvals
+    instance_store: Instances
+    announce: AnnounceEnd
+    book: BookSaving
+
+    def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
+        """Return whether there was something to close, or somebody to notify.
+
+        After an `aborted` workflow people are not asked again soon.
+        """
+        episode = self.episode_store.episode(ref)
+        now = self.clock.now()
+        record = self.instance_store.record(ref.target, ref.instance_id)
+        if episode is not None and episode.phase is Phase.CLOSED:
+            self.episode_store.free_lock(ref)
+            return self._notify_late(episode, record.quiet_until, now)
+        if episode is None and record.open_episode != ref:
+            return False
+        failures = None if aborted else record.failures
+        self._close_as_failed(ref, episode, why, failures, now)
+        return True
+
+    def _close_as_failed(
+        self,
+        ref: EpisodeRef,
+        episode: Episode | None,
+        why: str,
+        failures: int | None,
+        now: UtcDatetime,
+    ) -> None:
+        """Notify people and close the episode. It is `None` if the workflow died before saving."""
+        if episode is not None and episode.phase is Phase.ASKING:
+            void_question(self.approval_store, episode, why, Outcome.FAILED)
+        instance = None if episode is None else episode.instance
+        was_opened = episode is not None
+        rule = policy_or_base(self.policies, instance).approval
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
+        ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
+        ended = None
+        if episode is not None:
+            ended = replace(episode, became=became_of(ledger_entry))
+        # Sent before it is closed: closing frees the lock, and then nothing would notice that it
+        # was not sent.
+        self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))
+        self.episode_store.close_episode(
+            ref,
+            Outcome.FAILED,
+            why,
+            now,
+            quiet_until=quiet,
+            became=became_of(ledger_entry),
+            booking=booking(ledger_entry),
+        )
+        if episode is not None:
+            self.episode_store.note_told(ref, now)
+
+    def _notify_late(
+        self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
+    ) -> bool:
+        """Notify people of an end that was recorded by a last step which died before it did so.
+
+        Return False if people were notified.
+        """
+        if episode.outcome_told_at is not None or episode.outcome is None:
+            return False
+        reason = episode.outcome_reason or ""
+        if episode.outcome is not Outcome.TOLD:
+            alert = outcome_alert(
+                episode.ref, episode, episode.outcome, reason, now, None, None, again_at
+            )
+            self.announce(alert)
+        self.episode_store.note_told(episode.ref, now)
+        return True

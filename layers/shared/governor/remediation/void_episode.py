@@ -1,0 +1,56 @@
+"""Void the open question of an episode. The workflow records the outcome.
+
+An episode that already acts is not voided here: it checks EC2 and warnings before each call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.approvals.deliver_decision import hand_over
+from governor.approvals.store.approvals import Approvals
+from governor.core import errors
+from governor.core.episode_ref import EpisodeRef
+from governor.episode.model.episode import (
+    Episode,
+    Outcome,
+    Phase,
+)
+from governor.episode.ports import Workflow
+from governor.episode.store.episodes import Episodes
+
+
+@dataclass(frozen=True, slots=True)
+class VoidEpisode:
+    """Voids the open question of an episode. The workflow then records the outcome and notifies
+    people."""
+
+    episode_store: Episodes
+    approval_store: Approvals
+    workflow: Workflow
+
+    def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
+        """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
+        episode = self.episode_store.episode(ref)
+        if episode is None or episode.phase is not Phase.ASKING:
+            return False
+        # The question is void before the workflow continues. An episode that acts already is not
+        # voided here: before each call it checks EC2 and the warnings that were noted.
+        if not void_question(self.approval_store, episode, reason, outcome):
+            return False
+        hand_over(
+            self.episode_store, self.workflow, self.approval_store.approval(episode.approval_id)
+        )
+        return True
+
+
+def void_question(
+    approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
+) -> bool:
+    """Take the question back. Return False if it was answered, expired or void before: that record
+    stands."""
+    try:
+        approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
+    except errors.ConflictError:
+        return False
+    return True
