@@ -109,7 +109,7 @@ class Past:
     @cached_property
     def worked(self) -> list[int]:
         """The measured hours in which a GPU reached the policy's limit."""
-        limit = self.policy.advice.unused_below_percent
+        limit = self.policy.idle.utilization_below_percent
         series = tuple(self.high.values())
         return [hour for hour in self.measured if _any_at_least(series, hour, limit)]
 

@@ -48,6 +48,18 @@ _SIZES = (
 )
 """Sizes of CPU families such as m7i, the smallest first."""
 _PORTS = ("inf2", "trn1")
+# Rules of thumb. Each advice says what was measured, so its reader can judge.
+_STEADY_FROM_PERCENT = 60.0
+"""Share of an instance's hours with GPU work from which the work is steady."""
+_CPU_WORKS_FROM_PERCENT = 20.0
+"""CPU utilization from which an instance without GPU work still works."""
+_INFERENCE_BELOW_PERCENT = 30.0
+"""Mean utilization at work under which a P type may serve inference that a smaller type could
+serve."""
+_FULL_MEMORY_ABOVE_PERCENT = 90.0
+"""GPU memory is short above this peak."""
+_BURST_AT_MOST_HOURS = 24
+"""Longest stretch of GPU work that Spot is proposed for."""
 _HOURS_A_DAY = 24
 _WEEKDAYS = 5
 
@@ -138,7 +150,7 @@ def newer_type(past: Past) -> Advice | None:
     family = past.instance.family
     is_old = family in rule.old_families
     percent_at_work = _mean_at_work(past)
-    is_little_used = percent_at_work is not None and percent_at_work < rule.inference_below_percent
+    is_little_used = percent_at_work is not None and percent_at_work < _INFERENCE_BELOW_PERCENT
     looks_like_inference = family.startswith("p") and is_little_used
     if not (is_old or looks_like_inference) or not past.worked:
         return None
@@ -160,7 +172,7 @@ def port(past: Past) -> Advice | None:
     percent_worked = 100 * len(past.worked) / len(past.measured)
     if past.shape is None or "NVIDIA" not in past.shape.accelerator:
         return None
-    if percent_worked < rule.steady_from_percent:
+    if percent_worked < _STEADY_FROM_PERCENT:
         return None
     fits = _that_fit(past, 1, lambda shape: _family(shape) in _PORTS, together=True)
     advice = _to_types(past, "port", f"GPUs work in {percent_worked:.0f}% of its hours", fits)
@@ -178,7 +190,7 @@ def port(past: Past) -> Advice | None:
 def cpu_type(past: Past) -> Advice | None:
     """Advise a type without GPUs if none ever worked and the CPUs did."""
     rule = past.policy.advice
-    hours_of_work = sum(percent >= rule.cpu_works_from_percent for percent in past.cpu)
+    hours_of_work = sum(percent >= _CPU_WORKS_FROM_PERCENT for percent in past.cpu)
     vcpus = vcpus_of(past.instance.instance_type)
     if past.worked or not hours_of_work or vcpus is None:
         return None
@@ -190,7 +202,7 @@ def cpu_type(past: Past) -> Advice | None:
         price = None
     percent_of_hours = 100 * hours_of_work // len(past.ran)
     text = (
-        f"No GPU reached {rule.unused_below_percent:g}%, and CPUs worked in "
+        f"No GPU reached {past.policy.idle.utilization_below_percent:g}%, and CPUs worked in "
         f"{percent_of_hours}% of its hours: {rule.cpu_family}.{size} has as many vCPUs. "
         "Check the memory of the host, which is not measured"
     )
@@ -282,7 +294,7 @@ def bottleneck(past: Past) -> Advice | None:
         return None
     target = f"{percent_at_work:.0f}% busy at work, where {rule.target_percent:g}% is the target"
     memory_percent = _used_memory_percent(past)
-    if memory_percent is not None and memory_percent > rule.full_memory_above_percent:
+    if memory_percent is not None and memory_percent > _FULL_MEMORY_ABOVE_PERCENT:
         text = (
             f"GPU memory reaches {memory_percent:.0f}%, and GPUs are {target}. Lower precision, "
             "checkpoint activations or shard the model before the batch grows"
@@ -291,7 +303,7 @@ def bottleneck(past: Past) -> Advice | None:
     traffic = _mean_of(past.traffic, past.worked)
     if traffic is None:
         return None
-    bound = classify_bottleneck(percent_at_work, traffic, past.policy.health)
+    bound = classify_bottleneck(percent_at_work, traffic)
     words = "".join(said("health advice", {"kind": bound}))
     if bound is Bottleneck.COMPUTE_BOUND:
         text = (
@@ -347,7 +359,7 @@ def asks_for_spot(past: Past) -> bool:
     if not past.worked or not is_known(past):
         return False
     bursts = _bursts(past)
-    return len(bursts) > 1 and max(bursts) <= past.policy.advice.burst_at_most_hours
+    return len(bursts) > 1 and max(bursts) <= _BURST_AT_MOST_HOURS
 
 
 def spot(past: Past, offer: SpotOffer) -> Advice | None:
@@ -541,7 +553,7 @@ def _used(past: Past) -> int:
 
 
 def _gpus_used(past: Past) -> int:
-    limit = past.policy.advice.unused_below_percent
+    limit = past.policy.idle.utilization_below_percent
     return sum(peak >= limit for peak in past.peaks(past.high).values())
 
 

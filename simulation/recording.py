@@ -31,6 +31,7 @@ from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, metrics_of
 from governor.evidence.rules.series import Dimensions, merged
+from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
 
@@ -146,7 +147,7 @@ class Recording:
         limit = rule.released_memory_below_percent / 100 * (memory_mib or 0)
         gpus = self._by_gpu(policy.metrics.memory_used)
         is_low = [without(measured(values), reaching(values, limit)) for values in gpus]
-        bins = -(-timedelta(minutes=rule.released_for_minutes) // PERIOD)
+        bins = -(-RELEASED_FOR // PERIOD)
         # As one large number: each shift moves all flags a bin later.
         shifted = int.from_bytes(all_of(is_low, self.span.bins))
         in_every_bin = shifted

@@ -103,11 +103,6 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("approval: {ask_after_minutes: 60}", "approval.ask_after_released_minutes"),
         ("approval: {ask_after_released_minutes: 185}", "approval.ask_after_released_minutes"),
         ("approval: {released_memory_below_percent: 51}", "approval.released_memory_below_percent"),
-        ("approval: {released_for_minutes: 0}", "approval.released_for_minutes"),
-        (
-            "approval: {ask_after_released_minutes: 10, released_for_minutes: 15}",
-            "approval.released_for_minutes",
-        ),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -502,7 +497,7 @@ idle: {window_minutes: 120}
 survival: {needed_chance_percent: 80, history_days: 21}
 targets: {pasts_asked_per_sweep: 20, regions: [us-east-1]}
 advice: {right_size_check_every_minutes: 60}
-health: {hot_average_seconds: 60, window_minutes: 92}
+health: {hot_average_seconds: 60, check_every_minutes: 62}
 overrides:
   - name: notebooks
     match: {tags: {Team: notebooks}}
@@ -539,6 +534,73 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
     assert () == parse_policy("mode: ask").retired
 
 
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("approval", "retry_unopened_after_minutes", 30),
+        ("prices", "refresh_hours", 12),
+        ("events", "mass_interruption_window_minutes", 20),
+        ("health", "memory_bound_memory_above_percent", 70),
+        ("health", "memory_bound_compute_below_percent", 40),
+        ("health", "compute_bound_above_percent", 95),
+        ("health", "minimum_coverage_percent", 50),
+        ("health", "window_minutes", 90),
+        ("advice", "unused_below_percent", 10),
+        ("advice", "full_memory_above_percent", 80),
+        ("advice", "cpu_works_from_percent", 30),
+        ("advice", "inference_below_percent", 20),
+        ("advice", "steady_from_percent", 50),
+        ("advice", "burst_at_most_hours", 12),
+    ],
+)
+def test_a_removed_setting_of_messages_and_advice_is_ignored_with_a_warning(
+    section: str, name: str, value: int
+) -> None:
+    """A stored policy of the release before still loads, and the warning names the path."""
+    setting = f"{section}: {{{name}: {value}}}"
+    override = f"overrides: [{{name: x, match: {{}}, set: {{{setting}}}}}]"
+    book = parse_policy(f"mode: ask\n{setting}\n{override}")
+
+    assert [(2, f"{section}.{name}"), (3, f"overrides.0.set.{section}.{name}")] == [
+        (problem.line, problem.path) for problem in book.retired
+    ]
+    assert parse_policy("mode: ask").base().policy == book.base().policy
+    assert book.base().policy == book.applied((0,)).policy
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "advice"),
+    [
+        ("metrics", "unasked_newest_reading_minutes", 3, "set mode: ask"),
+        ("metrics", "unasked_newest_5_minute_reading_minutes", 7, "set mode: ask"),
+        ("approval", "released_for_minutes", 60, "set approval.ask_after_released_minutes to"),
+    ],
+)
+def test_a_removed_setting_that_held_actions_back_is_refused_with_its_path(
+    section: str, name: str, value: int, advice: str
+) -> None:
+    """If it were ignored, more could be done than its author allowed."""
+    setting = f"{section}: {{{name}: {value}}}"
+    override = f"overrides: [{{name: x, match: {{}}, set: {{{setting}}}}}]"
+
+    ((line, path, reason),) = refusal(f"mode: ask\n{setting}")
+    assert (2, f"{section}.{name}") == (line, path)
+    assert "is no longer a setting" in reason
+    assert "remove it" in reason
+    assert advice in reason
+    assert [(2, f"overrides.0.set.{section}.{name}", reason)] == refusal(f"mode: ask\n{override}")
+
+
+def test_a_version_in_force_with_a_removed_guard_keeps_its_people() -> None:
+    """Nothing acts by it, and whoever must be notified of the corrected version still is."""
+    text = f"metrics: {{unasked_newest_reading_minutes: 3}}\n{TWO}"
+    book = parse_policy(text, accepted=True)
+
+    assert book.whole
+    assert book.base().policy.ownership.contacts
+    assert parse_policy(TWO).base().policy == book.base().policy
+
+
 def test_a_longer_window_is_the_time_before_a_question_too() -> None:
     """An override keeps it; released memory does not shorten it."""
     policy = parse_policy("idle: {window_minutes: 720}").base().policy
@@ -565,6 +627,13 @@ def test_a_lag_that_hides_the_last_minutes_is_accepted_and_starts_no_question() 
     assert [True, True, False] == [policy.never_asks is None for policy in lags.values()]
     assert timedelta(minutes=90) == lags[600].released_window
     assert lags[900].ask_window == lags[900].released_window
+
+
+def test_nobody_is_asked_before_memory_was_released_for_a_quarter_of_an_hour() -> None:
+    """However short the times of the policy are; else one low reading between two runs would
+    count."""
+    text = "idle: {window_minutes: 10}\napproval: {ask_after_released_minutes: 10}"
+    assert timedelta(minutes=15) == parse_policy(text).base().policy.released_window
 
 
 TRUSTED = "metrics: {publishers_are_trusted: true}\n"

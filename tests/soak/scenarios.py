@@ -58,7 +58,6 @@ approval:
   escalate_after_minutes: 30
   expire_after_minutes: 30
   ask_again_after_hours: 2
-  retry_unopened_after_minutes: 30
   {approval}
 ownership:
   contacts:

@@ -34,7 +34,6 @@ approval:
   escalate_after_minutes: 60
   expire_after_minutes: 60
   ask_again_after_hours: 3
-  retry_unopened_after_minutes: 30
   two_people_above_usd_per_hour: 1
 breaker: {hold_minutes: 30, minimum_instances: 8}
 ownership:

@@ -28,7 +28,7 @@ def looked(made: HealthWorld) -> list[HealthReading]:
     """Return what the command finds."""
     return health.look(
         TARGET,
-        parse_policy("health: {window_minutes: 90}"),
+        parse_policy("health: {check_every_minutes: 60}"),
         made.ec2,
         made.metrics,
         made.clock.now(),

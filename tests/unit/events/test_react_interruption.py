@@ -542,9 +542,7 @@ def test_every_owner_of_a_mass_hears_of_it() -> None:
 
 def test_zones_and_windows_are_counted_apart() -> None:
     """Another zone, or a warning after the window, is told singly again."""
-    world = WarnedWorld(
-        Events(mass_interruption_told_singly=1, mass_interruption_window_minutes=10)
-    )
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
     warn_all(world, 2)
     elsewhere = world.add(77, availability_zone="us-east-1b")
     other = world.interruption(world.warned(event_id="other", instance_id=elsewhere))

@@ -19,7 +19,6 @@ from governor.money.rules.prices import (
     key_of,
     may_apply,
 )
-from governor.policy.model.money import Prices
 from governor.policy.model.policy import Policy
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryStateTable, StaticPolicies
@@ -69,7 +68,7 @@ class PriceWorld:
 
     def __init__(self) -> None:
         self.clock, self.state, self.lists = FakeClock(NOW), MemoryStateTable(), MadeUpLists()
-        self.policies = StaticPolicies(Policy(prices=Prices(refresh_hours=24)))
+        self.policies = StaticPolicies(Policy())
         self.refresh = RefreshPrices(
             self.clock,
             self.policies,

@@ -17,26 +17,20 @@ AUTO = "mode: auto\nmetrics: {publishers_are_trusted: true}"
 RISKS = {path: risk for path, risk, _ in settings_of(Policy())}
 HARMLESS = """
     advice.weeks advice.minimum_weeks advice.minimum_measured_percent advice.minimum_usd_per_month
-    advice.dismissed_for_days advice.unused_below_percent advice.target_percent
-    advice.full_memory_above_percent advice.cpu_works_from_percent advice.cpu_family
-    advice.cpu_usd_per_vcpu_hour advice.office_day_at_most_hours advice.schedule_tag_key
-    advice.schedule_name advice.inference_below_percent advice.old_families advice.newer_families
-    advice.steady_from_percent advice.port_pays_within_months advice.burst_at_most_hours
-    advice.empty_reservation_after_hours advice.scale_in_below_percent
-    approval.delivery_limit_minutes approval.digest_after_seconds approval.digest_from
-    approval.retry_unopened_after_minutes approval.watch_every_minutes budget.monthly_usd
-    budget.projects budget.publish_at_most_projects budget.tell_at_percent
-    events.compare_spot_prices events.mass_interruption_told_singly
-    events.mass_interruption_window_minutes events.placement_scores events.remind_before_hours
+    advice.dismissed_for_days advice.target_percent advice.cpu_family advice.cpu_usd_per_vcpu_hour
+    advice.office_day_at_most_hours advice.schedule_tag_key advice.schedule_name
+    advice.old_families advice.newer_families
+    advice.port_pays_within_months advice.empty_reservation_after_hours
+    advice.scale_in_below_percent approval.delivery_limit_minutes approval.digest_after_seconds
+    approval.digest_from approval.watch_every_minutes budget.monthly_usd budget.projects
+    budget.publish_at_most_projects budget.tell_at_percent events.compare_spot_prices
+    events.mass_interruption_told_singly events.placement_scores events.remind_before_hours
     events.spot_price_regions health.advice_every_hours health.busy_from_percent
-    health.check_every_minutes health.compute_bound_above_percent health.enabled
-    health.hot_above_celsius health.memory_bound_compute_below_percent
-    health.memory_bound_memory_above_percent health.minimum_coverage_percent
-    health.straggler_above_points health.throttled_above_percent health.under_used_below_percent
-    health.window_minutes ledger.false_stop_within_minutes ledger.monthly_report
-    ledger.saving_counts_days ledger.weekly_report managed.idle_for_minutes
+    health.check_every_minutes health.enabled health.hot_above_celsius health.straggler_above_points
+    health.throttled_above_percent health.under_used_below_percent ledger.false_stop_within_minutes
+    ledger.monthly_report ledger.saving_counts_days ledger.weekly_report managed.idle_for_minutes
     managed.tell_again_after_hours prices.commitments_elsewhere prices.discount_percent
-    prices.ebs_usd_per_gib_month prices.refresh_hours prices.snapshot_usd_per_gib_month
+    prices.ebs_usd_per_gib_month prices.snapshot_usd_per_gib_month
 """
 ANY_CHANGE = """
     approval.ask_about_stopped_after_days approval.on_expiry breaker.hold_minutes

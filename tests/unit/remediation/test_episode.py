@@ -16,7 +16,7 @@ from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.world import World
 
-RULE = ApprovalRule(ask_again_after_hours=24, retry_unopened_after_minutes=45)
+RULE = ApprovalRule(ask_again_after_hours=24)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 SPEAKS_FOR_ITSELF = ("stopped", "terminated", "kept", "exempted", "woke-up", "void", "interrupted")
 
@@ -26,7 +26,7 @@ SPEAKS_FOR_ITSELF = ("stopped", "terminated", "kept", "exempted", "woke-up", "vo
 def test_what_was_told_is_not_told_again_for_a_day(outcome: Outcome, was_opened: bool) -> None:
     """Unless the outcome says what comes next; what nobody was asked about is tried again soon."""
     waits = None if outcome in SPEAKS_FOR_ITSELF else DAY
-    waits = waits if was_opened else 45 * MINUTE
+    waits = waits if was_opened else 60 * MINUTE
     assert (waits and NOW + waits) == quiet_until(outcome, RULE, NOW, was_opened=was_opened)
 
 
@@ -36,7 +36,7 @@ def test_our_own_failure_is_tried_again_ever_later(
     was_opened: bool, failures: int, minutes: int | None
 ) -> None:
     """Three times; the fault was ours, and nobody has answered. Other outcomes know no failures."""
-    later = DAY if was_opened else 45 * MINUTE
+    later = DAY if was_opened else 60 * MINUTE
     found = quiet_until(Outcome.FAILED, RULE, NOW, was_opened=was_opened, failures=failures)
     assert NOW + (later if minutes is None else minutes * MINUTE) == found
     assert NOW + later == quiet_until(

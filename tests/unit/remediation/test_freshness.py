@@ -18,9 +18,14 @@ from governor.evidence.check_freshness import why_readings_are_stale
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
+from governor.evidence.rules.freshness import (
+    OLDEST_5_MINUTE_READING_MINUTES,
+    OLDEST_READING_MINUTES,
+)
 from governor.policy.model.acting import Action
-from governor.policy.model.judging import Metrics, Vetoes
+from governor.policy.model.judging import Vetoes
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.rules.changes import settings_of
 from tests.builders import NOW
 from tests.twins import MemoryMetrics
 from tests.unit.worlds.world import APPROVAL_ID, World
@@ -348,14 +353,6 @@ def test_the_minute_that_runs_is_not_ahead_of_time() -> None:
     assert world.recheck(world.ref, Step.STOP).proceed
 
 
-def test_the_policy_may_ask_for_fresher_readings() -> None:
-    """Not for older ones: test_policy.py."""
-    world = with_settings(auto(), {"unasked_newest_reading_minutes": 3})
-    ends(world, **{UTILIZATION: ago(4)})
-
-    waits(world, "it may be at most 3 min old")
-
-
 def test_metrics_that_cannot_be_read_are_tried_again() -> None:
     """An error of CloudWatch is neither silence nor freshness."""
     world = auto()
@@ -419,18 +416,11 @@ def test_what_the_governor_has_stopped_needs_no_readings() -> None:
     assert world.recheck(world.ref, Step.TERMINATE).proceed
 
 
-def test_the_limits_cannot_be_loosened_beyond_the_promise() -> None:
-    """A policy may ask for more, and never for less."""
-    assert (5, 10) == (
-        Policy().metrics.unasked_newest_reading_minutes,
-        Policy().metrics.unasked_newest_5_minute_reading_minutes,
-    )
-    for name, most in (
-        ("unasked_newest_reading_minutes", 5),
-        ("unasked_newest_5_minute_reading_minutes", 10),
-    ):
-        with pytest.raises(ValueError, match=f"must lie between . and {most}"):
-            replace(Metrics(), **{name: most + 1})  # type: ignore[arg-type]
+def test_no_policy_loosens_the_limits_of_the_promise() -> None:
+    """They are constants, and a policy that still sets one is refused: test_policy.py."""
+    assert (5, 10) == (OLDEST_READING_MINUTES, OLDEST_5_MINUTE_READING_MINUTES)
+    settings = {path for path, _, _ in settings_of(Policy())}
+    assert not [path for path in settings if "newest" in path]
 
 
 def test_the_expiry_of_a_question_is_no_persons_approval() -> None:

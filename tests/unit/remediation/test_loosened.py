@@ -34,15 +34,12 @@ LOOSER: dict[str, Any] = {
     "approval.ask_after_minutes": 5,
     "approval.ask_after_released_minutes": 5,
     "approval.released_memory_below_percent": 50.0,
-    "approval.released_for_minutes": 5,
     "approval.notice_minutes": 5.0,
     "approval.wait_at_most_hours": 168,
     "plan.running_snapshot_valid_minutes": 2_880,
     "plan.snapshot_retention_days": 1,
     "metrics.bound_namespaces": False,
     "metrics.publishers_are_trusted": True,
-    "metrics.unasked_newest_reading_minutes": 5,
-    "metrics.unasked_newest_5_minute_reading_minutes": 10,
     "managed.tag_keys": (),
 }
 """The stricter of both counts."""
@@ -148,8 +145,6 @@ def strict(policy: Policy) -> Policy:
         {
             "vetoes.memory_used_percent": 10.0,
             "metrics.bound_namespaces": True,
-            "metrics.unasked_newest_reading_minutes": 3,
-            "metrics.unasked_newest_5_minute_reading_minutes": 7,
             "managed.tag_keys": ("batch",),
         },
     )
@@ -170,10 +165,7 @@ def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(path: str) 
     """Whichever of the two policies it is that proves more; the guards judge an approved episode by
     it."""
     # In this order, each of them must be at most the one before.
-    chain = [
-        f"approval.{n}"
-        for n in ("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes")
-    ]
+    chain = [f"approval.{n}" for n in ("ask_after_minutes", "ask_after_released_minutes")]
     looser = (
         dict.fromkeys(reversed(chain[chain.index(path) :]), 5)
         if path in chain

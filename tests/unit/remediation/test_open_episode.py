@@ -29,7 +29,7 @@ from governor.evidence.rules.series import evidence_hash
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.contacts import Ownership
-from governor.policy.model.policy import AppliedPolicy, Mode, Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.owners import owner_of
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.worlds.builders import PRICE, decision, opener, ref_of, stored_episode
@@ -267,20 +267,13 @@ def test_late_readings_are_waited_for() -> None:
     assert opener(world)(ref).episode is not None
 
 
-def test_the_wait_after_a_second_look_is_the_instances_own() -> None:
-    """An override that tries again sooner holds."""
+def test_after_a_second_look_that_finds_work_an_hour_passes() -> None:
+    """Nobody was asked, so the next look comes sooner than after an answer."""
     world, instance_id = idle_world()
-    approval = replace(world.policy.approval, retry_unopened_after_minutes=5)
-    own = replace(world.policy, approval=approval)
-
-    def applied_to(_: object) -> AppliedPolicy:
-        return AppliedPolicy(own, "test", ("sooner",))
-
-    world.policies.applied_to = applied_to  # type: ignore[method-assign, assignment]
     world.publish(instance_id, BUSY)
     opener(world)(ref_of(world, instance_id))
 
-    assert NOW + timedelta(minutes=5) == world.state.record(TARGET, instance_id).quiet_until
+    assert NOW + timedelta(minutes=60) == world.state.record(TARGET, instance_id).quiet_until
 
 
 def test_a_persistent_request_is_part_of_the_plan() -> None:

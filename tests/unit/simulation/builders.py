@@ -94,7 +94,6 @@ def by_window(**settings: Any) -> Policy:
         settings.pop("approval", ApprovalRule()),
         ask_after_minutes=minutes,
         ask_after_released_minutes=minutes,
-        released_for_minutes=min(15, minutes),
     )
     return Policy(approval=rule, **settings)
 

@@ -56,7 +56,7 @@ SOUND: Mapping[str, Values] = {
 
 def policy_with(**health: Any) -> Policy:
     """An hourly check with these settings of health."""
-    return Policy(health=Health(**{"check_every_minutes": 60, "window_minutes": 90, **health}))
+    return Policy(health=Health(**{"check_every_minutes": 60, **health}))
 
 
 @dataclass

@@ -6,14 +6,19 @@ They only word what happened; `model/interruption.py` says what follows from it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
 
 from governor.alerts.model import INCIDENT_UNTIL, Alert, Owner, Severity, ids, named, only
 from governor.alerts.templates import said, written
 from governor.core.documents import plain
 from governor.core.instance import Instance, Lifecycle, Target
-from governor.core.units import UtcDatetime, iso, left, listed, plural, usd
-from governor.events.model.interruption import Checkpoint, HookAnswer, SpotPrice, Warned
+from governor.core.units import UtcDatetime, iso, left, listed, minutes, plural, usd
+from governor.events.model.interruption import (
+    BURST_WINDOW,
+    Checkpoint,
+    HookAnswer,
+    SpotPrice,
+    Warned,
+)
 from governor.events.model.notice import TERMINATED_BEFORE_END, BlockChange, Notice
 from governor.policy.model.policy import Policy
 
@@ -79,7 +84,6 @@ def mass_alert(
     `unasked` instances may have been refused.
     """
     rule = policy.events
-    window = timedelta(minutes=rule.mass_interruption_window_minutes)
     target = instance.target
     zone = instance.availability_zone or target.region
     group = warned.group
@@ -93,7 +97,7 @@ def mass_alert(
         "instance_ids": ids(instances),
         "owners": {owner.name: len(instances)} if instances else {},
         "checkpoint_not_sent": ids(without_hook),
-        INCIDENT_UNTIL: max(since + window, warned.stands_until(now)),
+        INCIDENT_UNTIL: max(since + BURST_WINDOW, warned.stands_until(now)),
     }
     (warnings,) = said("many", {"kind": warned.response.kind})
     words = {
@@ -105,7 +109,7 @@ def mass_alert(
         "listed": _names(instances),
         "hooks": plural(len(without_hook), "hook"),
         "unasked": _names(without_hook),
-        "minutes": rule.mass_interruption_window_minutes,
+        "minutes": minutes(BURST_WINDOW),
     }
     if group:
         words["place"] = f"the group {group}"

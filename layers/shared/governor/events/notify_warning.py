@@ -1,12 +1,12 @@
 """Notifies owners of warnings: the first few in a zone or group one by one, then all as one message
-(`events.mass_interruption_*`). Advice where to start instead comes after, and nothing waits for it.
+(`events.mass_interruption_told_singly`). Advice where to start instead comes after, and nothing
+waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -18,7 +18,13 @@ from governor.core.errors import CloudError, ConflictError, GovernorError
 from governor.core.instance import AUTO_SCALING_TAG, Instance, Lifecycle
 from governor.core.ports import Clock
 from governor.events.messages import elsewhere_alert, mass_alert, warning_alert
-from governor.events.model.interruption import Checkpoint, HookAnswer, HookState, Warned
+from governor.events.model.interruption import (
+    BURST_WINDOW,
+    Checkpoint,
+    HookAnswer,
+    HookState,
+    Warned,
+)
 from governor.events.store.bursts import Burst, Bursts
 from governor.evidence.ports import InstanceReader
 from governor.policy.model.policy import Policy
@@ -159,7 +165,7 @@ class NotifyWarning:
         self.once(f"{case.warned.event_id}#told", notify)
 
     def _notify(self, case: Case, base: Policy, unasked: Collection[str]) -> None:
-        burst = self._count(case, base)
+        burst = self._count(case)
         if burst is None or burst.number <= base.events.mass_interruption_told_singly:
             alert = warning_alert(
                 case.instance,
@@ -176,13 +182,14 @@ class NotifyWarning:
         else:
             case.reaction.notified = Notified.COUNTED
 
-    def _count(self, case: Case, base: Policy) -> Burst | None:
+    def _count(self, case: Case) -> Burst | None:
         """Count the warning among those of its group or zone; `None` if that cannot be written."""
-        window = timedelta(minutes=base.events.mass_interruption_window_minutes)
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         name = f"{case.warned.response.kind}#{place}"
         try:
-            return self.burst_store.count(case.instance.target, name, self.clock.now(), window)
+            return self.burst_store.count(
+                case.instance.target, name, self.clock.now(), BURST_WINDOW
+            )
         except (CloudError, ConflictError) as error:
             # Notified singly: one message too many is the safe side.
             case.reaction.notes.append(f"not counted: {error}")
@@ -263,9 +270,8 @@ class AdviseElsewhere:
         if not is_wanted or not was_notified:
             return
         key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
-        window = timedelta(minutes=events.mass_interruption_window_minutes)
         try:
-            self.once(key, partial(self._advise, case), keep=window)
+            self.once(key, partial(self._advise, case), keep=BURST_WINDOW)
         except GovernorError as error:
             case.reaction.notes.append(f"no advice: {error}")
 

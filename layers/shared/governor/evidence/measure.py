@@ -19,6 +19,7 @@ from governor.evidence.rules.figures import (
     Publisher,
     published_by,
 )
+from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics
 
 
@@ -133,10 +134,9 @@ class Measurement:
         # The aggregate of several GPUs continues when one of them falls silent.
         if "all" in pending.readings and pending.expected != 1:
             return None
-        length = timedelta(minutes=pending.request.policy.approval.released_for_minutes)
         peaks: list[float] = []
         for series in pending.parts("memory"):
-            peak = evidence.newest_peak(series, self._window, length)
+            peak = evidence.newest_peak(series, self._window, RELEASED_FOR)
             if peak is None:
                 return None
             peaks.append(peak)

@@ -20,7 +20,12 @@ from governor.evidence.ports import Listed, MetricQuery, MetricReader, SeriesFil
 from governor.evidence.rules import series as evidence
 from governor.evidence.rules.series import Dimensions
 from governor.health.model import Finding, GpuFigures
-from governor.health.rules import HOT_AVERAGES, KNOWN_XIDS, health_findings
+from governor.health.rules import (
+    HOT_AVERAGES,
+    KNOWN_XIDS,
+    MINIMUM_COVERAGE_PERCENT,
+    health_findings,
+)
 from governor.policy.model.judging import Metrics
 from governor.policy.model.notices import HEAT_AVERAGE, Health
 from governor.policy.model.policy import Policy
@@ -62,10 +67,10 @@ class HealthReading:
     problem: str | None = None
 
 
-def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
+def _most_of_one(series: Series, gpus: int) -> float:
     """Return the highest mean that one of the GPUs behind an aggregate can have. The others are
     taken to be at zero, and this one to be measured just long enough for a mean to count."""
-    share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
+    share = 100.0 / MINIMUM_COVERAGE_PERCENT if gpus > 1 else 1.0
     return (evidence.mean(series) or 0.0) * gpus * share
 
 
@@ -78,11 +83,11 @@ def _hot(series: Series, _gpus: int, rule: Health) -> bool:
 
 
 def _at_work(series: Series, gpus: int, rule: Health) -> bool:
-    return _most_of_one(series, gpus, rule) >= rule.busy_from_percent
+    return _most_of_one(series, gpus) >= rule.busy_from_percent
 
 
 def _throttled(series: Series, gpus: int, rule: Health) -> bool:
-    return _most_of_one(series, gpus, rule) > rule.throttled_above_percent
+    return _most_of_one(series, gpus) > rule.throttled_above_percent
 
 
 def _any(series: Series, _gpus: int, _rule: Health) -> bool:

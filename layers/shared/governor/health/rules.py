@@ -24,6 +24,14 @@ _DEFAULTS = Health()
 
 
 HOT_AVERAGES = 2
+# The product's figures of the bottleneck hint: memory over 80% and compute under 50% is
+# memory-bound, compute over 90% is compute-bound, and everything else waits for data.
+MEMORY_BOUND_MEMORY_ABOVE_PERCENT = 80.0
+MEMORY_BOUND_COMPUTE_BELOW_PERCENT = 50.0
+COMPUTE_BOUND_ABOVE_PERCENT = 90.0
+MINIMUM_COVERAGE_PERCENT = 80.0
+"""Share of the window that must be measured before a mean is used: the default of
+`idle.minimum_coverage_percent`, because less says as little about work as about idleness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     series_by_cause = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
     since: list[UtcDatetime] = []
     causes: list[str] = []
-    for cause, share in _means(window, series_by_cause, rule).items():
+    for cause, share in _means(window, series_by_cause).items():
         if share <= rule.throttled_above_percent:
             continue
         causes.append(f"{cause} {share:.0f}% of the time")
@@ -171,8 +179,8 @@ def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | No
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
     """Yield how GPUs at work could be faster. GPUs without enough readings are left out."""
-    utilization = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
-    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
+    utilization = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus})
+    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus})
     gaps = _straggler_gaps(utilization, rule)
     if gaps:
         seen = _straggler_text(utilization, gaps)
@@ -200,7 +208,7 @@ def _usage(
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
-        bottleneck = classify_bottleneck(compute, bandwidth, rule)
+        bottleneck = classify_bottleneck(compute, bandwidth)
         seen = f"{bottleneck.value}: compute {compute:.0f}%, memory traffic {bandwidth:.0f}%"
         yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bottleneck)
 
@@ -235,19 +243,19 @@ def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> st
     )
 
 
-def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
+def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
     """Return which part limits GPUs with these means of compute and memory traffic."""
-    is_memory_busy = memory > rule.memory_bound_memory_above_percent
-    if is_memory_busy and compute < rule.memory_bound_compute_below_percent:
+    is_memory_busy = memory > MEMORY_BOUND_MEMORY_ABOVE_PERCENT
+    if is_memory_busy and compute < MEMORY_BOUND_COMPUTE_BELOW_PERCENT:
         return Bottleneck.MEMORY_BOUND
-    if compute > rule.compute_bound_above_percent:
+    if compute > COMPUTE_BOUND_ABOVE_PERCENT:
         return Bottleneck.COMPUTE_BOUND
     return Bottleneck.INPUT_BOUND
 
 
-def _means(window: Window, series: Mapping[str, Series], rule: Health) -> dict[str, float]:
+def _means(window: Window, series: Mapping[str, Series]) -> dict[str, float]:
     """Return the means of the series that were measured for enough of the window."""
-    least = rule.minimum_coverage_percent * window.bins
+    least = MINIMUM_COVERAGE_PERCENT * window.bins
     means: dict[str, float] = {}
     for name, values in series.items():
         measured = readings(values)

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from governor.money.rules.prices import Commitment
 
 
+_READ_AGAIN_AFTER = timedelta(hours=24)
+"""Age at which a list price is read again. AWS changes them a few times a year, and a query for
+each type and Region once a day costs nothing."""
+
+
 class PriceReader(Protocol):
     """AWS's prices of a Region, and the commitments of the hub's account. Raises: CloudError."""
 
@@ -56,7 +61,7 @@ class RefreshPrices:
         force."""
         now = self.clock.now()
         refreshed = Refreshed()
-        due_since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
+        due_since = now - _READ_AGAIN_AFTER
         types_by_region: dict[str, set[str]] = defaultdict(set)
         for page in self.fleet_store.pages():
             types_by_region[page.region] |= {row.instance_type for row in page.rows}

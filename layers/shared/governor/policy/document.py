@@ -60,7 +60,10 @@ class PolicyBook:
         self._settings = parts.settings
         base, base_mistakes = checked(Policy, parts.settings)
         readings = read_overrides(parts, frozenset(base_mistakes))
+        # Nothing acts by a document that was accepted before: its guards may be left out.
+        removed_guards = [] if accepted else parts.removed_guards
         mistakes = [
+            *removed_guards,
             *parts.mistakes,
             *mistakes_of_overrides(readings),
             *base_mistakes,

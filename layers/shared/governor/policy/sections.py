@@ -32,14 +32,36 @@ _RETIRED: Mapping[str, str] = {
     "longest_proof_hours minimum_evidence needed_chance_percent prior_weight similar_start_hours "
     "unproven_minutes worthwhile_hours",
     "plan": "recheck_valid_minutes",
+    "approval": "retry_unopened_after_minutes",
+    "prices": "refresh_hours",
+    "events": "mass_interruption_window_minutes",
     "targets": "pasts_asked_per_sweep",
-    "advice": "right_size_check_every_minutes",
+    "advice": "right_size_check_every_minutes unused_below_percent full_memory_above_percent "
+    "cpu_works_from_percent inference_below_percent steady_from_percent burst_at_most_hours",
     "metrics": "rediscover_after_minutes",
     "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
-    "health": "gone_after_minutes hot_average_seconds hot_periods",
+    "health": "gone_after_minutes hot_average_seconds hot_periods window_minutes "
+    "minimum_coverage_percent memory_bound_memory_above_percent "
+    "memory_bound_compute_below_percent compute_bound_above_percent",
 }
 """Settings of the release before, by section. Until the next release they are accepted, and ignored
-with a warning."""
+with a warning. None of them held an action back."""
+_ASK_INSTEAD = "if that is too old for these instances, set mode: ask and on_expiry: no-action"
+_REMOVED_GUARDS: Mapping[str, Mapping[str, str]] = {
+    "metrics": {
+        "unasked_newest_reading_minutes": "an unasked step always needs a reading of every GPU "
+        f"that ended at most 5 minutes ago; {_ASK_INSTEAD}",
+        "unasked_newest_5_minute_reading_minutes": "an unasked step always needs a 5-minute "
+        f"reading that ended at most 10 minutes ago; {_ASK_INSTEAD}",
+    },
+    "approval": {
+        "released_for_minutes": "GPU memory counts as released after 15 minutes; if that is too "
+        "soon for these instances, set approval.ask_after_released_minutes to the value of "
+        "approval.ask_after_minutes",
+    },
+}
+"""Settings of earlier releases that held actions or questions back, with what holds now. They are
+refused: if they were ignored, more could be done than the author of the policy allowed."""
 
 
 class Parts(NamedTuple):
@@ -49,6 +71,8 @@ class Parts(NamedTuple):
     overrides: list[Any]
     retired: list[Path]
     """The paths of the settings that were left out."""
+    removed_guards: list[Mistake]
+    """The settings left out that held actions back, with what to do instead."""
     mistakes: list[Mistake]
     """Mistakes of the version, and of the list of overrides."""
 
@@ -66,6 +90,7 @@ class OverrideReading(NamedTuple):
 def split_document(document: Mapping[str, Any]) -> Parts:
     """Take a document apart, without the settings of the release before."""
     settings, retired = _without_retired(document)
+    settings, removed_guards = _without_guards(settings)
     mistakes: list[Mistake] = []
     version = settings.pop("version", SCHEMA_VERSION)
     if isinstance(version, bool) or version != SCHEMA_VERSION:
@@ -73,17 +98,20 @@ def split_document(document: Mapping[str, Any]) -> Parts:
         mistakes.append((("version",), reason))
     items = settings.pop("overrides", None)
     if items is None:
-        return Parts(settings, [], retired, mistakes)
+        return Parts(settings, [], retired, removed_guards, mistakes)
     if not isinstance(items, list):
         mistakes.append((("overrides",), "must be a list"))
-        return Parts(settings, [], retired, mistakes)
+        return Parts(settings, [], retired, removed_guards, mistakes)
     overrides = list(items)
     for index, item in enumerate(items):
         if isinstance(item, dict) and isinstance(item.get("set"), dict):
+            above = ("overrides", str(index), "set")
             patch, retired_in_patch = _without_retired(item["set"])
-            retired += [("overrides", str(index), "set", *path) for path in retired_in_patch]
+            patch, guards_in_patch = _without_guards(patch)
+            retired += [(*above, *path) for path in retired_in_patch]
+            removed_guards += [((*above, *path), reason) for path, reason in guards_in_patch]
             overrides[index] = {**item, "set": patch}
-    return Parts(settings, overrides, retired, mistakes)
+    return Parts(settings, overrides, retired, removed_guards, mistakes)
 
 
 def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
@@ -105,6 +133,23 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
             if not left[section]:
                 del left[section]
     return left, retired
+
+
+def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
+    """Return the settings without those that held actions back in earlier releases, and a mistake
+    for each of these."""
+    left = dict(settings)
+    removed_guards: list[Mistake] = []
+    for section, reason_by_name in _REMOVED_GUARDS.items():
+        inside = left.get(section)
+        if not isinstance(inside, dict):
+            continue
+        for name in inside:
+            if name in reason_by_name:
+                reason = f"is no longer a setting; remove it: {reason_by_name[name]}"
+                removed_guards.append(((section, name), reason))
+        left[section] = {name: inside[name] for name in inside if name not in reason_by_name}
+    return left, removed_guards
 
 
 def _retired_names(section: object, names: str) -> list[str]:

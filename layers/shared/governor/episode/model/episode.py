@@ -68,6 +68,9 @@ _SAYS_WHAT_IS_NEXT = (
 _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
 """Time until the next try after each of the first failures in a row: the fault was ours, and nobody
 has answered."""
+_UNOPENED_AGAIN_AFTER = timedelta(minutes=60)
+"""Time until the next try after a workflow that ended before it could ask, as after the third
+failure in a row."""
 
 
 def quiet_until(
@@ -86,7 +89,7 @@ def quiet_until(
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
-        return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
+        return as_utc(now) + _UNOPENED_AGAIN_AFTER
     if outcome in _SAYS_WHAT_IS_NEXT:
         return None
     return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)

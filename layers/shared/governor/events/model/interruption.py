@@ -19,6 +19,9 @@ from governor.policy.model.policy import Mode, Policy
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+BURST_WINDOW = timedelta(minutes=10)
+"""Warnings in one zone or group belong together within this time of the first. EC2 takes back the
+instances of a pool minutes apart, each two minutes after its warning."""
 _KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
 """For this long after the stated end EC2 may still act. An instance that runs after that was

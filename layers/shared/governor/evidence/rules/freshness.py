@@ -18,6 +18,13 @@ from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
 
 MINUTE = timedelta(minutes=1)
+OLDEST_READING_MINUTES = 5
+"""How long ago the newest reading of every GPU may have ended. It is the promise of
+`docs/trust.md`, "How late work is seen", and covers the default lag of 2 minutes twice."""
+OLDEST_5_MINUTE_READING_MINUTES = 10
+"""The same for readings of 5 minutes: EC2's own figures, and GPUs whose agent collects less than
+once a minute. The newest whole one may have ended 5 minutes earlier."""
+_OLDEST_READING_OF_5_MINUTES = timedelta(minutes=OLDEST_5_MINUTE_READING_MINUTES)
 MOST_AHEAD = timedelta(hours=2)
 """CloudWatch accepts a reading dated at most this far ahead. Source: API, PutMetricData."""
 
@@ -31,12 +38,8 @@ def reading_period(metrics: Metrics) -> timedelta:
 def oldest_gpu_reading(metrics: Metrics) -> timedelta:
     """Return how long ago the newest period of every GPU may have ended."""
     if reading_period(metrics) == MINUTE:
-        return timedelta(minutes=metrics.unasked_newest_reading_minutes)
-    return _oldest_reading_of_5_minutes(metrics)
-
-
-def _oldest_reading_of_5_minutes(metrics: Metrics) -> timedelta:
-    return timedelta(minutes=metrics.unasked_newest_5_minute_reading_minutes)
+        return timedelta(minutes=OLDEST_READING_MINUTES)
+    return _OLDEST_READING_OF_5_MINUTES
 
 
 def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
@@ -67,27 +70,22 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
     """Yield why a policy's readings are always or often too old to act without a person's
     approval."""
     metrics = policy.metrics
-    setting_of_5_minutes = "metrics.unasked_newest_5_minute_reading_minutes"
-    setting = setting_of_5_minutes
-    if reading_period(metrics) == MINUTE:
-        setting = "metrics.unasked_newest_reading_minutes"
     collected = timedelta(seconds=metrics.collection_interval_seconds)
     oldest = oldest_gpu_reading(metrics)
     if collected + policy.lag > oldest:
         yield (
             f"the newest GPU reading may be {span(collected + policy.lag)} old "
             f"(metrics.collection_interval_seconds: {metrics.collection_interval_seconds}, "
-            f"metrics.lag_seconds: {metrics.lag_seconds}), and {setting} allows "
-            f"{minutes(oldest)} min"
+            f"metrics.lag_seconds: {metrics.lag_seconds}), and at most {minutes(oldest)} min "
+            "are allowed"
         )
     ec2_figures = [figure for figure in required_figures(policy) if _is_of_ec2(figure)]
-    oldest_of_5_minutes = _oldest_reading_of_5_minutes(metrics)
-    if ec2_figures and END_BIN + policy.lag > oldest_of_5_minutes:
+    if ec2_figures and END_BIN + policy.lag > _OLDEST_READING_OF_5_MINUTES:
         words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
         yield (
             f"EC2's newest reading of {words} may be {span(END_BIN + policy.lag)} old "
-            f"(metrics.lag_seconds: {metrics.lag_seconds}), and {setting_of_5_minutes} allows "
-            f"{minutes(oldest_of_5_minutes)} min"
+            f"(metrics.lag_seconds: {metrics.lag_seconds}), and at most "
+            f"{OLDEST_5_MINUTE_READING_MINUTES} min are allowed"
         )
 
 
@@ -141,7 +139,7 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
     for figure in required_figures(policy):
         allowed = oldest_gpu_reading(policy.metrics)
         if _is_of_ec2(figure):
-            allowed = _oldest_reading_of_5_minutes(policy.metrics)
+            allowed = _OLDEST_READING_OF_5_MINUTES
         what = f"the newest reading of {FIGURES[figure].words}"
         ended = evidence.last_measured.get(figure)
         if ended is None:

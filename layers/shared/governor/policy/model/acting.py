@@ -1,6 +1,7 @@
 """Sections of the policy that say who is asked, how long, and what is done.
 
-Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+Every setting has its unit in its name and its default here. A figure that nobody would set is a
+constant beside its rule.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from governor.core.settings import (
     between,
     setting,
 )
+
+RELEASED_FOR = timedelta(minutes=15)
+"""The newest time during which GPU memory must be released: three bins, so that one low reading
+between two runs is not enough."""
 
 
 class Action(StrEnum):
@@ -83,8 +88,6 @@ class ApprovalRule(Section):
     released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
     """Memory is released while every GPU uses less than this percentage. Unknown memory is not
     released."""
-    released_for_minutes: int = between(15, 5, 60, "lowered", at_most="ask_after_released_minutes")
-    """The newest minutes during which GPU memory must be released."""
     watch_every_minutes: int = between(15, 5, 60, "none")
     """Minutes between two reads of an idle instance that people were asked about; at most a quarter
     of `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything
@@ -117,9 +120,6 @@ class ApprovalRule(Section):
     and 60 minutes."""
     ask_about_stopped_after_days: int | None = between(None, 1, 365)
     """Days from a stop to a question about termination. `null`: never."""
-    retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")
-    """Minutes until the next attempt after a workflow that ended before it could ask. After the
-    first three failures in a row: 5, 15 and 60 minutes."""
     wait_at_most_hours: int = between(48, 1, 168, "raised")
     """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is
     an answer. Then the episode ends as refused."""

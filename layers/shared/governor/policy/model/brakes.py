@@ -1,6 +1,7 @@
 """Sections of the policy that hold actions back: the breaker and the caps an hour.
 
-Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+Every setting has its unit in its name and its default here. A figure that nobody would set is a
+constant beside its rule.
 """
 
 from __future__ import annotations

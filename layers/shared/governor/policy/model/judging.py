@@ -1,6 +1,7 @@
 """Sections of the policy that say what is judged, and when it is idle.
 
-Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+Every setting has its unit in its name and its default here. A figure that nobody would set is a
+constant beside its rule.
 """
 
 from __future__ import annotations
@@ -93,12 +94,6 @@ class Metrics(Section):
     """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
-    unasked_newest_reading_minutes: int = between(5, 3, 5, "raised")
-    """Without a person's approval (`auto`, `on_expiry: act`), a step waits unless the newest
-    60-second reading of every GPU ended at most so many minutes ago."""
-    unasked_newest_5_minute_reading_minutes: int = between(10, 7, 10, "raised")
-    """The same limit for readings of 5 minutes: EC2's own figures, and GPUs where
-    `collection_interval_seconds` is above 60."""
     publishers_are_trusted: bool = setting(False, "raised")
     """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs
     it: CloudWatch does not show who published a metric, and forged zeros make an instance idle."""

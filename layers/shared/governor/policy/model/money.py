@@ -1,6 +1,7 @@
 """Sections of the policy about money: prices, the ledger of savings, budgets, and advice.
 
-Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+Every setting has its unit in its name and its default here. A figure that nobody would set is a
+constant beside its rule.
 """
 
 from __future__ import annotations
@@ -40,8 +41,6 @@ class Prices(Section):
     discount_percent: Mapping[str, Discount] = PERCENT.setting({}, "none")
     """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other
     families."""
-    refresh_hours: int = between(24, 1, 720, "none")
-    """Hours after which AWS's list price of a type that runs is read again."""
     commitments_elsewhere: bool = setting(True, "none")
     """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances.
     Then savings in cash begin at 0."""
@@ -117,15 +116,9 @@ class Advice(Section):
     """USD a month. Advice known to save less is left out."""
     dismissed_for_days: int = between(90, 1, 366)
     """Days for which dismissed advice is left out."""
-    unused_below_percent: Percent = between(5.0, 0.1, 50)
-    """A GPU is unused in an hour whose maximum utilization is under this percentage."""
     target_percent: Percent = between(85.0, 10, 100)
     """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also
     the utilization that GPUs at work are measured against."""
-    full_memory_above_percent: Percent = between(90.0, 10, 100)
-    """GPU memory is short above this percentage."""
-    cpu_works_from_percent: Percent = between(20.0, 1, 100)
-    """CPU utilization from which an instance without GPU work still works."""
     cpu_family: str = checked("m7i", FAMILY[1], partial(re.fullmatch, FAMILY[0]))
     """Family of the CPU types that are proposed."""
     cpu_usd_per_vcpu_hour: UsdPerUnit = PER_UNIT.setting(Decimal("0.0504"))
@@ -136,19 +129,12 @@ class Advice(Section):
     """Tag key that Instance Scheduler on AWS looks for."""
     schedule_name: str = "office-hours"
     """Name of the schedule there."""
-    inference_below_percent: Percent = between(30.0, 1, 100)
-    """Mean utilization at work under which a P type may serve inference that a smaller type could
-    serve."""
     old_families: tuple[str, ...] = named(*FAMILY, default=("p2", "p3", "g3", "g3s", "g4dn"))
     """Families for which newer ones are proposed."""
     newer_families: tuple[str, ...] = named(*FAMILY, default=("g5", "g6", "gr6", "g6e", "g7e"))
     """Families that are proposed in their place."""
-    steady_from_percent: Percent = between(60.0, 1, 100)
-    """Percentage of an instance's hours with GPU work from which the work is steady."""
     port_pays_within_months: int = between(12, 1, 60)
     """Months in which a port to Trainium or Inferentia must pay for itself."""
-    burst_at_most_hours: int = between(24, 1, 168)
-    """Longest stretch of GPU work that Spot is proposed for."""
     empty_reservation_after_hours: int = between(24, 1, 720)
     """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is
     notified, and again every `health.advice_every_hours`."""

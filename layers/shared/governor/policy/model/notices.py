@@ -1,7 +1,8 @@
 """Sections of the policy about warnings of AWS, the health of GPUs, and services that manage
 instances.
 
-Every figure has its unit in its name and its default here; no rule holds a threshold of its own.
+Every setting has its unit in its name and its default here. A figure that nobody would set is a
+constant beside its rule.
 """
 
 from __future__ import annotations
@@ -52,10 +53,9 @@ class Events(Section):
     """Send SIGTERM to the processes on the GPU if an instance has no hook."""
     snapshot_data_volumes: bool = False
     """Start snapshots of the data volumes before an interruption."""
-    mass_interruption_window_minutes: int = between(10, 1, 1_440, "none")
-    """Warnings in one zone belong together within these minutes of the first."""
     mass_interruption_told_singly: int = between(5, 1, 1_000, "none")
-    """Number of such warnings that get a message each. The others share one."""
+    """Number of warnings in one zone, within 10 minutes of the first, that get a message each. The
+    others share one."""
     compare_spot_prices: bool = setting(True, "none")
     """Show after a warning where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), "none")
@@ -75,6 +75,9 @@ class Events(Section):
 
 HEAT_AVERAGE = timedelta(minutes=5)
 """The time over which a check of health averages a reading."""
+_CHECKS_OVERLAP = timedelta(minutes=30)
+"""The time that two checks of health in a row both read. It is twice the 15 minutes by which a
+check may start late, because its schedule asks so often whether one is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +97,19 @@ class Health(Section):
     """A GPU at work is under-used below this mean utilization."""
     straggler_above_points: float = between(20.0, 0, 100)
     """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
-    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
-    """Work is memory-bound if memory utilization is above this and GPU utilization below the
-    next."""
-    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
-    """GPU utilization under which work can be memory-bound."""
-    compute_bound_above_percent: Percent = between(90.0, 0, 100)
-    """Work is compute-bound above this GPU utilization."""
-    minimum_coverage_percent: Percent = between(80.0, 0, 100)
-    """Percentage of the window that must be measured before a mean is used."""
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(240, 5, 1_440)
-    """Minutes between two checks of an account and Region; at most `window_minutes`, so none are
-    missed."""
-    window_minutes: int = between(270, 10, 2_880)
-    """Minutes that a check reads."""
+    """Minutes between two checks of an account and Region. Each reads 30 minutes more than that,
+    so no reading is missed."""
     advice_every_hours: int = between(168, 1, 8_760)
     """Hours between two messages of advice to an owner. Faults are sent at once."""
 
     @property
     def check_every(self) -> timedelta:
-        return timedelta(minutes=min(self.check_every_minutes, self.window_minutes))
+        return timedelta(minutes=self.check_every_minutes)
 
     @property
     def window(self) -> timedelta:
         """Return the time that a check reads, rounded up to whole averages of heat."""
-        return HEAT_AVERAGE * ceil(timedelta(minutes=self.window_minutes) / HEAT_AVERAGE)
+        return HEAT_AVERAGE * ceil((self.check_every + _CHECKS_OVERLAP) / HEAT_AVERAGE)

@@ -20,7 +20,7 @@ from governor.core.settings import (
     setting,
 )
 from governor.core.units import END_BIN, minutes
-from governor.policy.model.acting import Action, ApprovalRule, PlanRule
+from governor.policy.model.acting import RELEASED_FOR, Action, ApprovalRule, PlanRule
 from governor.policy.model.brakes import Breaker, Caps
 from governor.policy.model.contacts import ACCOUNT, Console, Ownership
 from governor.policy.model.judging import LONGEST_LAG, IdleRule, Metrics, Targets, Vetoes
@@ -123,7 +123,8 @@ class Policy(Section):
         lag that cannot be seen, so the usual time counts."""
         if self.lag > _LONGEST_LAG_OF_RELEASED:
             return self.ask_window
-        return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
+        asked_after = timedelta(minutes=self.approval.ask_after_released_minutes)
+        return max(self.window, asked_after, RELEASED_FOR)
 
     @property
     def never_asks(self) -> str | None:

@@ -160,7 +160,6 @@ _COMPARED: Mapping[str, Collection[str]] = {
         "ask_after_minutes",
         "ask_after_released_minutes",
         "released_memory_below_percent",
-        "released_for_minutes",
         "notice_minutes",
         "wait_at_most_hours",
     ),
