@@ -10,9 +10,11 @@ import pytest
 from cli.policy_schema import meanings, policy_schema, sections
 from governor.evidence.rules.figures import FIGURES
 from governor.policy.model.policy import Override, Policy
-from scripts.policy_reference import ROOT, SCHEMA, pages
+from scripts.policy_reference import ROOT, SCHEMA, WHO_SETS, pages, setting_paths
+from scripts.policy_who_sets import ENTRIES, UnplacedSettingError, who_sets_page
 
 PAGES = pages(policy_schema())
+PATHS = setting_paths(policy_schema())
 ROWS = [line for text in PAGES.values() for line in text.splitlines() if line.startswith("| `")]
 
 
@@ -38,6 +40,26 @@ def test_the_policy_reference_is_that_of_the_code() -> None:
     for name, text in PAGES.items():
         assert text == (ROOT / "docs" / name).read_text(encoding="utf-8"), name
     assert policy_schema() == json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert who_sets_page(PATHS) == WHO_SETS.read_text(encoding="utf-8")
+
+
+def test_every_setting_says_who_sets_it_and_when() -> None:
+    """A setting that nobody would set is noticed when it is added."""
+    assert len(PATHS) == sum(len(entry.paths) for entry in ENTRIES)
+    assert [] == [entry for entry in ENTRIES if not entry.who or not entry.when]
+    for wrong in (
+        [*PATHS, "idle.brand_new"],
+        [path for path in PATHS if path != "idle.window_minutes"],
+    ):
+        with pytest.raises(UnplacedSettingError, match=r": idle\.(brand_new|window_minutes)$"):
+            who_sets_page(wrong)
+
+
+def test_a_setting_has_one_entry_on_who_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two would say different things one day."""
+    monkeypatch.setattr("scripts.policy_who_sets.ENTRIES", (*ENTRIES, ENTRIES[0]))
+    with pytest.raises(UnplacedSettingError, match=r": version$"):
+        who_sets_page(PATHS)
 
 
 def test_every_setting_says_what_it_means() -> None:
