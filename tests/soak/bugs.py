@@ -651,8 +651,8 @@ BUGS = (
         (
             Edit(
                 f"{_RECHECK}._no_longer_idle",
-                "verdict.kind is VerdictKind.IDLE or",
-                "verdict.kind in (VerdictKind.IDLE, VerdictKind.NO_DATA) or",
+                "if verdict.kind is VerdictKind.IDLE:",
+                "if verdict.kind in (VerdictKind.IDLE, VerdictKind.NO_DATA):",
             ),
         ),
         ("the agent dies while people are asked", "the agent dies during the notice of mode auto"),
@@ -672,7 +672,7 @@ BUGS = (
     Bug(
         "readings of any age are enough to act unasked",
         "acts_unasked_on_fresh_readings_only",
-        (Edit(f"{_RECHECK}._stale_delay", "_acts_unasked(cleared, approval, before)", "False"),),
+        (Edit(f"{_RECHECK}._stale_delay", "_acts_unasked(cleared, approval, step)", "False"),),
         ("minute by minute, every reading comes six minutes late in mode auto",),
     ),
     # what is lost
@@ -1024,7 +1024,7 @@ BUGS = (
         "nothing_is_done_twice",
         (
             Edit(f"{_PUT_AWAY}._is_done", "return effect is Effect.DONE", "return False"),
-            Edit(f"{_RECHECK}._look_at_an_earlier_call", "now = self.clock.now()", "return None"),
+            Edit(f"{_RECHECK}._result_of_earlier_call", "now = self.clock.now()", "return None"),
             _ANY_STATE,
             Edit(f"{_RECHECK}._changed", 'if state != "running":', "if False:"),
         ),

@@ -49,7 +49,7 @@ _STEP: Mapping[Until, Step] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
-    """Says how long a workflow still waits for what its last step leads to."""
+    """Says how long a workflow still waits for the result of its last step."""
 
     clock: Clock
     policies: Policies
@@ -60,11 +60,12 @@ class CheckProgress:
     instances: InstanceReader
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
-        """Return after how many seconds to check again; 0 once it is there.
+        """Return the seconds to the next check; 0 once the state `until` is reached, or nothing
+        waits for it any more.
 
         Raises: SnapshotFailed; StepTimedOut; NobodyListens if every channel refused the message,
-        or none has taken it in time; WrongState; SafetyError if the episode is over, or the step
-        was never asked for.
+        or none has delivered it in time; WrongState; SafetyError if the episode is over, or the
+        step was never asked for; CloudError.
         """
         episode = self.guards.open_episode(ref)
         if until is Until.HEARD:
@@ -72,10 +73,10 @@ class CheckProgress:
         if until is Until.SNAPSHOTS_COMPLETED:
             approval = self.approval_store.approval(episode.approval_id)
             if approval is not None and approval.brake is not None:
-                # Nothing waits for them any more: the recheck after this ends the episode.
+                # Nothing waits for the snapshots any more: the recheck after this ends the episode.
                 return 0
         if episode.undone_at is not None:
-            return 0  # It runs again: what is left is to record it.
+            return 0  # The instance runs again, so only its outcome is left to record.
         step = _STEP[until]
         since = episode.steps_done.get(step.value)
         if since is None:
@@ -94,7 +95,10 @@ class CheckProgress:
         return pause_seconds(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
-        """Return whether EC2 shows the effect of the step. Raises: SnapshotFailed; WrongState."""
+        """Return whether EC2 shows the effect of the step, which was noted `elapsed` ago.
+
+        Raises: SnapshotFailed; WrongState; CloudError.
+        """
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         if step is Step.SNAPSHOT:
             return self._has_snapshots(episode, target, elapsed)
@@ -107,9 +111,10 @@ class CheckProgress:
         return state == "stopped"
 
     def _until_delivered(self, episode: Episode) -> int:
-        """Return the seconds to wait for a delivery of the message, and then for its notice.
+        """Return the seconds to wait for a delivery of the message, and then for the end of its
+        notice; 0 once neither is awaited.
 
-        Raises: NobodyListens.
+        Raises: NobodyListens; CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         is_question = episode.schedule is not None
@@ -128,8 +133,8 @@ class CheckProgress:
     def _time_undelivered(
         self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> timedelta:
-        """Return how long the message has waited for a channel. Raises: NobodyListens if no
-        channel is left, or that was too long."""
+        """Return how long the message has waited for a channel to deliver it. Raises: NobodyListens
+        if no channel is left, or it has waited too long."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         limit = timedelta(minutes=rule.delivery_limit_minutes)
         since = episode.opened_at
@@ -146,7 +151,8 @@ class CheckProgress:
     def _until_notice_ends(
         self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> int:
-        """Return how long the notice of mode auto still lasts; 0 once somebody holds it."""
+        """Return the seconds to the next check of the notice of mode auto; 0 once the notice is
+        over or somebody holds the plan, and for an episode without a notice."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         ends_at = notice_until(episode, deliveries, rule.notice_minutes)
         if not episode.gives_notice or ends_at is None:
@@ -158,7 +164,10 @@ class CheckProgress:
         return min(NOTICE_PAUSE_SECONDS, seconds_left)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
-        """Return whether every recorded snapshot is completed. Raises: SnapshotFailed."""
+        """Return whether every recorded snapshot is completed.
+
+        Return false while EC2 may not list new snapshots yet. Raises: SnapshotFailed; CloudError.
+        """
         snapshots = self.guards.own_snapshots(episode, target)
         _must_not_have_failed(snapshots)
         listed_ids = {snapshot.snapshot_id for snapshot in snapshots}
@@ -175,7 +184,7 @@ class CheckProgress:
 
 
 def _must_not_have_failed(snapshots: Iterable[Snapshot]) -> None:
-    """Raises: SnapshotFailed."""
+    """Require that no snapshot has failed. Raises: SnapshotFailed, which names those that have."""
     failed = [
         snapshot.snapshot_id
         for snapshot in snapshots
@@ -186,10 +195,11 @@ def _must_not_have_failed(snapshots: Iterable[Snapshot]) -> None:
 
 
 def pause_seconds(elapsed: timedelta, until: Until) -> int:
-    """Return the seconds until the next check: a quarter of the time that has gone by, within
-    bounds.
+    """Return the seconds until the next check: a quarter of the time that has gone by, at least 5
+    and at most a limit that depends on the wait.
 
-    The history of an execution may have 25,000 events (`tests/unit/template/test_history.py`).
+    The waits grow, because the history of an execution may have 25,000 events
+    (`tests/unit/template/test_history.py`).
     """
     is_quick = until in (Until.STOPPED, Until.TERMINATED)
     longest = _LONGEST_PAUSE_SECONDS if is_quick else _LONGEST_PAUSE_OF_DAYS_SECONDS

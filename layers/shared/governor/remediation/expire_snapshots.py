@@ -50,14 +50,16 @@ _LOOKED_BACK = timedelta(days=3 * 366)
 """How far back closed episodes are read. Snapshots of older ones stay."""
 
 
-_Noticed = Callable[[], Iterable[Expiry]]
+_ReadNotices = Callable[[], Iterable[Expiry]]
+"""Reads the notices about snapshots of one target, once for all of its instances."""
 
 
 @dataclass(slots=True)
 class Expired:
-    """Result of one run. `problems` are tried again the next day."""
+    """Result of one run, filled while it goes on. `problems` are tried again the next day."""
 
     noticed: list[str] = field(default_factory=list)
+    """The ids of the snapshots of whose end an owner was notified."""
     deleted: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
     """Why none of an instance's snapshots may go, by instance id; and why EC2 kept one, by snapshot
@@ -101,7 +103,11 @@ class ExpireSnapshots:
     announcer: Announcer
 
     def __call__(self) -> Expired:
-        """Go over every target of the policy. A failure of one instance stops no other."""
+        """Go over every target of the policy, and return what was done.
+
+        The result is empty if no policy deletes expired snapshots. A failure of one instance stops
+        no other. Raises: CloudError if the closed episodes cannot be read.
+        """
         now = self.clock.now()
         run = Expired()
         if not any(policy.plan.delete_expired_snapshots for policy in self.policies.variants):
@@ -109,11 +115,10 @@ class ExpireSnapshots:
         closed = self._closed_episodes(now)
         hub = Target(self.accounts.hub_account, self.accounts.hub_region)
         for place in swept(self.policies.base().policy, hub):
-            # Read once for all instances of a target.
-            noticed = cache(partial(self.expiry_store.expiries, place))
+            read_notices = cache(partial(self.expiry_store.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:
-                    self._expire(refs, noticed, now, run)
+                    self._expire(refs, read_notices, now, run)
                 except GovernorError as error:
                     problem = f"{instance_id} in {place}: {type(error).__name__}: {error}"
                     run.problems.append(problem)
@@ -129,13 +134,16 @@ class ExpireSnapshots:
         return closed
 
     def _expire(
-        self, refs: Sequence[EpisodeRef], noticed: _Noticed, now: UtcDatetime, run: Expired
+        self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices, now: UtcDatetime, run: Expired
     ) -> None:
-        """Notify the owner of one instance's snapshots, and delete those that are due."""
-        taken = self._taken(refs, noticed)
+        """Notify the owner of one instance's snapshots, and delete those that are due.
+
+        The result is added to `run`. Raises: GovernorError.
+        """
+        taken = self._taken(refs, read_notices)
         if taken.are_all_ended:
             return
-        # Before EC2 is asked: the member stack may be of a release without the role.
+        # Checked before EC2 is asked: the member stack may be of a release without the role.
         why_off = switched_off(
             [self.policies.applied_to(episode.instance).policy for episode in taken.episodes]
         )
@@ -154,7 +162,7 @@ class ExpireSnapshots:
         self._notify_owner(taken, holdings, dates, run, now)
         self._delete_due(taken, dates, run, now)
 
-    def _taken(self, refs: Sequence[EpisodeRef], noticed: _Noticed) -> _Taken:
+    def _taken(self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices) -> _Taken:
         """Return the episodes of one instance that took snapshots, with the notices about them."""
         episodes: list[Episode] = []
         for ref in refs:
@@ -162,11 +170,15 @@ class ExpireSnapshots:
             if episode is not None and episode.snapshots:
                 episodes.append(episode)
         names = {episode.ref.execution_name for episode in episodes}
-        notices = {expiry.snapshot_id: expiry for expiry in noticed() if expiry.episode in names}
+        notices: dict[str, Expiry] = {}
+        for expiry in read_notices():
+            if expiry.episode in names:
+                notices[expiry.snapshot_id] = expiry
         return _Taken(refs[0].target, refs[0].instance_id, episodes, notices)
 
     def _end_interrupted(self, taken: _Taken, holdings: Holdings, now: UtcDatetime) -> None:
-        """Note the end of snapshots that a run deleted which died before it noted that."""
+        """Note the end of snapshots that an earlier run deleted, if that run died before it noted
+        their end."""
         for expiry in taken.notices.values():
             is_begun = expiry.begun_at is not None and expiry.ended_at is None
             if is_begun and expiry.snapshot_id not in holdings.snapshots:
@@ -180,7 +192,10 @@ class ExpireSnapshots:
         run: Expired,
         now: UtcDatetime,
     ) -> None:
-        """Notify the owner of snapshots that expire in a week, in one message for each episode."""
+        """Notify the owner of snapshots that expire in a week, in one message for each episode.
+
+        The notices are added to `taken.notices` and to `run`.
+        """
         for episode in taken.episodes:
             expiring = to_notice(dates, taken.notices, now)
             due = [snapshot_id for snapshot_id in expiring if snapshot_id in episode.snapshots]
@@ -193,13 +208,14 @@ class ExpireSnapshots:
     def _delete_due(
         self, taken: _Taken, dates: Mapping[str, UtcDatetime], run: Expired, now: UtcDatetime
     ) -> None:
-        """Delete the snapshots whose owner has known of it for a week."""
+        """Delete the snapshots whose date is over, and whose owner has known that for a week."""
         expiries = taken.notices.values()
         delivered_at = self._delivered_at(
             {expiry.message for expiry in expiries if expiry.ended_at is None}
         )
         for expiry in to_delete(dates, expiries, delivered_at, now):
-            # Read again for each one: people may have kept it a moment ago, by an answer or a tag.
+            # Read again for each snapshot: people may have kept the instance a moment ago, by an
+            # answer or a tag.
             latest = self._holdings(taken, now)
             if latest.kept_by(now) is not None:
                 continue
@@ -207,7 +223,7 @@ class ExpireSnapshots:
                 self._delete(taken.target, expiry, run)
 
     def _holdings(self, taken: _Taken, now: UtcDatetime) -> Holdings:
-        """Return the snapshots, and all that can keep them, as they are now."""
+        """Return the snapshots, and everything that can keep them, as they are now."""
         target = taken.target
         instance = self.instances.describe(target, taken.instance_id)
         instances = [episode.instance for episode in taken.episodes]

@@ -46,7 +46,7 @@ _AHEAD_MINUTES = 121
 
 @dataclass(frozen=True, slots=True)
 class InspectInstance:
-    """Reads one instance in full."""
+    """Reads one instance in full. Every method may raise CloudError."""
 
     instances: InstanceReader
     gather: GatherEvidence
@@ -61,11 +61,11 @@ class InspectInstance:
     def judge(
         self, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> tuple[Verdict, Evidence]:
-        """Return the verdict on which a question and what follows may rest, and its evidence.
+        """Return the verdict on which a question and an action may rest, with its evidence.
 
-        It is `idle` only if all figures prove it, GPU by GPU, over the whole window. The shorter
-        window is enough while GPU memory is released and a person must approve.
-        Raises: Throttled, Unavailable: something could not be read, so wait.
+        The verdict is `idle` only if all figures prove it, GPU by GPU, over the whole window. The
+        shorter window is enough while GPU memory is released and a person must approve. Raises:
+        Throttled, Unavailable if something could not be read: the caller then waits.
         """
         hold = self.instance_store.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
@@ -92,10 +92,12 @@ class InspectInstance:
     def _unless_logged_in(
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
-        """Return `busy` while somebody has a Session Manager session, else the verdict itself.
+        """Return a verdict of `busy` while somebody has a Session Manager session, else the idle
+        verdict itself.
 
-        If sessions cannot be read, return `no_data` where the policy acts without an approval;
-        elsewhere the question says so. Raises: Throttled, Unavailable.
+        If sessions cannot be read, return `no_data` if the policy may act without an approval, else
+        the verdict with that as its `presence`, which the question shows. Raises: Throttled,
+        Unavailable.
         """
         hours = policy.vetoes.session_younger_than_hours
         if hours is None:
@@ -106,7 +108,7 @@ class InspectInstance:
                 instance.target, instance.instance_id, since
             )
         except (Throttled, Unavailable):
-            raise
+            raise  # A later try may be able to read them.
         except CloudError as error:
             unknown = f"Whether somebody is logged in by Session Manager is not known: {error}"
             if acts_unasked(policy):
@@ -121,7 +123,8 @@ class InspectInstance:
         return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
 
     def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
-        """Return what was read. Raises: Unavailable if a part of it could not be read."""
+        """Return the evidence of one request. Raises: Unavailable if a part of it could not be
+        read."""
         instance = request.instance
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
         problem = gathered.evidence.read_problem
@@ -133,9 +136,11 @@ class InspectInstance:
     def _newest(
         self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
     ) -> Evidence:
-        """Return what was measured since the window ended: GPUs minute by minute, and what EC2
-        publishes by its own five minutes. A reading that is not there yet proves nothing, either
-        way."""
+        """Return the evidence since the window of `gathered` ended, and 2 hours ahead: GPUs minute
+        by minute, and EC2's own figures by its five minutes.
+
+        A reading that has not arrived yet proves neither work nor idleness. Raises: Unavailable.
+        """
         minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Five minutes more, because EC2's periods do not begin with this window.
         minutes_back = max(_SHORTEST_LOOK_MINUTES, minutes_since + 5)
@@ -157,7 +162,7 @@ class InspectInstance:
     def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
         """Return the last 24 hours for people to see; `None` if they could not be read.
 
-        A question is asked without them, too.
+        A question is asked without this history, too.
         """
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # These names say where to read and how finely. No other setting of the policy counts.
@@ -182,7 +187,8 @@ class InspectInstance:
         )
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
-        """Return the instance with its volume sizes, the plan on facts read now, and the price."""
+        """Return the instance with its volume sizes, the plan by facts that are read now, and the
+        price."""
         sized_instance, protection, spot_request = read_facts(self.instances, instance)
         price = marginal(instance, self.prices.price(instance, policy))
         shape = shape_of(instance.instance_type)
@@ -199,9 +205,9 @@ class InspectInstance:
 def read_facts(
     instances: InstanceReader, instance: Instance
 ) -> tuple[Instance, Protection, SpotRequestType | None]:
-    """Return the instance with its volume sizes, its protection, and how it was requested as Spot.
+    """Return the instance with its volume sizes, its protection, and the type of its Spot request.
 
-    The last is `None` for an instance that is no Spot Instance.
+    The type is `None` for an instance that is no Spot Instance. Raises: CloudError.
     """
     target = instance.target
     sized_instance = replace(instance, volumes=instances.with_volume_sizes(instance))
@@ -215,7 +221,8 @@ def read_facts(
 def _changed_since(
     evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime
 ) -> Verdict | None:
-    """Return the verdict of the newest readings if they contradict idle evidence, else `None`."""
+    """Return the verdict of the newest readings if they contradict `evidence`, which shows
+    idleness; `None` if they do not."""
     works = activity(newest, policy)
     if works is not None:
         reason = f"work began in the last minutes: {works}"
@@ -241,7 +248,7 @@ def _changed_since(
 
 
 def _clock_ahead(newest: Evidence, now: UtcDatetime) -> timedelta:
-    """Return how far ahead the newest GPU reading is dated. It is zero or less if none is."""
+    """Return how far ahead of `now` the newest GPU reading ends; zero or less if none does."""
     all_series = [gpu.utilization for gpu in newest.gpus]
     if newest.aggregate:
         all_series.append(newest.aggregate)

@@ -49,7 +49,7 @@ _ASKED_AGAIN = (
     "last question would not count."
 )
 _STOPPED_AGAIN_AFTER = timedelta(days=1)
-"""Until the next look at a stopped instance that nobody may be asked about."""
+"""The time to the next look at a stopped instance that nobody may be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,8 @@ class OpenEpisode:
     ) -> Opened:
         """Open the episode unless the policy, a freeze or a warning of EC2 forbids it.
 
-        `stopping` is the earlier episode that stopped the instance; `None` if it runs.
+        `stopping` is the earlier episode that stopped the instance; `None` if the instance runs.
+        Return why the episode was closed otherwise. Raises: CloudError; MetricsLate.
         """
         applied = self.policies.applied_to(instance)
         policy = applied.policy
@@ -135,12 +136,14 @@ class OpenEpisode:
     def _ask_about_idle(
         self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
     ) -> Opened:
-        """Ask about a running instance, or return why it is not idle. Raises: MetricsLate."""
+        """Open the episode of a running instance, or close it and return why the instance is not
+        idle. Raises: CloudError; MetricsLate."""
         policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
-        # An idle instance that another service runs has another kind: it is never asked about.
+        # An idle instance that another service runs is of another kind, so nobody is asked about
+        # it.
         if verdict.kind is not VerdictKind.IDLE:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             finding = "managed" if verdict.is_idle else "not idle"
@@ -160,8 +163,8 @@ class OpenEpisode:
     def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
         """Return the closed episode that stopped the instance.
 
-        Return `None` if the instance runs, or was started since: EC2 gives every start another
-        launch time.
+        Return `None` if no episode did, or the instance runs, or was started since: EC2 gives every
+        start another launch time. Raises: CloudError.
         """
         if instance.state != "stopped":
             return None
@@ -181,27 +184,31 @@ class OpenEpisode:
         applied: AppliedPolicy,
         now: UtcDatetime,
     ) -> Opened:
-        """Ask whether an instance that an episode stopped may be terminated, or return why not."""
+        """Open an episode that asks whether the stopped instance may be terminated, or close it and
+        return why nobody is asked.
+
+        `stopping` is the episode that stopped the instance. Raises: CloudError.
+        """
         policy = about_stopped(applied.policy)
         stopped_at = stopping.steps_done[Step.STOP.value]
         record = self.instance_store.record(instance.target, ref.instance_id)
         left_alone = judge_unread(instance, record.hold, policy, now)
         _, plan, _ = self.inspect.plan(instance, policy)
         is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
-        why = None
+        why_not = None
         if is_observed or not _is_due(stopping, policy, now):
-            why = "the policy does not ask about it, or not yet"
+            why_not = "the policy does not ask about it, or not yet"
         elif left_alone is not None:
-            why = left_alone.reason
+            why_not = left_alone.reason
         elif Step.STOP not in plan.steps or not plan.destroys:
-            why = "; ".join(plan.replaced_because) or "the plan would not terminate it"
-        if why is not None:
-            return self._close(ref, policy, Outcome.VOID, why, now + _STOPPED_AGAIN_AFTER)
+            why_not = "; ".join(plan.replaced_because) or "the plan would not terminate it"
+        if why_not is not None:
+            return self._close(ref, policy, Outcome.VOID, why_not, now + _STOPPED_AGAIN_AFTER)
         reason = (
             f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
         )
-        own_policy = replace(applied, policy=policy)
-        draft = self._draft(ref, instance, own_policy, reason, stopping.evidence, now)
+        applied_to_stopped = replace(applied, policy=policy)
+        draft = self._draft(ref, instance, applied_to_stopped, reason, stopping.evidence, now)
         episode = replace(
             draft,
             stopped_in=stopping.ref,
@@ -221,7 +228,10 @@ class OpenEpisode:
         evidence: Evidence,
         now: UtcDatetime,
     ) -> Episode:
-        """Return the episode with all that is known now, not yet sealed and not yet stored."""
+        """Return the episode with everything that is known now, not yet sealed and not yet stored.
+
+        Raises: CloudError.
+        """
         policy = applied.policy
         sized_instance, plan, price = self.inspect.plan(instance, policy)
         mode = mode_of(policy, plan)
@@ -263,28 +273,30 @@ class OpenEpisode:
     def _save(self, episode: Episode) -> Episode:
         """Seal and store the episode. Return the one that was stored first.
 
-        Raises: CloudError, also if KMS could not seal it; nothing was stored then.
+        Raises: CloudError, also if KMS could not seal the episode; nothing was stored then.
         """
-        before = self._asked_before(episode.ref)
-        if before is not None and ended_unsealed(before):
+        previous = self._previous_episode(episode.ref)
+        if previous is not None and ended_unsealed(previous):
             episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
         seal = sealed(self.opening_seal, opening_text(episode))
         return self.approval_store.save_opened(replace(episode, opening_seal=seal))
 
-    def _asked_before(self, ref: EpisodeRef) -> Episode | None:
-        """Return the episode before this one, of the same run of the instance; `None` if this is
-        the first."""
+    def _previous_episode(self, ref: EpisodeRef) -> Episode | None:
+        """Return the episode before this one, of the same run of the instance; `None` if there is
+        none. Raises: CloudError."""
         if ref.number <= 1:
             return None
         return self.episode_store.episode(replace(ref, number=ref.number - 1))
 
     def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
-        """Close the episode of an instance that does not run."""
-        quiet = None
+        """Close the episode of an instance that does not run, and return that. Raises:
+        CloudError."""
+        until = None
         if self.ledger_store.open_entries(ref.target, ref.instance_id):
-            # The ledger still counts it as stopped: the event of its termination may be lost.
-            quiet = self.clock.now() + _STOPPED_AGAIN_AFTER
-        return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
+            # The ledger still counts the instance as stopped: the event of its termination may be
+            # lost.
+            until = self.clock.now() + _STOPPED_AGAIN_AFTER
+        return self._close(ref, base, Outcome.VOID, "the instance no longer runs", until)
 
     def _close(
         self,
@@ -292,21 +304,21 @@ class OpenEpisode:
         policy: Policy,
         outcome: Outcome,
         reason: str,
-        quiet: UtcDatetime | None = None,
+        until: UtcDatetime | None = None,
     ) -> Opened:
-        """Close the episode before anybody was asked, and free the lock.
+        """Close the episode before anybody was asked, free the lock, and return the reason.
 
-        `quiet` is how long sweeps leave the instance alone. `None` leaves that to the policy, so
-        that a sweep and this second look do not disagree every few minutes.
+        Sweeps leave the instance alone until `until`. `None` leaves that to the policy, so that a
+        sweep and this second look do not disagree every few minutes. Raises: CloudError.
         """
         now = self.clock.now()
-        quiet = quiet or quiet_until(outcome, policy.approval, now, was_opened=False)
+        quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
         return Opened(None, reason)
 
 
 def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
-    """Return whether it is time to ask about the instance that this episode stopped."""
+    """Return whether it is time to ask about the instance that the episode `stopping` stopped."""
     if ended_unsealed(stopping) and stopping.plan.destroys:
         # People had decided to terminate it, and an update made their answer invalid.
         return True
@@ -319,9 +331,10 @@ def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
 def _idle_for(
     evidence: Evidence, policy: Policy, history: History | None, instance: Instance
 ) -> timedelta:
-    """Return the whole time that the instance was idle, as its last day shows it.
+    """Return for how long the instance has been idle, as its last day shows it.
 
-    Return the length of the measured window if the last day is not known, or shows no more.
+    Return the length of the measured window if the `history` is not known, or shows no earlier
+    idleness.
     """
     window = evidence.window
     if history is None:

@@ -74,11 +74,16 @@ class PutAway:
             SafetyError: a guard refuses.
             Protected, Unsupported, WrongState, NotFound, AccessDenied, CloudError: EC2 refuses.
         """
-        # The inner one gives the audit the reason; the outer one covers the audit's own failures.
+        # `_unclear_must_wait` stands twice: the inner one gives the journal the reason, the outer
+        # one covers failures of the journal itself.
         with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
             return self._put_away(ref, step)
 
     def _put_away(self, ref: EpisodeRef, step: Step) -> bool:
+        """Check all guards and carry out the step; return whether it was a dry run.
+
+        Return false without a call if the step is done already. Raises: as `__call__`.
+        """
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
         if self._is_done(ref, step):
@@ -97,8 +102,11 @@ class PutAway:
         return cleared.dry_run
 
     def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
-        """Return whether an earlier call took effect. Raises: MustWait while it still may;
-        SafetyError where somebody else changed the instance's state."""
+        """Return whether an earlier call of this step took effect.
+
+        Raises: MustWait while it may still take effect; SafetyError if somebody else changed the
+        instance's state, or the episode is over; CloudError.
+        """
         episode = self.guards.open_episode(ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
             return False
@@ -116,7 +124,11 @@ class PutAway:
         return effect is Effect.DONE
 
     def _carry_out(self, cleared: Cleared, step: Step, rechecked_at: UtcDatetime) -> None:
-        """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
+        """Count the call against the caps, note it, and send it once. A dry run counts nothing.
+
+        Raises: as `__call__`. What the call reserved is given back, unless it may have taken
+        effect.
+        """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)
         self._reserve(cleared, step, attempt)
@@ -125,11 +137,11 @@ class PutAway:
             self.guards.must_still_hold(cleared)
             request_ids = self._send(cleared, step)
         except Unavailable:
-            # It may have taken effect: it stays noted and counted until a later check shows that
-            # it had none.
+            # The call may have taken effect: it stays noted and counted until a later check shows
+            # that it had none.
             raise
         except (Throttled, MustWait, SafetyError):
-            # EC2 has certainly not carried it out.
+            # EC2 has certainly not carried out the call.
             self._take_back_all(cleared, step)
             self.episode_store.forget_step(cleared.episode, step.value, noted_at)
             raise
@@ -142,7 +154,10 @@ class PutAway:
             self.episode_store.journal(ref, "done", now, step=step.value, request_ids=request_ids)
 
     def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
-        """Count the step against its caps. Raises: MustWait where one is reached."""
+        """Count the step against its caps. A dry run counts nothing.
+
+        Raises: MustWait if a cap is reached; CloudError.
+        """
         if cleared.dry_run:
             return
         name = cleared.episode.ref.execution_name
@@ -151,24 +166,29 @@ class PutAway:
             raise MustWait(cap_reached(full_cap, cleared.caps[full_cap]))
 
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
-        """Give back what this attempt reserved."""
+        """Give back what this attempt reserved. A failure is only logged."""
         if not cleared.dry_run:
             self.cap_store.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _take_back_all(self, cleared: Cleared, step: Step) -> None:
-        """Give back everything that the step reserved: this call, whose note stands, and all calls
-        before it had no effect."""
+        """Give back everything that the step reserved. A failure is only logged.
+
+        Called only if neither this call, whose note stands, nor any call before it had an effect.
+        """
         if not cleared.dry_run:
             self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
 
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
     ) -> UtcDatetime:
-        """Note that EC2 is asked, and return the time of the note. If the note fails, what this
-        attempt reserved is given back."""
+        """Note that EC2 is asked, and return the time of the note.
+
+        If the note fails, what this attempt reserved is given back, unless the note may have been
+        written. Raises: as `Calls.note_call`; CloudError.
+        """
         now = self.clock.now()
         try:
-            # Before the call, so that the event it causes is known to be our own.
+            # Noted before the call: the event that EC2 then sends is known to come from this call.
             self.call_store.note_call(cleared.episode.ref, step.value, now, rechecked_at)
         except Unavailable:
             raise  # The note may have been written.
@@ -178,10 +198,14 @@ class PutAway:
         return now
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Ask EC2 for the steps that the plan has right before this one, and for this step. Return
-        the request ids."""
+        """Ask EC2 for the companions of the step, which the plan has right before it, and for the
+        step itself.
+
+        Return the request ids; `None` for each call in a dry run. Raises: SafetyError if a
+        companion cannot be carried out; as `InstanceController`.
+        """
         instance = cleared.instance
-        request_ids = []
+        request_ids: list[str | None] = []
         for companion in companions(cleared.episode.plan.steps, step):
             reason = unmet(companion, instance)
             if reason is not None:
@@ -194,8 +218,8 @@ class PutAway:
         return request_ids
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
-        """Check the age of the snapshots of an instance that ran on: it may have written since.
-        Raises: SafetyError."""
+        """Require recent snapshots of an instance that ran on after them, because it may have
+        written since. Raises: SafetyError."""
         episode = cleared.episode
         if Step.STOP in episode.plan.steps:
             return
@@ -209,8 +233,8 @@ class PutAway:
 
 
 def _must_be_in_expected_state(cleared: Cleared, step: Step) -> None:
-    """Check that the instance is stopped if the plan stops it first, else running. A dry run has
-    stopped nothing. Raises: SafetyError."""
+    """Require the state of the instance that this step needs: stopped if the plan stops it first,
+    else running. A dry run has stopped nothing. Raises: SafetyError."""
     stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
     wanted_state = "stopped" if stops_first and not cleared.dry_run else "running"
     state = cleared.instance.state

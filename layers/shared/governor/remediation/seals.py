@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from governor.alerts.model import Delivery
 from governor.alerts.store import Deliveries
@@ -32,17 +32,12 @@ from governor.core.errors import SafetyError, Unsealed
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Step
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    from governor.approvals.rules.sealing import Duty
-    from governor.episode.model.plan import Step
-
 
 class SealCheck(Protocol):
     """Checks the signatures of seals, by the key of each duty. It makes none."""
 
     def __call__(self, duty: Duty, text: bytes, signature: str) -> bool:
-        """Return whether the function of this duty has signed the text."""
+        """Return whether the function of this duty has signed the text. Raises: CloudError."""
 
 
 _log = logging.getLogger(__name__)
@@ -57,10 +52,10 @@ class CheckSeals:
     seal_check: SealCheck
 
     def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
-        """Check the seal of the opening, and of the answer or the expiry if there is one.
+        """Require the seal of the opening, and that of each answer or of the expiry.
 
-        Raises: Unsealed if a seal is missing; SafetyError if one does not fit; CloudError if KMS
-        could not check it.
+        `approval` is the question of the episode; `None` if nobody is asked. Raises: Unsealed if a
+        seal is missing; SafetyError if one does not fit; CloudError if KMS could not check it.
         """
         if is_only_copied(episode, step):
             return
@@ -79,7 +74,8 @@ class CheckSeals:
     def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
         """Return the deliveries that count: for each message, the first one with a seal that fits.
 
-        Raises: CloudError.
+        Return an empty list if there is none. For a step that needs no seals, return all
+        deliveries. Raises: CloudError.
         """
         stored = self.delivery_store.deliveries(episode.ref.execution_name)
         if is_only_copied(episode, step):
@@ -93,7 +89,10 @@ class CheckSeals:
         return counted
 
     def _first_sealed(self, deliveries: Sequence[Delivery]) -> Delivery | None:
-        """Return the first delivery with a seal that fits; `None` if there is none."""
+        """Return the first of these deliveries with a seal that fits; `None` if there is none.
+
+        Raises: CloudError.
+        """
         for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
             signature = signature_of(delivery.seal)
             if signature is None or not counts_for_silence(delivery):
@@ -104,13 +103,14 @@ class CheckSeals:
         return None
 
     def _check_answers(self, episode: Episode, approval: Approval) -> None:
-        """Check the seal of every approval. Raises: Unsealed; SafetyError; CloudError."""
+        """Require the seal of every yes that the approval rests on. Raises: Unsealed; SafetyError;
+        CloudError."""
         for decision in given_yeses(approval):
             what = f"the answer of {decision.by}"
             self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
 
     def _check_expiry(self, episode: Episode, approval: Approval) -> None:
-        """Check the seal of the note that nobody answered. Raises: as `_check_answers`."""
+        """Require the seal of the note that nobody answered. Raises: as `_check_answers`."""
         what = "the note that nobody answered"
         if approval.expired_at is None:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
@@ -118,7 +118,11 @@ class CheckSeals:
         self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
 
     def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
-        """Check one seal. Raises: Unsealed; SafetyError; CloudError."""
+        """Require that the seal fits the text. `what` names the record in the reason.
+
+        Raises: Unsealed if there is no seal of this release; SafetyError if it does not fit;
+        CloudError.
+        """
         signature = signature_of(seal)
         if signature is None:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
@@ -129,6 +133,6 @@ class CheckSeals:
 
 
 def is_only_copied(episode: Episode, step: Step) -> bool:
-    """Return whether the step only copies an instance that is stopped by now. Nobody must approve
-    that."""
+    """Return whether the step only makes snapshots of an instance that the episode has stopped
+    already. This needs no approval, and so no seals."""
     return step is Step.SNAPSHOT and Step.STOP in episode.steps_done

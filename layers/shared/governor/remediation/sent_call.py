@@ -23,7 +23,8 @@ class SentCalls:
     inspect: InspectInstance
 
     def effect(self, episode: Episode, step: Step, now: datetime) -> Effect | None:
-        """Return the effect of the call for this step that EC2 shows; `None` if none was sent.
+        """Return the effect of the episode's call for this step, as EC2 shows it; `None` if no call
+        was sent.
 
         Raises: CloudError.
         """

@@ -24,7 +24,8 @@ class Calls(Store):
         """Note when EC2 was first asked for a step, unless somebody holds the episode or, for a
         step that destroys something, everything is paused.
 
-        Raises: Held or MustWait when somebody was faster; ConflictError when the episode is closed.
+        Raises: Held if somebody holds the episode; MustWait if everything is paused; ConflictError
+        if the episode is closed.
         """
         noted = update(keys.episode(ref), {}, IS_OPEN, first=("steps_done", step, at))
         self._note_before_call(ref, noted, destroys=step != Step.SNAPSHOT)
@@ -32,9 +33,9 @@ class Calls(Store):
     def note_call(self, ref: EpisodeRef, step: str, at: datetime, cleared_at: datetime) -> None:
         """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
 
-        The note uses up the recheck made at `cleared_at`, so only one of several invocations sends
-        the call. Raises: as `note_step`; MustWait when that recheck has been used, or is no longer
-        the last one.
+        The note uses up the recheck that was made at `cleared_at`, so only one of several
+        invocations sends the call. Raises: as `note_step`; MustWait also if that recheck has been
+        used, or is no longer the last one.
         """
         is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
         is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
@@ -53,8 +54,8 @@ class Calls(Store):
             raise MustWait("another call was sent after the same recheck") from None
 
     def _note_before_call(self, ref: EpisodeRef, noted: Write, *, destroys: bool) -> None:
-        """Write the note unless somebody holds the episode or, if it `destroys`, all is paused.
-        Raises: Held; MustWait; ConflictError."""
+        """Write the note unless somebody holds the episode or, if the step `destroys`, everything
+        is paused. Raises: as `note_step`."""
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         barriers = [check(question, unset("brake") & unset("late_hold"))]
@@ -69,14 +70,15 @@ class Calls(Store):
             raise
 
     def _must_not_be_held(self, question: Key) -> None:
-        """Raises: Held, with the answer that holds the episode."""
+        """Require that nobody holds the episode of this question. Raises: Held, with the answer
+        that holds it."""
         approval = self._table.read(Approval, question)
         held_by = None if approval is None else approval.counted_hold
         if held_by is not None:
             raise Held(held_by.why) from None
 
     def _must_not_be_paused(self) -> None:
-        """Raises: MustWait while everything is paused."""
+        """Require that nothing is paused. Raises: MustWait while everything is paused."""
         pause = standing_pause(self._table)
         if pause is not None:
             raise MustWait(f"everything is {pause.why}") from None

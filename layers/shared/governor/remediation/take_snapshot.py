@@ -50,10 +50,10 @@ class TakeSnapshot:
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Return snapshot ids, and whether it was a dry run.
+        """Return the snapshot ids, and whether it was a dry run, which has none.
 
-        Raises: SafetyError; SnapshotFailed if the set lacks a volume; CloudError. Repeat it after
-        Throttled, Unavailable and SnapshotUnderWay.
+        Raises: SafetyError; MustWait; MetricsLate; SnapshotFailed if the set lacks a volume;
+        CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
@@ -70,7 +70,8 @@ class TakeSnapshot:
     def _keep_user_data(self, cleared: Cleared) -> None:
         """Keep a copy of the user data for the person who rebuilds the instance.
 
-        Every termination requires it. A stop does not lose the user data, so nothing is kept.
+        Every termination requires the copy. A stop does not lose the user data, so nothing is kept.
+        Raises: CloudError.
         """
         episode = cleared.episode
         if not episode.plan.destroys or episode.user_data is not None or cleared.dry_run:
@@ -81,7 +82,11 @@ class TakeSnapshot:
         self.episode_store.note_user_data(ref, kept)
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
-        """Create a set, and return its volume ids by snapshot id; nothing in a dry run."""
+        """Create a set, and return its volume ids by snapshot id; an empty mapping in a dry run.
+
+        Raises: SnapshotUnderWay if another try may be making a set; SnapshotFailed if the set lacks
+        a volume; CloudError.
+        """
         ref = cleared.episode.ref
         instance = cleared.instance
         target = instance.target
@@ -111,10 +116,10 @@ class TakeSnapshot:
         return volume_by_snapshot
 
     def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set of an earlier try that got no answer, as `_create` does.
+        """Return the set of an earlier try that got no answer: volume ids by snapshot id.
 
-        Return an empty mapping if there is none. It counts only if EC2 began it after the instance
-        was seen stopped or, for a running one, approved, because anybody may set the tag.
+        Return an empty mapping if there is none. A set counts only if EC2 began it after the step
+        was noted, because anybody may set the tag. Raises: CloudError.
         """
         ref = cleared.episode.ref
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)

@@ -56,26 +56,28 @@ class UndoEpisode:
     announcer: Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Start the instance, or answer why not and what to do instead.
+        """Start the instance, or answer why it was not started and what to do instead.
 
-        Raises: CloudError; nothing was started, unless EC2's answer was lost. Trying again then
-        finds it running.
+        `by` is the person who asked, `channel` the way they asked. Raises: CloudError; nothing was
+        started, unless EC2's answer was lost. Trying again then finds the instance running.
         """
         refusal = self._start(ref, by, channel)
         now = self.clock.now()
         if refusal is None:
             return UndoAnswer(
-                True, "EC2 has been asked to start it; it usually runs within a minute or two"
+                done=True,
+                text="EC2 has been asked to start it; it usually runs within a minute or two",
             )
         if self.episode_store.episode(ref) is None:
             self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
         self.episode_store.journal(
             ref, "refused", now, step="start", reason=refusal, by=by, channel=channel
         )
-        return UndoAnswer(False, refusal)
+        return UndoAnswer(done=False, text=refusal)
 
     def _start(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
-        """Start the instance, and return `None`; or return why it was not started."""
+        """Start the instance, and return `None`; or return why it was not started. Raises:
+        CloudError."""
         episode = self.episode_store.episode(ref)
         if episode is None:
             return "there is no such episode"
@@ -95,11 +97,11 @@ class UndoEpisode:
     def _start_stopped(
         self, episode: Episode, target: Target, instance: Instance, by: str, channel: str
     ) -> str | None:
-        """Keep the stopped instance for a while, start it, and return `None`; or return why EC2 did
-        not start it."""
+        """Keep the stopped instance for a while, start it, and return `None`; or return why it was
+        not started. Raises: CloudError."""
         ref = episode.ref
-        # Stored before the start: if the table is busy, the instance stays stopped. Otherwise it
-        # would run without the keep, and people would be asked about it again.
+        # The keep is stored before the start: if the table is busy, the instance stays stopped.
+        # Otherwise it would run without the keep, and people would be asked about it again.
         keep = self._keep(episode)
         try:
             self.hold_store.stand(target, ref.instance_id, keep)
@@ -130,7 +132,8 @@ class UndoEpisode:
     def _is_being_terminated(self, ref: EpisodeRef) -> bool:
         """Return whether a later episode has noted its call to terminate the instance.
 
-        Such an episode reads the keep, which is stored by now, after that note.
+        An episode that notes the call after this look sees the keep, which is stored by now, before
+        it calls EC2.
         """
         later = self.instance_store.record(ref.target, ref.instance_id).open_episode
         if later is None or later == ref:
@@ -139,8 +142,8 @@ class UndoEpisode:
         return episode is not None and Step.TERMINATE.value in episode.steps_done
 
     def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
-        """Record the undo, and notify people. A failure is only logged, because the person must
-        learn in any case that EC2 was asked."""
+        """Record the undo, and notify people once. A CloudError is only logged, because the person
+        must learn in any case that EC2 was asked."""
         now = self.clock.now()
         is_first = True
         try:
@@ -176,7 +179,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
 
 
 def _not_startable(instance: Instance, episode: Episode) -> str | None:
-    """Return why EC2 could not start the instance as it is; `None` if it could."""
+    """Return why the instance cannot be started in its state; `None` if it can."""
     if instance.state in ("pending", "running"):
         return "it runs already"
     if instance.launch_time != episode.ref.launch_time:
@@ -190,6 +193,7 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
 
 
 def _no_capacity(instance: Instance, error: NoCapacity) -> str:
+    """Return the answer that EC2 has no free capacity, and what to do instead."""
     where = instance.availability_zone or "its zone"
     return (
         f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
