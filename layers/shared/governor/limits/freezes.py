@@ -22,7 +22,8 @@ from governor.policy.model.brakes import Breaker, Caps
 from governor.policy.ports import Policies
 
 _ALL_ACCOUNTS = "ORGANIZATION"
-"""The name of the cap of all accounts together."""
+"""The name of the cap of all accounts together. The other caps are named `ACCOUNT#<id>` and
+`OWNER#<name>`."""
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SHORTEST_WAIT = timedelta(minutes=1)
@@ -36,12 +37,13 @@ _SPREAD = timedelta(minutes=10)
 def frozen(
     brake_store: Brakes, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
-    """Return why plans of the target may not be carried out: a pause or a freeze; else `None`."""
+    """Return why plans of the target may not be carried out: a pause or a freeze; `None` if there
+    is neither. Raises: CloudError."""
     return paused(pause_store) or frozen_by_breaker(brake_store, target, rule, now)
 
 
 def paused(pause_store: Pauses) -> str | None:
-    """Return who paused everything, and why; `None` if nothing is paused."""
+    """Return who paused everything, and why; `None` if nothing is paused. Raises: CloudError."""
     pause = pause_store.pause()
     return None if pause is None else f"everything is {pause.why}"
 
@@ -49,36 +51,37 @@ def paused(pause_store: Pauses) -> str | None:
 def frozen_by_breaker(
     brake_store: Brakes, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
-    """Return why a breaker freezes plans of the target; `None` if none does."""
+    """Return why a breaker freezes plans of the target; `None` if none does. Raises: CloudError."""
     why = why_frozen(brake_store.breaker(target), brake_store.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
 
 def spaced(wait: timedelta, waited: timedelta) -> timedelta:
-    """Return how long a step waits until the next check, when it has waited for so long already.
+    """Return the time to the next check of a step: at least `wait`, and longer for a step that has
+    `waited` for hours.
 
-    The waits grow, or a week of them would pass the 25,000 events that the history of an execution
-    may have (`tests/unit/template/test_history.py`).
+    Without longer waits, a week of checks would pass the 25,000 events that the history of an
+    execution may have (`tests/unit/template/test_history.py`).
     """
     return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _SPACING))
 
 
 def caps_of(account: str, owner: str, caps: Caps) -> Mapping[str, int]:
-    """Return the caps that count an action in this account on an instance of this owner, and how
-    many actions each allows."""
-    capped = (_ALL_ACCOUNTS, f"ACCOUNT#{account}", f"OWNER#{owner}")
-    return {what: getattr(caps, _setting(what)) for what in capped}
+    """Return the caps that count an action in this account on an instance of this owner: by the
+    name of each, how many actions it allows."""
+    names = (_ALL_ACCOUNTS, f"ACCOUNT#{account}", f"OWNER#{owner}")
+    return {cap: getattr(caps, _setting(cap)) for cap in names}
 
 
-def _setting(what: str) -> str:
-    """Return the setting in `caps` that limits this."""
-    kind = what.partition("#")[0]
+def _setting(cap: str) -> str:
+    """Return the setting of `caps` that limits the cap of this name."""
+    kind = cap.partition("#")[0]
     return f"{kind.lower()}_actions_per_hour"
 
 
-def cap_reached(what: str, most: int) -> str:
-    """Return the sentence that a cap is reached."""
-    kind, _, name = what.partition("#")
+def cap_reached(cap: str, most: int) -> str:
+    """Return the sentence that the cap of this name is reached, which allows `most` actions."""
+    kind, _, name = cap.partition("#")
     whose = "of all accounts"
     if kind == "ACCOUNT":
         whose = f"of account {name}"
@@ -86,15 +89,15 @@ def cap_reached(what: str, most: int) -> str:
         whose = f"of the owner {name}"
     return (
         f"the cap of {most} stops and terminations in 60 minutes {whose} is reached "
-        f"(caps.{_setting(what)})"
+        f"(caps.{_setting(cap)})"
     )
 
 
 def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
     """Return how long a step waits for room under a cap.
 
-    It waits until an action leaves the window, and some more by the hash of the execution's name,
-    so that not all steps come at once.
+    The step waits until enough actions have left the window (`room_at`), and some more by the hash
+    of the execution's `name`, so that not all steps come at once.
     """
     if room_at is None:
         # The cap is 0, so only a change of the policy makes room.
@@ -114,15 +117,19 @@ class ShowBrakes:
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return what is frozen (`everything`, or account and Region), why, and since when, if
-        known. A pause comes first."""
+        """Return each freeze: its place (`everything`, or account and Region), its reason, and its
+        beginning; `None` if that is not recorded. A pause comes first.
+
+        Return an empty list if nothing is frozen. Raises: CloudError.
+        """
         pause = self.pause_store.pause()
         if pause is None:
             return self._by_breakers(targets)
         return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
 
     def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return what the breaker over all targets and those of each one freeze."""
+        """Return the freezes by the breaker over all targets, and by the breaker of each target,
+        as `freezes` does."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
         hub = self.brake_store.hub()
@@ -137,19 +144,21 @@ class ShowBrakes:
         return freezes
 
     def caps(self) -> list[tuple[str, int, int]]:
-        """Return each cap as `used_caps` does."""
+        """Return the use of each cap, as `used_caps` does. Raises: CloudError."""
         return used_caps(self.cap_store, self.policies.base().policy.caps, self.clock.now())
 
 
 def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
-    """Return each cap with how many actions began in the last 60 minutes, and how many may begin.
+    """Return each cap that counts actions now: its name, how many actions began in the last 60
+    minutes, and how many may begin.
 
-    The cap of all accounts comes first.
+    The cap of all accounts comes first, also if it counts none. Raises: CloudError.
     """
     used = {_ALL_ACCOUNTS: 0, **cap_store.used(now)}
-    in_order = sorted(used, key=lambda what: (what != _ALL_ACCOUNTS, what))
-    return [(what, used[what], getattr(caps, _setting(what))) for what in in_order]
+    in_order = sorted(used, key=lambda cap: (cap != _ALL_ACCOUNTS, cap))
+    return [(cap, used[cap], getattr(caps, _setting(cap))) for cap in in_order]
 
 
 def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:
+    """Return when the breaker tripped; `None` if it is not tripped."""
     return None if breaker is None else breaker.tripped_at

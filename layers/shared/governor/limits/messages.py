@@ -15,8 +15,8 @@ def pause_alert(
 ) -> Alert:
     """Return the alert that everything is paused, or that the pause has ended, and who did it.
 
-    A sweep that sends it later says which pause is `standing` by then. Its id stays the same, so
-    nobody gets it twice.
+    A sweep that sends the alert later passes the pause that is `standing` by then; `None` if
+    nothing is paused. The id of the alert stays the same, so nobody gets the alert twice.
     """
     pause = message.pause
     is_history = message.is_history(standing, now)
@@ -40,9 +40,13 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
 ) -> Alert:
-    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`,
-    by whom in the console. `again` counts the reminders; `left` of the instances that turned still
-    are so."""
+    """Return the alert about a freeze.
+
+    `template` is `frozen` or `released` for a target, `all frozen` or `all released` for
+    everything. `about` is the target, or the hub. `left` is how many of the instances that turned
+    have not worked since. `again` is 0 for the first alert, then the number of the reminder. `by`
+    is who ended the freeze in the console; `None` if nobody did.
+    """
     place = "all" if template.startswith("all") else about
     facts = {
         "why": state.why,

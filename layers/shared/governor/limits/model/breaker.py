@@ -1,4 +1,7 @@
-"""Records of the breaker: what turned in each sweep, and what is frozen."""
+"""Records of the breakers: how many instances turned in each sweep, and which plans are frozen.
+
+An instance turns when it becomes idle, or falls silent, between two sweeps.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from governor.verdict.model import VerdictKind
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """A freeze of a target's destructive plans: since when, and why."""
+    """A freeze of the destructive plans of a target, or of all targets: since when, and why."""
 
     tripped_at: UtcDatetime
     why: str
@@ -21,16 +24,17 @@ class BreakerState:
     turned: int = 0
     """How many instances turned idle or silent at once."""
     held: frozenset[str] = frozenset()
-    """The ids of those that have not been seen at work since."""
+    """The ids of the instances that turned and have not been seen at work since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One instance between two sweeps.
 
-    `last_known` is the newest verdict by measurement before this sweep: neither a failed read nor a
-    keep may hide that the instance worked. `was_read` is true if its metrics were read and are not
-    late.
+    `before` and `after` are the verdicts of the two sweeps; `before` is `None` for an instance that
+    the earlier sweep did not see. `last_known` is the newest verdict by measurement before this
+    sweep: neither a failed read nor a keep may hide that the instance worked. `was_read` is true if
+    its metrics were read and are not late.
     """
 
     instance_id: str
@@ -51,18 +55,20 @@ class SweepDay:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """One sweep in numbers: `idle` of the instances that `worked` before turned idle; `silent` of
-    those that had data before, and were read now (`heard`), fell silent.
-
-    `who` holds the ids of both. `unused` holds idle instances that have not worked since launch.
-    """
+    """The instances of one sweep that turned, in numbers and by id."""
 
     worked: int
+    """How many instances worked before this sweep and are not silent now."""
     idle: int
+    """How many of those turned idle."""
     heard: int
+    """How many instances had data before, and were read in this sweep."""
     silent: int
+    """How many of those fell silent."""
     who: frozenset[str] = frozenset()
+    """The ids of the instances that turned idle or fell silent."""
     unused: frozenset[str] = frozenset()
+    """The ids of idle instances that have not worked since launch."""
 
     @property
     def counted(self) -> frozenset[str]:
@@ -72,19 +78,21 @@ class Turned:
 
 @dataclass(frozen=True, slots=True)
 class HourCount:
-    """How many instances turned in an hour, and how many of them have worked since."""
+    """How many instances turned in an hour, and how many of them have worked since (`back`)."""
 
     turned: int = 0
     back: int = 0
 
     @property
     def left(self) -> int:
+        """Return how many of the instances that turned have not worked since; never below zero."""
         return max(0, self.turned - self.back)
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The counts by the start of their hour, and the freeze that stands, if any."""
+    """The counts over all targets, by the start of their hour, and the freeze of everything that
+    stands; `None` if none does."""
 
     hours: Mapping[UtcDatetime, HourCount] = field(default_factory=dict)
     freeze: BreakerState | None = None

@@ -23,6 +23,7 @@ class Pause:
 
     @property
     def why(self) -> str:
+        """Return who paused, and the reason if one was given, as the end of a sentence."""
         reason = f": {self.reason}" if self.reason else ""
         return f"paused by {people(self.by)}{reason}"
 
@@ -52,10 +53,11 @@ class PauseMessage:
     at: UtcDatetime
 
     def is_left_to_the_sweep(self, standing: Pause | None, now: datetime) -> bool:
-        """Return whether the sweep sends it.
+        """Return whether the sweep must send this message, which nobody was sent yet.
 
-        It sends that a pause has begun as long as that pause stands, and that one has ended for
-        some days.
+        `standing` is the pause that stands now; `None` if nothing is paused. The sweep sends that a
+        pause has begun as long as that pause stands, and that a pause has ended for some days. It
+        leaves the first minutes to the function that made the message.
         """
         age = now - self.at
         if age < _SENT_BY_THE_PRESS:
@@ -65,7 +67,8 @@ class PauseMessage:
         return age <= _END_IS_SENT_FOR
 
     def is_history(self, standing: Pause | None, now: datetime) -> bool:
-        """Return whether the end of this pause no longer says whether anything is paused now."""
+        """Return whether the message tells only of a past pause: the pause ended a while ago, or
+        another one is `standing` by now."""
         if self.event is PauseEvent.BEGUN:
             return False
         return standing is not None or now - self.at >= _END_IS_NEWS_FOR

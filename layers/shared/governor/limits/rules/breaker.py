@@ -24,7 +24,10 @@ _DAYS_NEEDED = 3
 
 
 def count_turned(changes: Sequence[Change]) -> Turned:
-    """Return how many instances turned idle or silent in this sweep, and which."""
+    """Return how many instances turned idle or silent in this sweep, and which.
+
+    A silent instance counts only as silent: nobody knows whether it is idle.
+    """
     worked = 0
     heard = 0
     idle_ids: set[str] = set()
@@ -63,16 +66,20 @@ def acts_unasked(policy: Policy) -> bool:
 
 
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
-    """Return whether so few of those that `turned` are `left`, without work since and not stopped
-    or terminated, that they may be acted on unasked. The share that trips the breaker also keeps it
-    open."""
+    """Return whether the common cause of a freeze seems gone, so that plans may act unasked again.
+
+    `turned` is how many instances turned, `left` how many of them have not worked since and are
+    not stopped or terminated. The cause is gone if `left` is a smaller share of `turned` than the
+    share that trips the breaker.
+    """
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
 
 def is_freeze_over(
     frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool
 ) -> bool:
-    """Return whether plans may go on: never by time alone if some would be acted on `unasked`."""
+    """Return whether the freeze of a target ends: it has lasted long enough, and, if some plans act
+    `unasked`, its cause is gone. `turned` and `left` are those of `is_cause_gone`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
@@ -80,8 +87,8 @@ def is_freeze_over(
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
     """Return why plans must freeze; `None` if they need not.
 
-    They freeze if too large a share of the fleet turned, or far more instances than in any sweep of
-    `history`. A history of too few days is not compared.
+    Plans freeze if too large a share of the fleet turned in this sweep, or far more instances than
+    in any sweep of `history`. A history of too few days is not compared.
     """
     many_idle = f"{turned.idle} of {turned.worked} working instances turned idle in one sweep"
     many_silent = (
@@ -106,8 +113,10 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
 
 
 def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
-    """Return whether far more turned than in any sweep before. Always false if the policy compares
-    nothing."""
+    """Return whether `count` instances are far more than the `most_before` of any earlier sweep.
+
+    Return false for a few instances, and if the policy does not compare with earlier sweeps.
+    """
     times = rule.unusual_times_the_most
     if times is None or count < rule.minimum_instances:
         return False
@@ -115,14 +124,17 @@ def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
 
 
 def _most_before(most: int, history: Sequence[SweepDay]) -> str:
+    """Return the end of a sentence: the most that turned in an earlier sweep."""
     return f"the most in a sweep of the last {len(history)} days was {most}"
 
 
 def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
-    """Return the history with this sweep added, oldest day first. A sweep that froze the plans is
-    added, too."""
+    """Return the history with this sweep added, oldest day first, without days that are too old.
+
+    A sweep that froze the plans is added, too.
+    """
     first_day = today - _HISTORY
-    days = {past.day: past for past in history if first_day <= past.day <= today}
+    days = {known.day: known for known in history if first_day <= known.day <= today}
     today_before = days.get(today, SweepDay(today, 0, 0))
     days[today] = SweepDay(
         today,
@@ -133,11 +145,13 @@ def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[
 
 
 def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
-    """Return whether so many of these instances are silent that they must have one cause."""
+    """Return whether so many of `whole` instances are silent that they must have one cause."""
     return _is_share(silent, whole, rule.turned_silent_percent, rule)
 
 
 def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
+    """Return whether `count` is at least this share of `whole`, and no less than the policy's
+    minimum."""
     return count >= rule.minimum_instances and 100 * count >= percent * whole
 
 
@@ -171,11 +185,13 @@ _SHIFTS = (-1, 0, 1)
 
 
 def hour_of(at: datetime) -> UtcDatetime:
+    """Return the start of the hour of this time."""
     return at.replace(minute=0, second=0, microsecond=0)
 
 
 def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
-    """Return how many turned, and why everything must freeze; `None` if it need not."""
+    """Return how many instances turned, and why everything must freeze; `None` if nothing need
+    freeze."""
     for length in (_SHORT, _LONG):
         hours = _hours_up_to(now, length)
         left = _left_since_lifted(hub, hours, _lifted(rule, now))
@@ -193,14 +209,17 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
 
 
 def _hours_up_to(now: datetime, length: int) -> list[UtcDatetime]:
-    """Return the starts of so many hours, newest first, beginning with the current hour."""
+    """Return the starts of the last `length` hours, newest first, beginning with this hour."""
     this_hour = hour_of(now)
     return [this_hour - HOUR * hours_ago for hours_ago in range(length)]
 
 
 def _left_since_lifted(hub: Hub, hours: list[UtcDatetime], lifted: UtcDatetime | None) -> int:
-    """Return how many turned in these hours and have not worked since. Hours before freezes were
-    lifted do not count."""
+    """Return how many instances turned in these hours and have not worked since.
+
+    Hours before `lifted`, the time before which the policy lifts freezes, do not count; `None`
+    means that all count.
+    """
     left = 0
     for hour in hours:
         is_lifted_hour = lifted is not None and hour < lifted
@@ -210,7 +229,7 @@ def _left_since_lifted(hub: Hub, hours: list[UtcDatetime], lifted: UtcDatetime |
 
 
 def _usual(hub: Hub, hours: list[datetime]) -> int:
-    """Return the most that turned in the same hours of an earlier day."""
+    """Return the most instances that turned in the same hours of an earlier day; 0 if none did."""
     turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
     usual = 0
     for day in range(1, _DAYS_COMPARED + 1):
@@ -222,8 +241,8 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
 
 
 def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
-    """Return how many turned around the time of the freeze, and how many of them have not worked
-    since."""
+    """Return how many instances turned around the time of the freeze, and how many of them have not
+    worked since."""
     counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     turned = sum(count.turned for count in counts)
     left = sum(count.left for count in counts)
@@ -231,8 +250,8 @@ def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
 
 
 def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
-    """Return by the hour how many instances a new freeze would count: those that turned then and
-    have not worked since. Hours without any are left out."""
+    """Return by the hour how many instances a new freeze would count: those that turned in that
+    hour and have not worked since. Hours without such instances are left out."""
     left_by_hour: dict[datetime, int] = {}
     for hour in _hours_up_to(now, _LONG):
         if hour in hub.hours and hub.hours[hour].left:
@@ -261,7 +280,8 @@ def is_new(hub: Hub, now: datetime) -> bool:
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
-    """Return the counted hours whose instances may have caused the freeze, or were part of it."""
+    """Return the counted hours whose instances may have caused the freeze, or turned during it;
+    empty if there are none."""
     tripped_hour = hour_of(freeze.tripped_at)
     first = tripped_hour - HOUR * (_LONG - 1)
     last = tripped_hour + HOUR * _SHORT
@@ -269,11 +289,11 @@ def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
 
 
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
-    """Return whether plans may be carried out again. Time alone ends no freeze of everything."""
+    """Return whether the freeze of everything ends. Time alone never ends one."""
     if is_lifted(freeze, rule, now):
         return True
     if is_new(hub, now):
-        # It cannot know yet what is usual, and would freeze again at once.
+        # The breaker cannot know yet how many are usual, and would freeze again at once.
         return False
     if now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
         return False
@@ -284,8 +304,11 @@ def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Brea
 
 
 def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
-    """Return why plans of a target are frozen, by its own breaker or by the one over all targets;
-    `None` if they are not."""
+    """Return why plans of a target are frozen, by its `own` breaker or by the one over all targets;
+    `None` if they are not frozen.
+
+    `own` is `None` if the breaker of the target is not tripped.
+    """
     for freeze in (own, hub.freeze):
         if freeze is not None and not is_lifted(freeze, rule, now):
             return freeze.why

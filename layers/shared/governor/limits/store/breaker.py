@@ -1,5 +1,5 @@
-"""Brakes on actions: the counts and the freeze over all targets, the freeze of each target (its
-breaker), and requests to end a freeze.
+"""Breakers: the counts and the freeze over all targets (the hub's item), the freeze of each target
+(its breaker), and requests to end a freeze.
 
 Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
 """
@@ -45,9 +45,11 @@ _RESERVED_FOR = timedelta(days=90)
 
 
 class Brakes(Store):
+    """Counts and freezes. Every method may raise CloudError."""
+
     def hub(self) -> Hub:
-        """Return what is counted over all targets, and the freeze: one item, one consistent read.
-        Raises: CloudError if the counts are damaged."""
+        """Return the counts over all targets, and the freeze of everything: one item, one
+        consistent read. Raises: CloudError also if the counts are damaged."""
         item = self._table.get(HUB) or {}
         try:
             hours = _hour_counts(item)
@@ -62,10 +64,11 @@ class Brakes(Store):
         return Hub(hours, freeze, first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
-        """Return the instances of this target that the hub counts, with their hour, by instance id:
-        once for each idle stretch.
+        """Return the instances of this target that the hub counts: by instance id, the hour in
+        which each turned.
 
-        Return nothing if the item is damaged: then they are counted again, which can only freeze.
+        Return an empty mapping if there are none, or if the item is damaged: its instances are then
+        counted again, which can only freeze plans.
         """
         key = _turned_key(target)
         item = self._table.get(key) or {"ids": {}}
@@ -88,10 +91,11 @@ class Brakes(Store):
         anyway: bool = False,
     ) -> bool:
         """Add the instances in `new` to the counts, count those in `back` as working again, and
-        remember the rest of `ids`. Return false, and change nothing, if `ids` are no longer the
-        instances that are counted.
+        remember the rest of `ids`. Return true if this was done.
 
-        With `anyway`, an instance may be counted twice, which can only freeze.
+        `ids` are the counted instances with their hours, as `turned` returned them. Return false,
+        and change nothing, if others are counted by now. With `anyway`, the writes are carried out
+        in any case: an instance may then be counted twice, which can only freeze plans.
         """
         oldest = _oldest_kept(hub, now)
         recent_ids = {instance_id: hour for instance_id, hour in ids.items() if hour >= oldest}
@@ -116,12 +120,13 @@ class Brakes(Store):
         return True
 
     def freeze_hub(self, state: BreakerState) -> bool:
-        """Freeze everything; return false if a freeze stands already."""
+        """Freeze everything, and return true; return false if a freeze stands already."""
         return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
-        """Change the freeze that stands; one that has ended stays ended."""
-        self._table.holds(update(HUB, {"freeze": state}, _is(state)))
+        """Store the new state of the freeze of everything that stands. A freeze that has ended
+        stays ended."""
+        self._table.holds(update(HUB, {"freeze": state}, _is_hub_freeze(state)))
 
     def release_hub(
         self,
@@ -129,28 +134,34 @@ class Brakes(Store):
         forget: Iterable[datetime] = (),
         settle: Mapping[datetime, int] | None = None,
     ) -> bool:
-        """End this freeze, and none that began since; return whether this call did.
+        """End this freeze of everything, and none that began since; return whether this call ended
+        it.
 
-        The counts of the hours in `forget` are deleted. `settle` says how many instances of other
-        hours count as working again, so that they cause no new freeze.
+        The counts of the hours in `forget` are deleted. `settle` says by the hour how many
+        instances count as working again, so that they cause no new freeze.
         """
         settled = settle or {}
         add = {_BACK + _hour_name(hour): count for hour, count in settled.items()}
         removed = ["freeze", *_attributes(forget)]
-        return self._table.holds(update(HUB, {}, _is(state), remove=removed, add=add))
+        return self._table.holds(update(HUB, {}, _is_hub_freeze(state), remove=removed, add=add))
 
     def end_freeze(
         self, target: Target | None, freeze: BreakerState, by: str, at: datetime
     ) -> None:
-        """Have the next sweep end this freeze, of a target or of everything. Raises:
-        ConflictError."""
+        """Have the next sweep end this freeze of a target, or of everything (`target` is `None`).
+
+        Raises: ConflictError if somebody has asked for that already.
+        """
         note = {"what": "freeze ended", "by": by, "why": freeze.why}
         self._table.write(
             update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR)
         )
 
     def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
-        """Return who had exactly this freeze ended; `None` if nobody did. A later freeze stands."""
+        """Return who asked in the console to end exactly this freeze; `None` if nobody did.
+
+        `target` is `None` for the freeze of everything.
+        """
         item = self._table.get(_end_key(target, freeze)) or {}
         return item.get("by")
 
@@ -169,19 +180,21 @@ class Brakes(Store):
         return states
 
     def _later_state(self, *items: Document) -> BreakerState | None:
-        """Return the state that was tripped last; `None` if all items are empty."""
+        """Return the state of these items that was tripped last; `None` if all items are empty."""
         stored = [item for item in items if item]
         states = self._table.records(BreakerState, stored)
         return max(states, key=lambda state: state.tripped_at, default=None)
 
     def release_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Release this breaker, and none that has tripped since; return whether this call did."""
+        """Release this breaker, and none that has tripped since; return whether this call released
+        it."""
         is_it = where("tripped_at", "<=", state.tripped_at)
         released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
         return any(released)
 
     def set_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Trip the breaker; return whether this call did. A tripped one takes the new reason."""
+        """Trip the breaker, and return true. If it is tripped already, replace its state, and
+        return false."""
         new_key, old_key = _breaker_keys(target)
         if self._table.wins(insert(new_key, state), put(old_key, state)):
             return True
@@ -214,7 +227,8 @@ def _counts_to_add(
     now: datetime,
     oldest: datetime,
 ) -> Counter[str]:
-    """Return the number to add to each attribute of the hub's item, without forgotten hours."""
+    """Return the number to add to each attribute of the hub's item, without hours before `oldest`;
+    empty if no count changes."""
     add: Counter[str] = Counter()
     if new:
         add[_TURNED + _hour_name(now)] = len(new)
@@ -233,10 +247,12 @@ def _are_still_counted(ids: Mapping[str, datetime]) -> Condition:
 
 
 def _hour_names(ids: Mapping[str, datetime]) -> dict[str, str]:
+    """Return the name of each instance's hour, as the table keeps it."""
     return {instance_id: _hour_name(hour) for instance_id, hour in ids.items()}
 
 
 def _hour_name(hour: datetime) -> str:
+    """Return the name of an hour, as `_hour` reads it."""
     return f"{hour:{_HOUR}}"
 
 
@@ -246,14 +262,17 @@ def _attributes(hours: Iterable[datetime]) -> list[str]:
 
 
 def _turned_key(target: Target) -> Key:
+    """Return the key of the instances of a target that the hub counts."""
     return f"BREAKER#{place(target)}", "TURNED"
 
 
-def _is(state: BreakerState) -> Condition:
+def _is_hub_freeze(state: BreakerState) -> Condition:
+    """Return the condition that exactly this freeze of everything stands."""
     return where("freeze.tripped_at", "=", state.tripped_at)
 
 
 def _end_key(target: Target | None, freeze: BreakerState) -> Key:
+    """Return the key of the request to end this freeze."""
     frozen_place = "hub" if target is None else place(target)
     return f"ENDED#{frozen_place}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
 

@@ -1,5 +1,8 @@
-"""Caps: how many stops and terminations began in the last 60 minutes, in all, in an account or of
-an owner. This module must not know what an action is.
+"""Caps on actions per hour: how many stops and terminations began in the last 60 minutes, in all,
+in an account or of an owner. This module must not know what an action is.
+
+A step reserves room under each of its caps before EC2 is called: it is counted, or a cap is
+reached.
 
 Each cap has one item, which counts actions by the minute, so its size does not grow with the cap.
 Each step of an episode has one item, its reservation: the minute in which it counts, its caps, and
@@ -72,18 +75,20 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _HourOfBefore:
-    """A counter of the previous release. `stored` is the value of its `taken`; `None` if there is
-    no item."""
+    """A counter of the previous release, for one clock hour."""
 
     begins: datetime
     number: int
+    """How many actions it counts."""
     stored: int | None
+    """The value of its attribute `taken`; `None` if it has none."""
     is_closed: bool
+    """True once this release has closed it, so that the previous release counts no more in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """The count of one cap. `version` is `None` while it has no item."""
+    """The count of one cap, as it was read. `version` is `None` if the cap has no item yet."""
 
     cap: str
     version: int | None
@@ -91,8 +96,9 @@ class _Count:
     hours: tuple[_HourOfBefore, ...]
 
     def counted(self, now: datetime) -> list[_Counted]:
-        """Return the actions that count now; those that leave the window first come first."""
-        known = []
+        """Return the actions that count now, by their minute or hour; those that leave the window
+        first come first. Return an empty list if there are none."""
+        known: list[_Counted] = []
         for minute, number in self.by_minute.items():
             known.append(_Counted(number, minute + _COUNTED_FOR))
         for hour in self.hours:
@@ -105,8 +111,10 @@ class _Count:
         return sum(counted.number for counted in self.counted(now))
 
     def room_at(self, most: int, now: datetime) -> datetime | None:
-        """Return when fewer than `most` actions count; `None` if the cap is 0, since then waiting
-        does not help."""
+        """Return when fewer than `most` actions count: now if that is so already.
+
+        Return `None` if `most` is 0, since then waiting does not help.
+        """
         if most <= 0:
             return None
         left = self.taken(now)
@@ -119,7 +127,7 @@ class _Count:
         return free_at
 
     def outdated(self, now: datetime) -> list[datetime]:
-        """Return the minutes that no longer count, by any host's clock."""
+        """Return the minutes that no longer count, by any host's clock; empty if all count."""
         oldest = now - _COUNTED_FOR - _CLOCKS_DIFFER
         return [minute for minute in self.by_minute if minute <= oldest]
 
@@ -133,21 +141,32 @@ class _Reservation:
     """The count of one step, and the attempts that rest on it."""
 
     minute: datetime
+    """The minute in which the step counts."""
     attempts: tuple[str, ...]
+    """The ids of the attempts to carry out the step that have reserved it."""
     caps: tuple[str, ...]
+    """The names of the caps that count it."""
 
     def stands(self, caps: Mapping[str, int], now: datetime) -> bool:
-        """Return whether the step is counted already. A cap of 0 also holds back a counted
-        step."""
-        is_counted = self.minute + _COUNTED_FOR > now and set(self.caps) == set(caps)
+        """Return whether the step is counted under exactly these caps, so that it needs no more
+        room. A cap of 0 also holds back a counted step."""
+        is_recent = self.minute + _COUNTED_FOR > now
+        is_counted = is_recent and set(self.caps) == set(caps)
         return is_counted and 0 not in caps.values()
 
 
 class ActionCaps(Store):
+    """Counts steps against their caps.
+
+    In each method, `name` is the execution name of the episode, `step` the name of its step, and
+    `attempt` the id of one try to carry it out. `caps` holds how many actions each cap allows, by
+    the name of the cap. Every method may raise CloudError unless it says otherwise.
+    """
+
     def reserve(
         self, name: str, step: str, caps: Mapping[str, int], now: datetime, attempt: str
     ) -> str | None:
-        """Count a step against its caps, or return the cap that is reached.
+        """Count a step against its caps, and return `None`; or return the cap that is reached.
 
         A step counts once while its reservation stands, however often it is attempted: a further
         attempt moves the count to this minute and rests on it, too.
@@ -173,24 +192,31 @@ class ActionCaps(Store):
     def give_back(self, name: str, step: str, attempt: str) -> None:
         """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
 
-        While other attempts rest on it, it stays in the minute of the newest one, which may be this
-        one. A count that cannot be given back stays until it leaves the window. Both errors only
-        hold actions back.
+        While other attempts rest on the count, it stays in the minute of the newest attempt, which
+        may be this one. A failure is only logged: the count then stays until it leaves the window.
+        In both cases the count can only hold actions back.
         """
         self._give_back(name, step, attempt)
 
     def give_back_all(self, name: str, step: str) -> None:
         """Undo the count of a step whose call certainly had no effect, whatever attempts rest on
-        it.
+        the count. A failure is only logged.
 
-        Only the attempt whose note stands may call this: no other attempt may send before that note
-        is taken back, and earlier ones had no effect, or the step would not have been noted again.
+        Only the attempt whose note stands may call this: no other attempt may call EC2 before that
+        note is taken back, and earlier ones had no effect, or the step would not have been noted
+        again.
         """
         self._give_back(name, step, None)
 
     def _give_back(self, name: str, step: str, attempt: str | None) -> None:
+        """Give back what one attempt reserved, or all attempts (`None`). A failure is only
+        logged."""
+        is_given_back = False
         try:
-            is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
+            for _ in range(_ATTEMPTS):
+                is_given_back = self._is_given_back(name, step, attempt)
+                if is_given_back:
+                    break
         except CloudError:
             _log.warning("%s: %s stays counted against its caps", name, step, exc_info=True)
             return
@@ -198,20 +224,23 @@ class ActionCaps(Store):
             _log.warning("%s: %s stays counted against its caps", name, step)
 
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
-        """Return the cap that is reached; `None` where there is room, or the step is counted
-        already."""
+        """Return the cap that is reached; `None` if each has room, or the step is counted already.
+        Nothing is counted."""
         held = self._reservation(name, step)
         if held is not None and held.stands(caps, now):
             return None
         return _full([self._count(cap, now) for cap in caps], caps, now)
 
     def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
-        """Return when enough actions leave the window; `None` if the cap is 0, since then waiting
-        does not help."""
+        """Return when the cap has room for another action: now if it has room already.
+
+        Return `None` if the cap allows no action (`most` is 0), since then waiting does not help.
+        """
         return self._count(cap, now).room_at(most, now)
 
     def used(self, now: datetime) -> dict[str, int]:
-        """Return how many actions count now, by cap, without caps that count none."""
+        """Return how many actions count now, by the name of the cap, without caps that count
+        none."""
         hours = _hours_of_before(now)
         pks = [_PK, *(_hour_pk(begins) for begins in hours)]
         items: dict[Key, Document] = {}
@@ -219,7 +248,7 @@ class ActionCaps(Store):
             for item in self._table.query(pk):
                 items[pk, str(item["sk"])] = item
         caps = {cap for _, cap in items}
-        taken_by_cap = {}
+        taken_by_cap: dict[str, int] = {}
         for cap in sorted(caps):
             number = _count_of(cap, hours, items).taken(now)
             if number > 0:
@@ -227,7 +256,11 @@ class ActionCaps(Store):
         return taken_by_cap
 
     def _is_given_back(self, name: str, step: str, attempt: str | None) -> bool:
-        """Return whether this attempt is given back, or all of them (`None`), or was before."""
+        """Try once to give back one attempt, or all attempts (`None`).
+
+        Return true if nothing of it is reserved now; false if others changed the reservation or a
+        count meanwhile.
+        """
         held = self._reservation(name, step)
         if held is None:
             return True
@@ -238,20 +271,22 @@ class ActionCaps(Store):
         if attempt is not None:
             remaining_attempts = [known for known in held.attempts if known != attempt]
         if remaining_attempts:
-            resting = update(key, {"attempts": remaining_attempts}, _unchanged(held))
-            return self._table.holds(resting)
+            without_attempt = update(key, {"attempts": remaining_attempts}, _unchanged(held))
+            return self._table.holds(without_attempt)
         free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])
         # No version is checked: counting less takes nobody's room.
         counting = [update(_key(cap), {}, add={_name(held.minute): -1}) for cap in held.caps]
         return self._table.wins(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> _Count:
+        """Return the count of a cap, also of one that has counted nothing yet."""
         hours = _hours_of_before(now)
         keys = [_key(cap), *((_hour_pk(begins), cap) for begins in hours)]
         items = {key: self._table.get(key) or {} for key in keys}
         return _count_of(cap, hours, items)
 
     def _reservation(self, name: str, step: str) -> _Reservation | None:
+        """Return the reservation of a step; `None` if there is none, or it was given back."""
         key = _reservation_key(name, step)
         item = self._table.get(key) or {}
         if "at" not in item:
@@ -279,6 +314,8 @@ def _count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) ->
 
 
 def _hour_of_before(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _HourOfBefore:
+    """Return the counter of the previous release at this key, which counts nothing if there is no
+    item. Raises: CloudError if it cannot be read."""
     item = items.get(key, {})
     try:
         stored = int(item["taken"]) if "taken" in item else None
@@ -306,7 +343,11 @@ def _reserving(
     *,
     stands: bool,
 ) -> Iterator[Write]:
-    """Yield the writes of one transaction: the reservation, and the count of each cap."""
+    """Yield the writes of one transaction: the reservation at `key`, and the count of each cap.
+
+    `held` is the reservation as it was read; `None` if there is none. `stands` says that it counts
+    the step already, so that its count is only moved.
+    """
     minute = now.astimezone(UTC).replace(second=0, microsecond=0)
     attempts = {attempt}
     moved_from = None
@@ -327,7 +368,8 @@ def _reserving(
 
 
 def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now: datetime) -> Write:
-    """Return the write that counts a step in this minute instead of the one it is moved from."""
+    """Return the write that counts a step in this minute, and no longer in the one that it is moved
+    from; `None` if it was not counted before."""
     add = {"version": 1}
     if moved_from != minute:
         add[_name(minute)] = 1
@@ -356,7 +398,8 @@ def _unchanged(held: _Reservation) -> Condition:
 
 
 def _hours_of_before(now: datetime) -> list[datetime]:
-    """Return the clock hours whose counters still count: this one and the last."""
+    """Return the starts of the clock hours whose counters may still count: this one and the
+    last."""
     this_hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return [this_hour, this_hour - _HOUR]
 
@@ -369,20 +412,25 @@ def _minutes(item: Document) -> Iterator[tuple[datetime, int]]:
 
 
 def _moment(text: Any) -> datetime:
+    """Return the minute of this name. Raises: as `DAMAGED`."""
     return datetime.strptime(text, _MINUTE_FORMAT).replace(tzinfo=UTC)
 
 
 def _name(minute: datetime) -> str:
+    """Return the attribute that counts the actions of a minute."""
     return f"{_BY_MINUTE}{minute:{_MINUTE_FORMAT}}"
 
 
 def _key(cap: str) -> Key:
+    """Return the key of the count of a cap."""
     return _PK, cap
 
 
 def _hour_pk(begins: datetime) -> str:
+    """Return the partition of the previous release's counters of an hour."""
     return f"CAPS#{begins:{_HOUR_FORMAT}}"
 
 
 def _reservation_key(name: str, step: str) -> Key:
+    """Return the key of the reservation of a step."""
     return f"CAPS#{name}", step

@@ -33,28 +33,32 @@ MESSAGES_KEPT = timedelta(days=30)
 
 
 class Pauses(Store):
+    """The pause of everything. Every method may raise CloudError."""
+
     def pause(self) -> Pause | None:
-        """Return the pause that stands. Raises: CloudError where it cannot be read."""
+        """Return the pause that stands; `None` if nothing is paused."""
         return standing_pause(self._table)
 
     def begin_pause(self, pause: Pause) -> bool:
-        """Pause everything; false where it is paused already."""
+        """Pause everything, and return true; return false if everything is paused already."""
         entry = {"what": "paused", "by": pause.by, "reason": pause.reason}
         begun = update(PAUSE, {"pause": pause}, absent("pause"))
         message = PauseMessage(PauseEvent.BEGUN, pause, pause.by, pause.at)
         return self._table.wins(begun, _logged(pause.at, entry), _to_send(message))
 
     def end_pause(self, pause: Pause, by: str, at: datetime) -> None:
-        """End this pause, and none that began since. Raises: ConflictError."""
+        """End this pause, and none that began since. Raises: ConflictError if this pause no longer
+        stands."""
         entry = {"what": "pause ended", "by": by, "paused_at": pause.at, "paused_by": pause.by}
         ended = update(PAUSE, {}, where("pause.at", "=", pause.at), remove=["pause"])
         message = PauseMessage(PauseEvent.ENDED, pause, by, as_utc(at))
         self._table.transact(ended, _logged(at, entry), _to_send(message))
 
     def unsent_pause_messages(self) -> list[PauseMessage]:
-        """Return the messages about pauses that nobody was sent yet, the oldest first."""
+        """Return the messages about pauses that were not sent yet, the oldest first; empty if there
+        are none. Messages that cannot be read are left out."""
         items = self._table.query(_MESSAGES)
-        unsent = []
+        unsent: list[Document] = []
         for item in items:
             is_unsent = "message" in item and "sent_at" not in item
             if is_unsent:
@@ -62,30 +66,34 @@ class Pauses(Store):
         return list(Readable(self._table).records(PauseMessage, unsent))
 
     def note_pause_message_sent(self, message: PauseMessage, at: datetime) -> None:
+        """Note that people were sent this message."""
         self._table.write(update(_message_key(message), {"sent_at": at}, until=at + MESSAGES_KEPT))
 
 
 def standing_pause(table: Table) -> Pause | None:
-    """Return the pause that stands; `None` if there is none. Raises: CloudError where it cannot be
-    read."""
+    """Return the pause that stands; `None` if nothing is paused. Raises: CloudError also if the
+    pause cannot be read, so that nothing acts meanwhile."""
     item = table.get(PAUSE) or {}
     stored = [item["pause"]] if "pause" in item else []
     return next(table.records(Pause, stored), None)
 
 
 def not_paused() -> Write:
-    """Let a transaction fail while everything is paused."""
+    """Return a check for a transaction, which then fails while everything is paused."""
     return check(PAUSE, absent("pause"))
 
 
 def _to_send(message: PauseMessage) -> Write:
+    """Return the write that keeps a message until it was sent."""
     return update(_message_key(message), {"message": message}, until=message.at + MESSAGES_KEPT)
 
 
 def _message_key(message: PauseMessage) -> Key:
+    """Return the key of a message, so that the messages of the partition are in order of time."""
     return _MESSAGES, f"{as_utc(message.at).isoformat()}#{message.event}"
 
 
 def _logged(at: datetime, entry: Document) -> Write:
+    """Return the write that adds an entry to the log of pauses."""
     key = _LOG, f"{as_utc(at).isoformat()}#{entry['what']}"
     return update(key, entry, absent(), until=at + _LOGGED_FOR)
