@@ -34,17 +34,18 @@ from governor.sweep.sweep_case import SETTLED_AFTER, Case, OpenEpisode, Sweep
 from governor.verdict.model import WORKING, Family
 
 _REPAIR_AFTER = timedelta(hours=1)
-"""An episode that has stood still for so long is checked for a workflow that died."""
+"""An episode whose phase is this old is checked for a workflow that died."""
 _TELL_AFTER = timedelta(minutes=10)
-"""An outcome that was not announced by then will not be: the last try of its workflow is over."""
+"""If nobody was notified of an outcome this long after the episode closed, its workflow no longer
+tries: the sweep notifies instead."""
 _UNANSWERED = (Outcome.VOID, Outcome.FAILED)
-"""Outcomes of questions that nobody has answered. A question that an update has ended is asked
-again until somebody has, or the time is over."""
+"""Outcomes of questions that ended without an answer. Among them are questions that an update of
+GPU Governor ended: those are asked again."""
 
 _Step = tuple[str, Callable[[], object]]
-"""An effect, after the id of its instance."""
+"""An instance id, and an effect for this instance."""
 _Stored = tuple[Episode, Approval | None]
-"""An episode as the state table has it, with its question if it asks."""
+"""An episode as the state table has it, with its question; `None` if the episode asks nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,16 @@ class _Episodes:
     """The open episodes of one sweep."""
 
     read: Mapping[EpisodeRef, _Stored]
-    """Those that one batch of reads found, with their questions. What is missing here is read by
-    itself."""
+    """The episodes that one batch of reads found, with their questions. An episode missing here is
+    read alone."""
     still_open: dict[str, OpenEpisode] = field(default_factory=dict)
-    """Those of listed instances that go on after this sweep, by instance id."""
+    """The episodes of listed instances that go on after this sweep, by instance id."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
+    """Starts, ends and repairs episodes. A step that fails becomes a problem of the sweep."""
+
     policies: PolicyVariants
     episode_store: Episodes
     approval_store: Approvals
@@ -70,9 +73,10 @@ class FollowUp:
     close_dead: CloseDead
 
     def __call__(self, sweep: Sweep) -> Mapping[str, OpenEpisode]:
-        """Follow up every instance, and every open episode of those that are no longer listed.
+        """Follow up every instance, and every open episode of instances that are no longer listed.
 
-        Return the episodes of listed instances that go on, by instance id."""
+        Return the episodes of listed instances that go on, by instance id; empty if there are none.
+        """
         open_refs = [
             record.open_episode
             for record in sweep.records.values()
@@ -88,8 +92,7 @@ class FollowUp:
         return episodes.still_open
 
     def _start_questions(self, sweep: Sweep) -> None:
-        """Start an episode for each idle instance, and each stopped one, that people are asked
-        about."""
+        """Start an episode for each idle or stopped instance about which a question is due."""
         refs = [
             _next_question(case.record, case.instance.launch_time)
             for case in sweep.cases
@@ -101,7 +104,7 @@ class FollowUp:
         sweep.summary.episodes_started += sum(sweep.attempt_each(starts))
 
     def _steps_for_listed(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
-        """Yield what is to be done for instances that run, except to start questions."""
+        """Yield the steps for instances that run, except the start of questions."""
         for case in sweep.cases:
             record = case.record
             if record.open_episode is not None:
@@ -116,7 +119,7 @@ class FollowUp:
                 yield case.id, partial(self._settle_restart, sweep, case)
 
     def _steps_for_records(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
-        """Yield what the records of instances, running or not, leave to be done."""
+        """Yield the steps that the records of instances, running or not, call for."""
         listed_ids = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
@@ -131,7 +134,10 @@ class FollowUp:
                 yield instance_id, drop
 
     def _is_ledger_check_due(self, sweep: Sweep, case: Case) -> bool:
-        """Return whether savings of an earlier stop may have to end, as the instance runs again."""
+        """Return whether to check for savings of an earlier stop, as the instance runs again.
+
+        The check is due when a sweep first sees this run of the instance, and then once an hour.
+        """
         was_started_lately = sweep.now - case.instance.launch_time < SETTLED_AFTER
         # Any earlier outcome counts: a stop may have come before it.
         if case.record.last_outcome is None or not was_started_lately:
@@ -139,16 +145,19 @@ class FollowUp:
         return case.listed.is_first_sight or sweep.is_hourly(case.id)
 
     def _settle_restart(self, sweep: Sweep, case: Case) -> None:
-        """End the savings of an instance that runs again. The event of its start may be lost, or
-        have come before the booking."""
+        """End the savings of an instance that runs again.
+
+        The event of its start should have done so. That event may be lost, or may have come before
+        the saving was booked. Raises: CloudError.
+        """
         instance = case.instance
         false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
         entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
         settle_restart(self.ledger_store, entries, instance.launch_time, false_within, sweep.now)
 
     def _settle_replaced(self, sweep: Sweep) -> None:
-        """End savings of instances whose place an instance that started for the first time may
-        take."""
+        """End the savings of stopped instances that a new instance may replace. Raises:
+        CloudError."""
         started = []
         for case in sweep.cases:
             is_new = case.listed.is_first_sight and case.record.last_outcome is None
@@ -163,7 +172,9 @@ class FollowUp:
     def _questions_about_stopped(self, sweep: Sweep) -> list[EpisodeRef]:
         """Return the next question about each instance that stays stopped after an earlier one.
 
-        They are looked for once an hour: at other times the list is empty."""
+        Return an empty list if none is due, during a freeze, and unless the hourly check is due.
+        Raises: CloudError.
+        """
         listed_ids = {case.id for case in sweep.cases}
         if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, listed_ids):
             return []
@@ -180,8 +191,11 @@ class FollowUp:
         return questions
 
     def _may_ask_about_stopped(self, sweep: Sweep, listed_ids: Collection[str]) -> bool:
-        """Return whether the policy asks about stopped instances, or a question about one may have
-        ended for want of a seal: that is asked again whatever the policy says."""
+        """Return whether a question about a stopped instance is possible at all.
+
+        It is if the policy asks about stopped instances. It also is if a question may have ended
+        because it had no seal: such a question is asked again, whatever the policy says.
+        """
         if any(policy.approval.ask_about_stopped_after_days for policy in self.policies.variants):
             return True
         for instance_id, record in sweep.records.items():
@@ -190,26 +204,33 @@ class FollowUp:
         return False
 
     def _is_question_due(self, episode: Episode, stopped_for: timedelta) -> bool:
+        """Return whether the policy of the instance asks about it after such a time."""
         policy = policy_or_base(self.policies, episode.instance)
         days = policy.approval.ask_about_stopped_after_days
         return days is not None and stopped_for >= timedelta(days=days)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """Start the workflow of an episode. Raises: CloudError."""
         if self.workflow.start(ref):
             return
-        # An execution of this name has ended without opening its episode; names cannot be used
-        # again for 90 days, so the number is used up and the next sweep starts the next one.
+        # An execution of this name has ended without opening its episode. Step Functions refuses
+        # the name for 90 days, so this episode is closed: the next sweep starts the next number.
         if self.episode_store.take_lock(ref):
             why = "its execution had ended before the episode was opened"
             self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
 
     def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes) -> None:
-        """Close the question when the answer is no longer needed, and repair a workflow that has
-        died."""
+        """Close the question if its answer is no longer needed, and repair a workflow that died.
+
+        Note the episode in `episodes.still_open` if it goes on. Raises: CloudError.
+        """
         stored = episodes.read.get(ref)
         ending = _ending_of(case, ref, stored)
-        if ending is not None and self.void(ref, *ending):
-            stored = None
+        if ending is not None:
+            reason, outcome = ending
+            if self.void(ref, reason, outcome):
+                # The episode has changed: `_repair` must read it again.
+                stored = None
         still_open = self._repair(sweep, ref, stored)
         if still_open is not None:
             episodes.still_open[case.id] = still_open
@@ -217,29 +238,35 @@ class FollowUp:
     def _end_unlisted(self, sweep: Sweep, ref: EpisodeRef, episodes: _Episodes) -> None:
         """End the question about an instance that no longer runs or is no longer selected.
 
-        The workflow's own stop ends nothing, nor does a stop before the question was asked."""
+        The question stays open if the workflow itself stopped the instance, or if it is a question
+        about an instance that was stopped before. Raises: CloudError.
+        """
         stored = episodes.read.get(ref)
         episode = self.episode_store.episode(ref) if stored is None else stored[0]
         why: str | None = "the instance no longer runs, or has lost its tag"
         if episode is not None and episode.stopped_in is not None:
             why = ASKED_BEFORE if _was_asked_before_seals(stored) else None
         if why is not None and self.void(ref, why, Outcome.VOID):
+            # The episode has changed: `_repair` must read it again.
             stored = None
         self._repair(sweep, ref, stored)
 
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        """Notify people of an outcome that the last step could not send before it closed the
-        episode."""
+        """Notify people of an outcome that the workflow's last step could not send.
+
+        Nothing happens while the workflow may still try. Raises: CloudError.
+        """
         episode = self.episode_store.episode(ref)
         closed_at = None if episode is None else episode.closed_at
         if closed_at is None or now - closed_at >= _TELL_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
-        """Close an episode without a workflow, and deliver a decision.
+        """Close an episode whose workflow has died, or deliver its decision to the workflow.
 
-        Return what stays open, with its question if it asks; `None` if nothing does. An episode
-        that was not `stored` in the batch of reads is read here."""
+        Return the open episode, with its question if it asks; `None` if no episode is open. If
+        `stored` is `None`, the episode is read here. Raises: CloudError.
+        """
         episode, question = stored or (self.episode_store.episode(ref), None)
         if self._is_dead(sweep, ref, episode):
             self.close_dead(
@@ -257,7 +284,8 @@ class FollowUp:
     def _is_dead(self, sweep: Sweep, ref: EpisodeRef, episode: Episode | None) -> bool:
         """Return whether the workflow of an open episode has ended without closing it."""
         if episode is None:
-            # Locked and not opened: only an end that is known counts, its start may be moments ago.
+            # Locked and not opened: its execution may have started moments ago. So an unknown state
+            # (`None`) does not count as dead.
             return self.workflow.is_running(ref) is False
         unchanged_for = sweep.now - (episode.phase_since or episode.opened_at)
         is_due = unchanged_for >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
@@ -265,7 +293,8 @@ class FollowUp:
 
 
 def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> tuple[str, Outcome] | None:
-    """Return why the open question needs no answer any more, and its outcome; `None` if it does."""
+    """Return why the open question needs no answer any more, and its outcome; `None` if the
+    question stays open."""
     if case.instance.launch_time != ref.launch_time:
         return "the instance was restarted", Outcome.VOID
     if _was_asked_before_seals(stored):
@@ -283,7 +312,8 @@ def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> tuple[str
 
 
 def _was_asked_before_seals(stored: _Stored | None) -> bool:
-    """Return whether an earlier release asked the open question: no answer to it would count."""
+    """Return whether an earlier release, without seals, asked the open question: no answer to it
+    would count. Return false if the episode was not `stored` in the batch of reads."""
     if stored is None:
         return False
     episode, _ = stored
@@ -294,8 +324,8 @@ def _askable_records(
     sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], listed_ids: Collection[str]
 ) -> dict[EpisodeRef, InstanceRecord]:
     """Return the records of stopped instances about which a question may start, by the episode that
-    stopped them."""
-    # A terminated instance keeps saving, and there is nothing to ask about it.
+    stopped them; empty if there are none."""
+    # Nothing is asked about a terminated instance. Its saving stays open all the same.
     terminated_ids = {
         ref.instance_id for ref, entry in savings.items() if entry.outcome is Outcome.TERMINATED
     }
@@ -311,20 +341,26 @@ def _askable_records(
 
 
 def _must_repeat(record: InstanceRecord, episode: Episode) -> bool:
-    """Return whether the last question, about a termination, ended for want of a seal."""
+    """Return whether the last question was about a termination and ended because it had no seal."""
     if record.last_outcome not in _UNANSWERED:
         return False
     return ended_unsealed(episode) and episode.plan.destroys
 
 
 def _next_question(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
+    """Return the reference of the next episode in this run of the instance."""
     return replace(record.last_episode(launch_time), number=record.episodes + 1)
 
 
 def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
-    # People learn of an old outcome first: the record holds one. After a warning its work is being
-    # saved, and soon there is nothing to ask about.
-    return record.open_episode is None and not record.is_warned(now) and record.untold is None
+    """Return whether nothing in the record stands against a new question."""
+    if record.open_episode is not None:
+        return False
+    if record.is_warned(now):
+        # EC2 is about to take the instance back, and its work is being saved.
+        return False
+    # People are notified of the last outcome first: the record has room for one.
+    return record.untold is None
 
 
 def _must_ask(case: Case) -> bool:
@@ -333,6 +369,6 @@ def _must_ask(case: Case) -> bool:
         return False
     if not case.is_idle or not case.is_proved or case.listed.is_quiet:
         return False
-    # An instance that turned idle in this sweep waits for the next one. By then those of all
-    # targets are counted.
+    # An instance that turned idle in this sweep waits for the next sweep. By then the breaker has
+    # counted the instances of all targets that turned idle.
     return case.id not in count_turned([case.change]).counted

@@ -1,7 +1,7 @@
 """Freezes plans when too many instances turn idle or silent at once, and releases them later.
 
-One breaker is for a target, and counts one sweep. The other is for everything, and counts some
-hours over all targets. People are notified before a freeze is released: if that fails, the next
+One breaker is for a target, and counts one sweep. The hub's breaker is for all targets, and counts
+some hours. People are notified before a freeze is released: if the message cannot be sent, the next
 sweep tries both again, and nobody is left believing that plans are frozen.
 """
 
@@ -26,11 +26,15 @@ from governor.verdict.model import LEFT_ALONE, WORKING
 from governor.verdict.rules.judge import freeze as freeze_verdict
 
 _REMIND = timedelta(hours=24)
+"""How often people are reminded of a freeze that lasts."""
+_COUNT_ATTEMPTS = 3
+_EVERYWHERE = None
+"""The place of the hub's freeze, where that of another freeze is its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreezePlans:
-    """The breaker of one target, and that of everything: any sweep may trip or release it."""
+    """The breaker of one target, and the hub's breaker, which any sweep may trip or release."""
 
     brake_store: Brakes
     pause_store: Pauses
@@ -39,27 +43,32 @@ class FreezePlans:
     hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
-        """Freeze and release. Return whether a freeze of this target is so young that its alert is
-        all there is to say."""
+        """Freeze or release plans.
+
+        Return whether this sweep froze the target, or froze it so recently that the alert of the
+        freeze takes the place of other alerts. Raises: CloudError.
+        """
         turned = breaker.count_turned([case.change for case in sweep.cases])
         new_reason = self._assess(sweep, turned)
         tripped = self.brake_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
-        is_held = tripped is not None and sweep.now - tripped.tripped_at < hold
+        was_just_tripped = tripped is not None and sweep.now - tripped.tripped_at < hold
         reason = new_reason
         if new_reason is not None:
             self._trip(sweep, new_reason, turned, tripped)
         elif tripped is not None:
             reason = self._go_on_or_release(sweep, tripped)
-        everything = self.everything(sweep)
-        why = paused(self.pause_store) or reason or everything
+        hub_reason = self.frozen_everywhere(sweep)
+        why = paused(self.pause_store) or reason or hub_reason
         if why is not None:
             _freeze_verdicts(sweep, why)
-        return new_reason is not None or is_held
+        return new_reason is not None or was_just_tripped
 
     def _assess(self, sweep: Sweep, turned: Turned) -> str | None:
-        """Return why plans of the target must freeze, or `None`; remember this sweep for those of
-        the next days."""
+        """Return why plans of the target must freeze, or `None` if they need not.
+
+        Add this sweep to the history, with which the sweeps of the next days compare.
+        """
         today = sweep.now.date()
         history = self.sweep_store.sweep_days(sweep.target)
         days_before = [day for day in history if day.day < today]
@@ -74,53 +83,59 @@ class FreezePlans:
     def _trip(
         self, sweep: Sweep, reason: str, turned: Turned, tripped: BreakerState | None
     ) -> None:
-        """Freeze plans of the target first, then notify. Until people are notified, every sweep
-        tries again."""
-        held = _still_held(sweep, tripped) | turned.who
+        """Freeze plans of the target first, then notify. If the message cannot be sent, the next
+        sweep tries again."""
+        held_ids = _still_held(sweep, tripped) | turned.who
         told_at = None if tripped is None else tripped.told_at
-        freeze = BreakerState(sweep.now, reason, told_at, turned=len(held), held=held)
+        freeze = BreakerState(sweep.now, reason, told_at, turned=len(held_ids), held=held_ids)
         self.brake_store.set_breaker(sweep.target, freeze)
-        self._notify(sweep, freeze, len(held))
+        self._notify(sweep, freeze, len(held_ids))
 
     def _go_on_or_release(self, sweep: Sweep, tripped: BreakerState) -> str | None:
-        """Return why plans of the target stay frozen, or `None` when they are released."""
+        """Return why plans of the target stay frozen, or `None` if the freeze is over.
+
+        A freeze that is over is released only once people are notified of that.
+        """
         freeze = replace(tripped, held=_still_held(sweep, tripped))
         if freeze != tripped:
             self.brake_store.set_breaker(sweep.target, freeze)
-        held = []
+        held_cases = []
         for case in sweep.cases:
             if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
-                held.append(case)
-        self._notify(sweep, freeze, len(held))
+                held_cases.append(case)
+        self._notify(sweep, freeze, len(held_cases))
         ended_by = self.brake_store.freeze_ended_by(sweep.target, freeze)
-        if not ended_by and not _is_target_freeze_over(sweep, freeze, held):
+        if not ended_by and not _is_target_freeze_over(sweep, freeze, held_cases):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._announce(sweep, alert):
             self.brake_store.release_breaker(sweep.target, freeze)
         return None
 
-    def everything(self, sweep: Sweep) -> str | None:
-        """Count what turned, over all targets. Return why everything is frozen, or `None` if it is
-        not."""
+    def frozen_everywhere(self, sweep: Sweep) -> str | None:
+        """Count the instances that turned, over all targets. Freeze or release plans everywhere.
+
+        Return why plans are frozen everywhere, or `None` if they are not.
+        """
         hub = self._count_turned(sweep)
         freeze = hub.freeze or self._freeze_everything(sweep, hub)
         if freeze is None:
             return None
         if hub.freeze is not None:
-            ended_by = self.brake_store.freeze_ended_by(None, freeze)
+            ended_by = self.brake_store.freeze_ended_by(_EVERYWHERE, freeze)
             rule = sweep.base.breaker
             if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
                 self._release_everything(sweep, hub, freeze, ended_by)
                 return None
-        # Sweeps at the same time send the same message, which is delivered once.
+        # `_notify` sends the message once, then reminds. Two sweeps at the same time send the same
+        # message, which is delivered once.
         _, left = breaker.left_of(hub, freeze)
         self._notify(sweep, freeze, left, everything=True)
         return freeze.why
 
     def _freeze_everything(self, sweep: Sweep, hub: Hub) -> BreakerState | None:
-        """Freeze everything if too many turned. Return the freeze, which another sweep may have
-        begun; `None` if there is no reason for one."""
+        """Freeze plans everywhere if too many instances turned. Return the freeze, which another
+        sweep may have begun at the same moment; `None` if there is no reason for a freeze."""
         assessed = breaker.assess_hub(hub, sweep.now, sweep.base.breaker)
         if assessed is None:
             return None
@@ -133,11 +148,12 @@ class FreezePlans:
     def _release_everything(
         self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
     ) -> None:
-        """Notify, then release.
+        """Notify, then release. If the message cannot be sent, nothing is released.
 
-        The counts that led to the freeze are forgotten, so that they do not pass for a habit in the
-        two weeks to come. They are kept where an operator ended the freeze, or no habit is known
-        yet. Of those that a new freeze would count, those an operator let go count as back at work.
+        The counts that led to the freeze are forgotten. Otherwise the next two weeks would take
+        them for a habit. They are kept if somebody or the policy ended the freeze, or while no
+        habit is known yet. If somebody ended the freeze, instances that a new freeze would count
+        again are settled: they count as back at work.
         """
         keeps_counts = (
             bool(ended_by)
@@ -157,10 +173,12 @@ class FreezePlans:
     def _count_turned(self, sweep: Sweep) -> Hub:
         """Count the instances that turned and are not counted yet, and those that work again.
 
-        A start begins a new stretch: an instance that has not worked since is counted again."""
+        An instance that was started again and has not worked since is counted a second time. Return
+        the hub's counts with these. Raises: CloudError.
+        """
         turned = breaker.count_turned([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
-        for is_last in (False, False, True):
+        for attempt_number in range(1, _COUNT_ATTEMPTS + 1):
             known = self.brake_store.turned(sweep.target)
             hub = self.brake_store.hub()
             uncounted_unused = turned.unused - _counted_since_start(sweep, turned, known)
@@ -168,9 +186,10 @@ class FreezePlans:
             back_ids = sorted(working_ids & known.keys())
             if not new_ids and not back_ids:
                 return hub
-            # Another sweep may count at the same time: then what is left is counted.
+            # Another sweep may count at the same time. Then read again, and count what is left.
+            is_last_attempt = attempt_number == _COUNT_ATTEMPTS
             is_counted = self.brake_store.count_turned(
-                sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last
+                sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last_attempt
             )
             if is_counted:
                 break
@@ -179,8 +198,12 @@ class FreezePlans:
     def _notify(
         self, sweep: Sweep, freeze: BreakerState, left: int, *, everything: bool = False
     ) -> None:
-        """Notify once, and again while it lasts: a freeze that was forgotten keeps every idle
-        instance running."""
+        """Notify people once, and remind them while the freeze lasts: a forgotten freeze keeps
+        every idle instance running.
+
+        `left` is how many of its instances are still idle or silent. `everything` says that it is
+        the hub's freeze. A message that cannot be sent becomes a problem of the sweep.
+        """
         reminder_number = 0
         if freeze.told_at is not None:
             if sweep.now - freeze.told_at < _REMIND:
@@ -197,11 +220,13 @@ class FreezePlans:
                 self.brake_store.set_breaker(sweep.target, notified_freeze)
 
     def _announce(self, sweep: Sweep, alert: Alert) -> bool:
+        """Return whether the alert was sent. A failure becomes a problem of the sweep."""
         return sweep.attempt("breaker alert", self.announcer.announce, alert)
 
 
 def _freeze_verdicts(sweep: Sweep, why: str) -> None:
-    """Let nothing follow from idle verdicts, unless the question is open already."""
+    """Replace idle verdicts by frozen ones, so that no question starts. An instance with an open
+    episode keeps its verdict."""
     sweep.summary.frozen = True
     for case in sweep.cases:
         if case.is_idle and case.record.open_episode is None:
@@ -209,10 +234,11 @@ def _freeze_verdicts(sweep: Sweep, why: str) -> None:
 
 
 def _still_held(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
-    """Return the instances that froze the plans, and were neither seen at work nor started since.
+    """Return the ids of the instances that caused the freeze and have neither worked nor been
+    started since; empty if nothing is frozen.
 
-    One that this sweep does not see stays in it, for it may come back as it was. Empty if nothing
-    is frozen."""
+    An instance that this sweep does not see stays included: it may come back still idle.
+    """
     if tripped is None:
         return frozenset()
     changed_ids = set()
@@ -223,25 +249,29 @@ def _still_held(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
     return tripped.held - changed_ids
 
 
-def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held: list[Case]) -> bool:
-    """Return whether plans of the target may go on: by time and cause, or as the policy lifts its
-    freezes."""
+def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held_cases: list[Case]) -> bool:
+    """Return whether plans of the target may go on: by time and cause, or because the policy lifts
+    the freeze."""
     rule = sweep.base.breaker
-    unasked = any(_may_act_unasked(case) for case in held)
+    unasked = any(_may_act_unasked(case) for case in held_cases)
     frozen_for = sweep.now - freeze.tripped_at
-    is_over = breaker.is_freeze_over(frozen_for, freeze.turned, len(held), rule, unasked=unasked)
+    is_over = breaker.is_freeze_over(
+        frozen_for, freeze.turned, len(held_cases), rule, unasked=unasked
+    )
     return is_over or breaker.is_lifted(freeze, rule, sweep.now)
 
 
 def _may_act_unasked(case: Case) -> bool:
-    # A policy that cannot be read does not say that it asks.
+    """Return whether the policy may act on the instance without asking. If its policy cannot be
+    read, this is assumed."""
     return case.listed.problem is not None or breaker.acts_unasked(case.policy)
 
 
 def _counted_since_start(
     sweep: Sweep, turned: Turned, counted_at: Mapping[str, datetime]
 ) -> set[str]:
-    """Return the instances without work since their start that were counted after it."""
+    """Return the ids of instances that have not worked since their start and were counted after
+    that start. `counted_at` is by instance id."""
     candidates = turned.unused & counted_at.keys()
     counted_ids = set()
     for case in sweep.cases:

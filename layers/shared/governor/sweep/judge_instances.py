@@ -22,8 +22,8 @@ from governor.verdict.rules.judge import is_candidate
 from governor.verdict.rules.judging import wanted_figures
 
 _SPREAD_OVER = 1000
-"""From so many instances with several GPUs on, their GPU checks are spread over the whole
-interval."""
+"""With this many instances with several GPUs, or more, their first GPU checks are spread over the
+whole interval."""
 _SEARCH_EVERY = timedelta(hours=1)
 """How often the metrics of an instance that publishes none are searched for."""
 
@@ -34,8 +34,8 @@ class JudgeInstances:
     sweep_store: Sweeps
 
     def __call__(self, listing: Listing) -> list[Case]:
-        """Return one case for each listed instance, in the same order. What cannot be read is no
-        data."""
+        """Return one case for each listed instance, in the same order. An instance that cannot be
+        read is judged as without data, so nothing follows for it."""
         gpu_checks = _first_gpu_checks(listing)
         cases: dict[str, Case] = {}
         to_read = []
@@ -46,7 +46,7 @@ class JudgeInstances:
             else:
                 check_at = gpu_checks.get(listed.id)
                 cases[listed.id] = Case(listed, verdict, first_gpu_check_at=check_at)
-        # Those that the previous sweep did not reach come first.
+        # Instances that the previous sweep did not reach have the oldest observations: first.
         to_read.sort(key=lambda listed: listed.previous.at)
         passes = Passes()
         judged = self._judge_by_metrics(listing, to_read, passes, gpu_checks)
@@ -61,8 +61,11 @@ class JudgeInstances:
         passes: Passes,
         gpu_checks: Mapping[str, UtcDatetime],
     ) -> dict[str, Case]:
-        """Judge instances by the idle window, part by part. After each part of a large sweep, save
-        those that go on working: if the sweep dies, the next one continues there."""
+        """Judge instances by the idle window, part by part; return the cases by instance id.
+
+        After each part of a large sweep, save the observations of instances that go on working: if
+        the sweep dies, the next one continues there. A failed save becomes a problem of the sweep.
+        """
         listed_by_id = {listed.id: listed for listed in to_read}
         requests = [_request(listed) for listed in to_read]
         cases: dict[str, Case] = {}
@@ -89,7 +92,8 @@ class JudgeInstances:
         return cases
 
     def _prove_idleness(self, listing: Listing, cases: Mapping[str, Case], passes: Passes) -> None:
-        """Judge each instance about which a question may start over the longer window, too."""
+        """Judge each instance about which a question may start over a second, longer window, and
+        set the `proof` of its case."""
         windows: dict[str, timedelta] = {}
         requests = []
         for case in cases.values():
@@ -104,25 +108,29 @@ class JudgeInstances:
 
 
 def _first_gpu_checks(listing: Listing) -> dict[str, UtcDatetime]:
-    """Return when instances new to the sweep are first read GPU by GPU: in a small fleet soon, in a
-    large one spread over the whole interval by a hash of the id, so that no sweep reads them
-    all."""
+    """Return by instance id when an instance new to the sweep is first read GPU by GPU.
+
+    In a small fleet that is soon. In a large one a hash of the id spreads the instances over the
+    whole interval, so that no sweep reads them all. Empty if no instance is new.
+    """
     with_several_gpus = [listed for listed in listing.instances if _has_several_gpus(listed)]
     share = min(1.0, len(with_several_gpus) / _SPREAD_OVER)
     checks = {}
     for listed in with_several_gpus:
         if listed.is_first_sight:
-            by_hash = zlib.crc32(listed.id.encode()) / 2**32
-            checks[listed.id] = listing.now + GPU_CHECK_EVERY * share * by_hash
+            fraction_by_hash = zlib.crc32(listed.id.encode()) / 2**32
+            checks[listed.id] = listing.now + GPU_CHECK_EVERY * share * fraction_by_hash
     return checks
 
 
 def _has_several_gpus(listed: ListedInstance) -> bool:
+    """Return whether the catalog gives its type more than one GPU; false for an unknown type."""
     shape = shape_of(listed.instance.instance_type)
     return shape is not None and (shape.accelerator_count or 0) > 1
 
 
 def _request(listed: ListedInstance) -> EvidenceRequest:
+    """Return the request for the idle window, with the metric series found by earlier sweeps."""
     searched_at = listed.previous.searched_at
     return EvidenceRequest(
         instance=listed.instance,
@@ -139,7 +147,8 @@ def _request(listed: ListedInstance) -> EvidenceRequest:
 def _longer_request(
     listed: ListedInstance, gathered: Gathered, window: timedelta
 ) -> EvidenceRequest:
-    """The same series over the window of a question, with every figure that may veto it."""
+    """Return the request for the same series over the window of a question, with every figure that
+    may veto the question."""
     return EvidenceRequest(
         instance=listed.instance,
         policy=listed.policy,

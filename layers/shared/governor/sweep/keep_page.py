@@ -1,6 +1,6 @@
-"""Keeps what a sweep saw as the page of its target in the console.
+"""Stores the results of a sweep as the page of its target in the console.
 
-The page is a read model: nothing may be decided by it, and a sweep goes on if it cannot be written.
+The page is a read model: no decision may use it, and a sweep goes on if the page cannot be written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from governor.policy.model.policy import Policy
 from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
 
 _CREATORS = 10
-"""Creators looked up in an hour, those of the most expensive instances first."""
+"""Creators looked up in an hour, first for the most expensive instances."""
 
 
 def keep_page(
@@ -48,14 +48,15 @@ def keep_page(
 ) -> None:
     """Replace the page of the target.
 
-    Carries over what this sweep has not read: earlier hours of utilization, and the ungoverned
-    instances. Those are listed once an hour, and not by the very first sweep of the target.
-    `open_episodes` and `rates` are by instance id.
+    Two parts of the previous page are carried over: earlier hours of utilization, and the
+    ungoverned instances. The latter are listed again once an hour, and not by the very first sweep
+    of the target. `open_episodes` and `rates` are by instance id. Raises: CloudError if the page
+    cannot be read or written.
     """
     page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
     previous_page = fleet_store.page(sweep.target) or page
     ungoverned = _Ungoverned(sweep, _ungoverned_rows(previous_page), list_ungoverned, find_creator)
-    if _hours_passed(previous_page, sweep.now):
+    if _hours_passed(previous_page, sweep.now) > 0:
         ungoverned.refresh()
     rows = _governed_rows(approval_store, sweep, open_episodes, rates, previous_page)
     for row in ungoverned.rows:
@@ -75,14 +76,14 @@ def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
 
 
 def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:
-    """Return how many hours have begun since the page, at most as many as a page shows."""
+    """Return how many hours have begun since the previous page, at most as many as a page shows."""
     passed = (hour_of(now) - hour_of(previous_page.swept_at)) // HOUR
     return max(0, min(passed, HOURS))
 
 
 @dataclass(slots=True)
 class _Ungoverned:
-    """The rows of instances that the policy's selector leaves out: shown, and nothing else."""
+    """The rows of instances that the policy's selector leaves out. They are only shown."""
 
     sweep: Sweep
     rows: list[FleetRow]
@@ -90,8 +91,8 @@ class _Ungoverned:
     find_creator: Callable[[str], str | None]
 
     def refresh(self) -> None:
-        """List the instances again, and look up who created some of them. If listing them fails,
-        the rows stay as they are."""
+        """List the instances again, and look up who created some of them. If the listing fails, the
+        rows stay as they are, and the failure becomes a problem of the sweep."""
         if self.sweep.attempt("what is not governed", self._list_again):
             self.sweep.attempt("who created what is not governed", self._look_up_creators)
 
@@ -107,8 +108,11 @@ class _Ungoverned:
         self.rows = sorted(rows, key=_by_price)
 
     def _look_up_creators(self) -> None:
-        """Look up the creators of a few instances. CloudTrail answers two questions a second, and
-        may show a launch a quarter of an hour late, so that the newest instances wait."""
+        """Look up the creators of a few instances: CloudTrail allows two requests a second.
+
+        Instances younger than an hour wait, as CloudTrail may show a launch 15 minutes late. The
+        creator is an empty text if CloudTrail does not know it. Raises: CloudError.
+        """
         looked_up = 0
         for position, row in enumerate(self.rows):
             is_new = self.sweep.now - row.launched_at <= HOUR
@@ -128,7 +132,7 @@ def _governed_rows(
     rates: Mapping[str, Rate],
     previous_page: FleetPage,
 ) -> list[FleetRow]:
-    """Return a row for each instance of the sweep."""
+    """Return a row for each instance of the sweep, in its order."""
     previous_rows = {row.instance_id: row for row in previous_page.rows}
     read_ended = partial(
         _unseen_episodes, approval_store, sweep.cases, open_episodes, previous_rows
@@ -150,7 +154,7 @@ def _governed_rows(
 
 
 def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:
-    """Return the row of an instance without what earlier rows add to it."""
+    """Return the row of an instance, without the hours and idle time that earlier rows add."""
     row = replace(
         _basic_row(case.instance, case.policy, rate, case.verdict.kind.value, _reason(case)),
         kept_until=_kept_until(case),
@@ -163,7 +167,7 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
 
 
 def _by_price(row: FleetRow) -> Decimal:
-    """Sort the most expensive rows first; those without a known price last."""
+    """Return a sort key: the most expensive rows first, those without a known price last."""
     return -(row.usd_per_hour or Decimal(0))
 
 
@@ -173,8 +177,11 @@ def _unseen_episodes(
     open_episodes: Mapping[str, OpenEpisode],
     previous_rows: Mapping[str, FleetRow],
 ) -> dict[str, Episode]:
-    """Return the episodes that no sweep saw open, as all in mode `observe`, by instance id. Each is
-    read once: by the first sweep after it."""
+    """Return by instance id the episodes that ended between two sweeps, as all do in mode
+    `observe`.
+
+    Each is read once, by the first sweep after its end. Empty if there is none. Raises: CloudError.
+    """
     refs = []
     for case in cases:
         previous_row = previous_rows.get(case.id)
@@ -192,7 +199,7 @@ def _unseen_episodes(
 def _basic_row(
     instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str
 ) -> FleetRow:
-    """Return the row of an instance by EC2's record, its price and its verdict."""
+    """Return the row that EC2's record of an instance, its rate and its verdict give."""
     owner, project = rate.whose
     manager = managed_by(instance, policy.managed.tag_keys)
     if len(reason) > REASON_CHARACTERS:
@@ -214,8 +221,8 @@ def _basic_row(
 
 
 def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
-    """Return the row with its open episode, and with its question while that waits for an
-    answer."""
+    """Return the row with its open episode, and with its question while the question is
+    pending."""
     episode = open_episode.episode
     verb = episode.final_step.value if episode.plan.steps else None
     row = replace(row, episode=episode.ref.execution_name, verb=verb)
@@ -231,8 +238,8 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
 
 
 def _reason(case: Case) -> str:
-    """Return the reason of the verdict, without the text of an exemption. That text is meant for
-    those who saw the instance when it was written."""
+    """Return the reason of the verdict, without the text of an exemption: that text is only for
+    people who could see the instance when the exemption was written."""
     exempt_reason = case.record.hold.exempt_reason
     if not exempt_reason:
         return case.verdict.reason
@@ -248,14 +255,18 @@ def _kept_until(case: Case) -> UtcDatetime | None:
 
 
 def _is_exempt(case: Case) -> bool:
+    """Return whether a stored exemption or a tag like the exemption tag is on the instance."""
     if case.record.hold.exempt_reason is not None:
         return True
     return case.policy.exemption.like_it_on(case.instance) is not None
 
 
 def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
-    """Return whether its idleness is reported and nothing follows: by the plan of its open episode;
-    else by the policy, the instance, and what became of the last episode."""
+    """Return whether its idleness is only reported, and no action is planned.
+
+    The plan of its open episode decides. Without an open episode, the outcome of the last episode,
+    the policy and the instance decide.
+    """
     if open_episode is not None:
         return not open_episode.episode.plan.steps
     if case.listed.is_quiet and case.record.last_outcome is Outcome.TOLD:
@@ -267,7 +278,8 @@ def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
 
 
 def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:
-    """Return the utilization by hour: of the previous row, and what this sweep has read."""
+    """Return the utilization by hour: that of the previous row, shifted, with this sweep's
+    readings."""
     evidence = []
     if case.gathered is not None:
         evidence.append(case.gathered.evidence)
@@ -285,8 +297,8 @@ def _idle_since(
 ) -> UtcDatetime | None:
     """Return since when the instance is idle, or `None` if it is not.
 
-    Its question looks at a whole day, and so knows of earlier idleness than a sweep; the row before
-    carries that on. `swept_at` is the time of the previous sweep.
+    A question covers a longer window than a sweep, so its `episode` may know an earlier start. The
+    previous row keeps that start after the episode. `swept_at` is the time of the previous sweep.
     """
     since = case.idle_since
     if since is None:
@@ -307,6 +319,6 @@ def _is_same_idleness(case: Case, since: UtcDatetime, swept_at: UtcDatetime) -> 
     idle_before = case.previous.idle_since
     evidence = case.verdict.evidence
     if evidence is not None and case.proof is None and since == evidence.window.start:
-        # Under another version of the policy a sweep knows of its own window alone.
+        # After a change of the policy, a sweep knows only its own window.
         idle_before = swept_at - case.policy.lag - case.policy.period
     return idle_before is not None and since <= idle_before

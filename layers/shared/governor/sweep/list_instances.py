@@ -1,7 +1,7 @@
-"""Lists the running instances of a target with all that is known of them before a read of metrics.
+"""Lists the running instances of a target with all that is known before metrics are read.
 
-An instance that cannot be judged is listed with its problem, and never keeps the others from being
-judged. This module must not write.
+An instance that cannot be judged is listed with its problem: the others are judged all the same.
+This module must not write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UndescribedInstance:
     problem: str
 
     def of_unknown_type(self) -> Instance:
-        """Return it as an instance of unknown type without tags, for costs, page and repair."""
+        """Return an instance of type `unknown` and without tags, for costs, page and repair."""
         return Instance(self.target, self.instance_id, "unknown", "running", self.launch_time)
 
 
@@ -45,8 +45,8 @@ def list_instances(
     instance_store: Instances,
     sweep_store: Sweeps,
 ) -> Listing:
-    """List the running instances of the target. Raises: CloudError if they, or what the state
-    table knows of them, could not be read."""
+    """List the running instances of the target. Raises: CloudError if EC2's list, or the records in
+    the state table, could not be read."""
     base = policies.base().policy
     observations = sweep_store.observations(target)
     problem_by_id: dict[str, str] = {}
@@ -57,7 +57,8 @@ def list_instances(
     unnamed_problem = problem_by_id.pop("", None)
     if unnamed_problem is not None:
         problems.append(unnamed_problem)
-        # A record without an id may be that of any instance that is missing.
+        # EC2 listed an instance whose id cannot be read. It may be any known instance that is
+        # missing from the list.
         missing = known_starts.keys() - {instance.instance_id for instance in described}
         problem_by_id = dict.fromkeys(missing, unnamed_problem) | problem_by_id
     undescribed = [
@@ -89,7 +90,8 @@ def _known_starts(
 
 
 def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPolicy, str | None]:
-    """Return the policy of the instance; the base, and why, if its overrides cannot be applied."""
+    """Return the policy of the instance and `None`. If its overrides cannot be applied, return the
+    base policy and the problem."""
     try:
         return policies.applied_to(instance), None
     except PolicyError as error:
@@ -99,7 +101,8 @@ def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPoli
 def _previous_of_this_run(
     instance: Instance, observation: Observation | None, now: UtcDatetime
 ) -> Observation:
-    """Return the observation of the previous sweep, or an empty one if that saw another run."""
+    """Return the observation of the previous sweep. Return one without a verdict if that sweep did
+    not see this run of the instance."""
     if observation is not None and observation.launch_time == instance.launch_time:
         return observation
     # An instance restarted between two sweeps is treated as newly launched.

@@ -26,12 +26,15 @@ class _TagWrite(NamedTuple):
     """A call that tags many instances alike."""
 
     sets_marks: bool
-    """False: it removes them."""
+    """False if the call removes the marks."""
     is_dry_run: bool
 
 
 def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -> None:
-    """Set and remove the marks that differ from the verdicts."""
+    """Set or remove the marks of instances whose marks do not match their verdicts.
+
+    A mark that cannot be written becomes a problem of the sweep.
+    """
     ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
     for case in sweep.cases:
         is_dry_run = case.policy.mode is Mode.OBSERVE
@@ -52,9 +55,9 @@ def _write_marks(
     write: _TagWrite,
     instance_ids: Sequence[str],
 ) -> None:
-    """Write the tags, or remove them, then note in the state table which instances got them.
+    """Write or remove the tags, then note the change of each tagged instance in the state table.
 
-    Mode observe writes no tag (a dry run) and goes by the note alone.
+    In mode `observe` the call is a dry run: no tag is written, and only the note remains.
     """
     tags: dict[str, str | None] = dict.fromkeys(MARKS)
     noted_at = None
@@ -63,10 +66,10 @@ def _write_marks(
         tags = {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
         noted_at = sweep.now
         ids_at_once = TRANSACTION
-    failed = tagger.set_tags(sweep.target, instance_ids, tags, dry_run=write.is_dry_run)
-    for instance_id, why in failed.items():
+    reason_by_id = tagger.set_tags(sweep.target, instance_ids, tags, dry_run=write.is_dry_run)
+    for instance_id, why in reason_by_id.items():
         sweep.summary.problems.append(f"tags of {instance_id}: {why}")
-    tagged = [instance_id for instance_id in instance_ids if instance_id not in failed]
+    tagged = [instance_id for instance_id in instance_ids if instance_id not in reason_by_id]
     notes = []
     for part in in_parts(tagged, ids_at_once):
         note = partial(instance_store.set_marked, sweep.target, noted_at, *part)
@@ -75,14 +78,14 @@ def _write_marks(
 
 
 def _lacks_marks(case: Case) -> bool:
-    """Return whether it has not all marks, or, in mode observe, no note of them."""
+    """Return whether a mark is missing on the instance; in mode `observe`, whether the note is."""
     if case.policy.mode is Mode.OBSERVE:
         return case.record.marked_at is None
     return not all(tag in case.instance.tags for tag in MARKS)
 
 
 def _has_needless_marks(case: Case) -> bool:
-    """Return whether it is marked although it works or is left alone."""
+    """Return whether the instance is marked although it works or is left alone."""
     if case.verdict.kind not in WORKING and case.verdict.kind not in LEFT_ALONE:
         return False
     if case.record.marked_at is not None:
@@ -91,10 +94,12 @@ def _has_needless_marks(case: Case) -> bool:
 
 
 def _has_outdated_marks(case: Case) -> bool:
-    """Return whether it was marked before its last start, by the note or, unless in `observe`, by
-    the tag."""
+    """Return whether the instance was marked before its last start.
+
+    The note says when. Without a note the tag does, except in mode `observe`, which sets no tag.
+    """
     marked_at = case.record.marked_at
     if marked_at is None and case.policy.mode is not Mode.OBSERVE:
-        with suppress(ValueError):  # anybody may have written the tag
+        with suppress(ValueError):  # anybody may have written any text into the tag
             marked_at = parse_iso(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
     return marked_at is not None and marked_at < case.instance.launch_time

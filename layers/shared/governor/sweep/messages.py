@@ -21,11 +21,13 @@ _MEMBERS_NAMED = 20
 
 
 def _slug(kind: Kind) -> str:
+    """Return the kind as facts and templates name it: `node-group`."""
     return kind.name.lower().replace("_", "-")
 
 
 def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
-    """Return what keeps idle instances in such an environment, and how its owner changes it."""
+    """Return the lines of advice: what keeps idle instances in the environment, and how its owner
+    changes that. `batch` is `None` unless AWS Batch described the environment."""
     values = {
         "kind": _slug(home.kind),
         "service": home.service,
@@ -43,7 +45,7 @@ def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
 
 
 def _batch_state(batch: BatchEnvironment | None) -> str:
-    """Return what keeps instances in a compute environment, by the name that the advice uses."""
+    """Return what keeps instances in a compute environment, by the name that the template uses."""
     if batch is None:
         return "unread"
     if batch.jobs_running:
@@ -52,6 +54,7 @@ def _batch_state(batch: BatchEnvironment | None) -> str:
 
 
 def _jobs(count: int, state: str) -> str:
+    """Return the number of jobs in a state as text: `2 jobs are running`."""
     if count == 0:
         return f"no job is {state}"
     if count == 1:
@@ -101,11 +104,12 @@ def managed_alert(
 
 
 def _usd_per_hour(idle: Sequence[IdleMember]) -> UsdPerHour:
-    """Return the price of all members whose price is known."""
+    """Return the total price of the members whose price is known; 0 if none is."""
     return sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
 
 
 def _which(idle: Sequence[IdleMember]) -> str:
+    """Return the number of members, or the name of the only one."""
     if len(idle) > 1:
         return f"{len(idle)} GPU instances"
     instance = idle[0].instance
@@ -123,8 +127,8 @@ _NAMED = 50
 def idle_event(
     instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return the event, sent once per idle stretch, long before any person is asked. For machines
-    alone."""
+    """Return the event that an instance turned idle. It is sent once per idle stretch, only to
+    machines, and long before any person is asked."""
     facts = {"idle_since": idle_since, "reason": verdict.reason}
     dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
     return written("idle", instance, dedup_id, now, facts, owner=owner)
@@ -138,7 +142,8 @@ def silent_alert(
     *,
     outage: bool,
 ) -> Alert:
-    """Return one message about instances without data: those of one owner, in an `outage` all."""
+    """Return one message about the `silent` instances of an owner; in an `outage`, about those of
+    all owners."""
     instances = [instance for instance, _ in silent]
     lines = []
     for instance, verdict in silent:
@@ -151,7 +156,8 @@ def silent_alert(
 
 
 def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
-    """Return since when not all GPUs are measured; an empty text if readings come, but too few."""
+    """Return the text of since when not all GPUs are measured. Return an empty text if that is not
+    known, or if readings still come, but too few."""
     evidence = verdict.evidence
     if evidence is None:
         return ""
@@ -171,8 +177,8 @@ def exemption_alert(
     owner: Owner,
     now: UtcDatetime,
 ) -> Alert:
-    """Return one message about instances of an owner, each with the oddly spelled tag that keeps
-    it."""
+    """Return one message about instances of an owner. `kept` holds each instance with the oddly
+    spelled exemption tag that keeps it running."""
     instances = [instance for instance, _ in kept]
     lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}

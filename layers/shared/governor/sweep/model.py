@@ -11,6 +11,8 @@ from governor.core.units import UsdPerHour, UtcDatetime
 
 
 class Kind(StrEnum):
+    """The kind of an environment, as messages name it."""
+
     BATCH = "AWS Batch compute environment"
     KARPENTER = "Karpenter node pool"
     NODE_GROUP = "EKS node group"
@@ -32,7 +34,7 @@ class Home:
 
     @property
     def title(self) -> str:
-        """Return it for a sentence: `EKS node group gpu of prod`."""
+        """Return the environment's name for a sentence: `EKS node group gpu of prod`."""
         kind = self.kind.value
         if self.kind is Kind.OTHER:
             kind = f"{self.service} environment"
@@ -57,6 +59,8 @@ class BatchEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class IdleMember:
+    """An idle instance of an environment. `usd_per_hour` is `None` if its price is not known."""
+
     instance: Instance
     since: UtcDatetime
     usd_per_hour: UsdPerHour | None

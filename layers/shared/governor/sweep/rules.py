@@ -23,7 +23,7 @@ _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
 def home_of(instance: Instance, manager: Manager) -> Home:
-    """Return the environment of an instance, by its tags."""
+    """Return the environment of an instance, by its tags. Its name is empty if no tag gives it."""
     tags = instance.tags
     service = manager.service
     group = tags.get(AUTO_SCALING_TAG, "")
@@ -51,6 +51,7 @@ def _batch_environment_name(tags: Mapping[str, str]) -> str:
 
 
 def _kubernetes_home(tags: Mapping[str, str], service: str) -> Home:
+    """Return the node pool of Karpenter or the node group of EKS; else the cluster as a whole."""
     cluster = _cluster(tags)
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
@@ -73,6 +74,7 @@ def _cluster(tags: Mapping[str, str]) -> str:
 
 
 def group_key(target: Target, home: Home, owner: Owner) -> str:
-    """Return the key of this environment and owner, under which its messages are counted."""
+    """Return the key of an environment and owner: messages under one key are sent once in a
+    time."""
     parts = (home.kind.value, home.service, home.name, home.cluster, owner.name, owner.project)
     return f"managed#{target}#{short_hash(*parts)}"

@@ -37,17 +37,21 @@ _CHUNKS_AT_ONCE = 11
 """Chunks in a transaction, which may have 4 MB."""
 _ATTEMPTS = 3
 _PART_KEPT = timedelta(hours=2)
-"""Longer than the work in an observation matters."""
+"""How long a saved part is kept. Work seen two hours ago no longer matters."""
 
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """Return the observations of the last sweep by instance id, with those that later sweeps
-        saved before they were cut short. Return nothing if they cannot be read as a whole."""
+        """Return the observations by instance id: the whole set of the last sweep that ended, and
+        newer ones that later sweeps saved before they were cut short.
+
+        A set that is damaged or incomplete counts as empty. Raises: CloudError if the table cannot
+        be read.
+        """
         observations = None
         for _ in range(_ATTEMPTS):
             sets = self._stored_sets(target)
-            # If another sweep replaced the chunks between two pages of the query, read them again.
+            # `None`: another sweep replaced the chunks between two pages of the query. Read again.
             observations = self._unpacked(target, sets.pop(_OBSERVATIONS[:-1], []))
             if observations is not None:
                 break
@@ -61,8 +65,8 @@ class Sweeps(Store):
         return observations
 
     def _stored_sets(self, target: Target) -> dict[str, list[Document]]:
-        """Return the chunks of each stored set: that of the last sweep that ended, and those that
-        later sweeps saved."""
+        """Return the chunks of each stored set by the start of its sort key: the set of the last
+        sweep that ended, and the parts that later sweeps saved."""
         sets: dict[str, list[Document]] = defaultdict(list)
         for item in self._table.query(target_pk(target), _OBSERVATIONS):
             sets[item["sk"].rpartition("#")[0]].append(item)
@@ -71,8 +75,8 @@ class Sweeps(Store):
     def _unpacked(
         self, target: Target, chunks: Sequence[Document]
     ) -> dict[str, Observation] | None:
-        """Return the observations in these chunks: nothing if they are damaged, and `None` if
-        chunks of the set are missing."""
+        """Return the observations in these chunks, by instance id. Return an empty mapping if there
+        are no chunks or they are damaged, and `None` if chunks of the set are missing."""
         if not chunks:
             return {}
         head = chunks[0]
@@ -95,18 +99,20 @@ class Sweeps(Store):
     def remember(
         self, target: Target, observations: Mapping[str, Observation], at: datetime
     ) -> None:
-        """Replace the observations. The last sweep that writes wins: they are a cache."""
+        """Replace the observations, and delete saved parts that are not newer. If two sweeps write
+        at once, the last one wins: the observations are a cache. Raises: CloudError."""
         version, last_key = self._keep(target, _OBSERVATIONS, observations, at)
         head_key = (target_pk(target), f"{_OBSERVATIONS}000")
         is_ours = check(head_key, where("version", "=", version))
         for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last_key):
-            # Keep what another sweep has put in place of ours, and what a later one has saved.
+            # Delete nothing if another sweep has replaced this set, nor a part of a later sweep.
             is_not_later = where("at", "<=", at)
             self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
-        """Save observations of a sweep that goes on. If it is cut short, the next one uses them."""
-        # The key sorts behind all chunks, so the next whole set deletes it.
+        """Save some observations of a sweep that still runs. If the sweep is cut short, the next
+        one uses them. Raises: CloudError."""
+        # The key sorts after all chunks, so `remember` deletes this part.
         prefix = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
         self._keep(target, prefix, seen, at, until=at + _PART_KEPT)
 
@@ -118,7 +124,7 @@ class Sweeps(Store):
         at: datetime,
         **expiry: Any,
     ) -> tuple[str, str]:
-        """Write a set of observations; return its version, and the last sort key."""
+        """Write a set of observations in chunks; return its version, and its last sort key."""
         lines = (
             {"id": instance_id, **self._table.document(observation)}
             for instance_id, observation in seen.items()
@@ -139,8 +145,8 @@ class Sweeps(Store):
         return version, writes[-1].key[1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """Return the largest changes in a sweep of each of the last days, oldest first. Return an
-        empty tuple if they are damaged."""
+        """Return the largest changes in one sweep for each of the last days, oldest first. Return
+        an empty tuple if there are none, or if they are damaged. Raises: CloudError."""
         key = (target_pk(target), "SWEEP-DAYS")
         item = self._table.get(key) or {"days": {}}
         try:
@@ -154,7 +160,7 @@ class Sweeps(Store):
             return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
-        """Replace the days. If two sweeps do so at once, one may be lost; the next one makes up for
-        it."""
+        """Replace the days. If two sweeps do so at once, the changes of one may be lost; the next
+        sweep adds its own. Raises: CloudError."""
         counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
         self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))

@@ -45,21 +45,23 @@ from governor.verdict.model import UNREAD
 
 if TYPE_CHECKING:
     # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Instance, Target
+    from governor.core.instance import Target
     from governor.sweep.model import BatchEnvironment
 
 
 class BatchReader(Protocol):
     """The compute environments of AWS Batch by name, read only."""
 
-    def environment(self, target: Target, name: str) -> BatchEnvironment | None: ...
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """Return the environment, or `None` if there is none of this name. Raises: CloudError."""
 
 
 _FAILED_BEFORE = timedelta(minutes=10)
-"""The record may not show a newer failure yet: people are notified before an episode is closed."""
+"""A failure younger than this is not over yet, though the record of its instance shows none: people
+are notified before the episode is closed, which writes the record."""
 _EARLIER = timedelta(minutes=10)
-"""The log forgets a message so long before it is due again. Otherwise the sweep that is due would
-come too soon."""
+"""A message's claim ends this long before the message is due again. Otherwise the sweep at which it
+is due would find the claim still standing."""
 _A_WEEK = timedelta(days=7)
 _MOST_EVENTS = 200
 """Idle events of one sweep; the next sweeps publish the others."""
@@ -67,7 +69,8 @@ _MOST_EVENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class SweepAlerts:
-    """Note sent alerts on the case, so that the next sweep does not send them again."""
+    """Sends the alerts of a sweep. Some are noted on the case when they were sent, so that the next
+    sweep does not send them again; others are claimed in the table, once in a time."""
 
     announcer: Announcer
     batch: BatchReader
@@ -77,8 +80,8 @@ class SweepAlerts:
     notice_store: Notices
 
     def idle(self, sweep: Sweep) -> None:
-        """Publish one event per idle stretch, for machines. Each sweep publishes a limited number,
-        so that it ends in time."""
+        """Publish one event per idle stretch, for machines. Each sweep publishes at most
+        `_MOST_EVENTS`, so that it ends in time. A failure becomes a problem of the sweep."""
         dated = []
         for case in sweep.cases:
             if not case.is_idle or case.previous.idle_told_at:
@@ -97,9 +100,10 @@ class SweepAlerts:
             case.notified = was_sent
 
     def silence(self, sweep: Sweep) -> None:
-        """Notify each owner of their silent instances; in an outage, the default owner of all."""
+        """Notify each owner of their silent instances. In an outage, notify only the default owner,
+        of all of them. A failure becomes a problem of the sweep."""
         silent = {case.id: case for case in sweep.cases if case.fell_silent}
-        # Instances whose work is known from before, and need no read now, count as measurable.
+        # Instances that were known to work, and so were not read now, count as measurable.
         measurable = sum(case.verdict.kind not in UNREAD for case in sweep.cases)
         outage = is_outage(len(silent), measurable, sweep.base.breaker)
         instances = [case.instance for case in silent.values()]
@@ -116,8 +120,8 @@ class SweepAlerts:
                     silent[instance.instance_id].notified = True
 
     def unusual_exemptions(self, sweep: Sweep) -> None:
-        """Notify each owner of exemption tags with unusual spelling: once a week while they stay
-        the same."""
+        """Notify each owner of exemption tags with unusual spelling, once a week while the tags
+        stay the same. A failure becomes a problem of the sweep."""
         tags: dict[str, str] = {}
         instances = []
         for case in sweep.cases:
@@ -134,9 +138,10 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify people of each cause by which no instance fails any more.
+        """Notify people of each cause by which no instance fails any more, then forget its
+        failures, so that people are notified at once of the next one.
 
-        The next failure of that cause is notified at once again.
+        Raises: CloudError; the next sweep tries again.
         """
         by_cause: dict[str, list[Failing]] = defaultdict(list)
         for failure in self._updated_failures(sweep):
@@ -149,8 +154,8 @@ class SweepAlerts:
                 self.failure_store.drop_failing(failures)
 
     def _updated_failures(self, sweep: Sweep) -> list[Failing]:
-        """Return the failures of all targets. Those of this target that are over are noted as
-        such."""
+        """Return the failures of all targets. Failures of this target that are over are noted so
+        in the table, and have `over_at` in the result. Raises: CloudError."""
         failures = self.failure_store.failing()
         failing_ids = {case.id for case in sweep.cases if case.record.failures}
         newest_at = {
@@ -160,10 +165,10 @@ class SweepAlerts:
         updated = []
         for failure in failures:
             is_newest = newest_at[failure.target, failure.instance_id] == failure.at
-            fails_on = is_newest and failure.instance_id in failing_ids
+            still_fails = is_newest and failure.instance_id in failing_ids
             is_recent = sweep.now - failure.at < _FAILED_BEFORE
             is_elsewhere = failure.target != sweep.target
-            if failure.over_at is not None or fails_on or is_recent or is_elsewhere:
+            if failure.over_at is not None or still_fails or is_recent or is_elsewhere:
                 updated.append(failure)
             else:
                 self.failure_store.note_over(failure, sweep.now)
@@ -171,8 +176,8 @@ class SweepAlerts:
         return updated
 
     def incidents_over(self, sweep: Sweep) -> None:
-        """Have machines close the incidents that they opened, once their time has passed and no
-        finding keeps them open."""
+        """Have machines close the incidents that they opened, once an incident's time has passed
+        and no finding keeps it open. Raises: CloudError; the next sweep tries again."""
         for incident in self.failure_store.incidents():
             if incident.ends_at > sweep.now:
                 continue
@@ -184,8 +189,8 @@ class SweepAlerts:
             self.failure_store.drop_incident(incident)
 
     def reminders(self, sweep: Sweep) -> None:
-        """Remind the owners of running instances of the dates that AWS has announced, when they are
-        near."""
+        """Remind the owners of running instances of announced dates that are near. A failure
+        becomes a problem of the sweep."""
         read_notices = partial(self.notice_store.notices, sweep.target)
         notices = sweep.attempt_read("announced dates could not be read", read_notices) or []
         remind_before = timedelta(hours=sweep.base.events.remind_before_hours)
@@ -195,8 +200,9 @@ class SweepAlerts:
                 self._remind(sweep, notice, instances)
 
     def _remind(self, sweep: Sweep, notice: Notice, instances: Sequence[Instance]) -> None:
-        concerned = by_owner(notice.concerns(instances), sweep.base.ownership)
-        for owner, members in concerned.items():
+        """Remind each owner of one date, once."""
+        concerned_by_owner = by_owner(notice.concerns(instances), sweep.base.ownership)
+        for owner, members in concerned_by_owner.items():
             alert = notice_alert(notice, members, owner, sweep.now, again=True)
             key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"
             label = f"{notice.key}: {owner.name} was not reminded"
@@ -204,8 +210,11 @@ class SweepAlerts:
             sweep.attempt(label, self.once, key, notify, keep=DATE_KEPT)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of idle environments that other services manage. Each gets one message
-        in the policy's time, with the advice that fits, and none during a freeze."""
+        """Notify the owners of environments of other services that hold idle instances.
+
+        An owner gets one message per environment within `managed.tell_again_after_hours`, and none
+        during a freeze. A failure becomes a problem of the sweep.
+        """
         if sweep.summary.frozen:
             return
         governed = _governed_by_home(sweep)
@@ -221,7 +230,8 @@ class SweepAlerts:
             key = group_key(sweep.target, home, owner)
             keep = again_after - _EARLIER
             if sweep.attempt(home.title, self.once, key, notify, keep=keep):
-                # Those that have joined since the last message are in the next one.
+                # Also true if an earlier message is recent enough: members that turned idle since
+                # then are in the next message.
                 notified_ids |= members.keys()
         for case in sweep.cases:
             case.notified |= case.id in notified_ids
@@ -229,8 +239,9 @@ class SweepAlerts:
     def _notify_managed(
         self, sweep: Sweep, home: Home, owner: Owner, idle: Sequence[IdleMember], governed: int
     ) -> None:
-        """Send the message about one environment. Its own settings and tags are read if it is of
-        AWS Batch; the message is sent without them if they cannot be read."""
+        """Send the message about one environment. Settings, jobs and tags of an environment of AWS
+        Batch are read first; if that fails, the message says so. Raises: CloudError if the message
+        cannot be sent."""
         environment = None
         unread: tuple[str, ...] = ()
         if home.kind is Kind.BATCH and home.name:
@@ -263,7 +274,7 @@ def _governed_by_home(sweep: Sweep) -> Counter[Home]:
 def _idle_groups(
     sweep: Sweep, rates: Mapping[str, Rate]
 ) -> dict[tuple[Home, Owner], dict[str, IdleMember]]:
-    """Return the idle instances of each environment and owner, by instance id."""
+    """Return the idle instances, by instance id, of each environment and owner that have any."""
     groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
     for case in sweep.cases:
         idle_since = case.managed_idle_since

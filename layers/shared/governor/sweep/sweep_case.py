@@ -35,13 +35,14 @@ SETTLED_AFTER = timedelta(days=3)
 """How long after a start the ledger is checked: longer than any policy lets a stop wait to be
 booked."""
 GPU_CHECK_EVERY = timedelta(days=1)
-"""How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for
-advice."""
+"""How often a busy instance that is watched by an aggregate of its GPUs is read GPU by GPU. Those
+reads cost more, and serve only advice."""
 
 
 @dataclass(slots=True)
 class SweepSummary:
-    """Result of a sweep. `verdicts` counts by kind; `problems` are effects that failed."""
+    """Result of a sweep. `verdicts` counts instances by kind; `problems` are texts about steps that
+    failed."""
 
     target: Target
     at: UtcDatetime
@@ -81,6 +82,7 @@ class ListedInstance:
 
     @property
     def subject(self) -> Subject:
+        """Return everything by which the instance is judged, besides its metrics."""
         return Subject(
             self.instance,
             self.policy,
@@ -92,8 +94,8 @@ class ListedInstance:
 
     @property
     def _memory(self) -> Memory | None:
-        """The part of the previous observation that holds under this version of the policy, or
-        `None`."""
+        """Return the previous observation, or only its verdict and time if the policy has changed
+        since; `None` if there is no previous verdict."""
         previous = self.previous
         kind = known_kind(previous.verdict)
         if kind is None:
@@ -112,15 +114,15 @@ class ListedInstance:
 
     @property
     def verdict_without_metrics(self) -> Verdict | None:
-        """The verdict that needs no metrics, or `None` if they must be read."""
+        """Return the verdict that needs no metrics, or `None` if metrics must be read."""
         if self.problem is not None:
             return Verdict(VerdictKind.NO_DATA, self.problem)
         return self.subject.before_reading()
 
     @property
     def is_gpu_check_due(self) -> bool:
-        """Return whether this sweep reads the instance GPU by GPU, although it is known by its
-        aggregate and busy."""
+        """Return whether this sweep reads the instance GPU by GPU, although it is busy and watched
+        by an aggregate of its GPUs."""
         previous = self.previous
         if previous.verdict not in WORKING or previous.source != MetricSource.AGGREGATE:
             return False
@@ -129,13 +131,13 @@ class ListedInstance:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether an answer, or a missing one, keeps this idleness from being asked about
-        again."""
+        """Return whether an answer, or a question that nobody answered, keeps a new question about
+        this idleness from being asked."""
         return self.record.is_quiet(self.instance.launch_time, self.now)
 
     @property
     def is_managed_due(self) -> bool:
-        """Return whether the owner of its environment may be sent a message again."""
+        """Return whether the owner of its environment may be notified again."""
         told_at = self.previous.managed_told_at
         if told_at is None:
             return True
@@ -144,7 +146,8 @@ class ListedInstance:
 
     @property
     def people_know(self) -> bool:
-        """Return whether people know of its idleness. Then only resumed work is worth a read."""
+        """Return whether people know of its idleness. Then only metrics that show resumed work need
+        to be read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
 
@@ -164,7 +167,7 @@ class Case:
     listed: ListedInstance
     verdict: Verdict
     gathered: Gathered | None = None
-    """Its evidence; `None` if the verdict needed no metrics."""
+    """Its evidence, and how it was found; `None` if the verdict needed no metrics."""
     proof: Verdict | None = None
     """The verdict over the longer window that a question needs; `None` if that was not read."""
     first_gpu_check_at: UtcDatetime | None = None
@@ -194,7 +197,8 @@ class Case:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it is idle, and only an answer stands between it and its plan."""
+        """Return whether its verdict is `idle`: no hold or freeze keeps a question from
+        starting."""
         return self.verdict.kind is VerdictKind.IDLE
 
     @property
@@ -204,6 +208,7 @@ class Case:
 
     @property
     def idle_since(self) -> UtcDatetime | None:
+        """Return since when it is proved idle without a break; `None` if it is not."""
         return self._new_memory.idle_since
 
     @property
@@ -212,8 +217,8 @@ class Case:
 
     @property
     def managed_idle_since(self) -> UtcDatetime | None:
-        """Since when an instance that another service runs is idle; `None` if that is too short to
-        report."""
+        """Return since when an instance that another service runs is idle. Return `None` if it is
+        not idle, no other service runs it, or the time is too short to report."""
         evidence = self.verdict.evidence
         if self.verdict.manager is None or evidence is None:
             return None
@@ -227,23 +232,25 @@ class Case:
 
     @property
     def was_read(self) -> bool:
-        """Return whether its metrics were read, so that missing readings mean silence."""
+        """Return whether its metrics were read and are not late, so that missing readings mean
+        silence."""
         if self.gathered is None or self.gathered.evidence.read_problem is not None:
             return False
         return not self.verdict.is_late
 
     @property
     def fell_silent(self) -> bool:
-        """Return whether it is silent, and nobody was notified of that."""
+        """Return whether it is silent, and nobody was notified of that by an earlier sweep."""
         is_silent = self.verdict.kind is VerdictKind.NO_DATA and self.was_read
         return is_silent and not self.previous.told_silent
 
     @property
     def change(self) -> Change:
-        """The change of its verdict since the previous sweep, as the breakers count it."""
+        """Return the change of its verdict since the previous sweep, as the breakers count it."""
         previous = self.previous
         last_known = known_kind(previous.last_known) if previous.last_known else None
-        # Silence is counted once it lasts. Until then the last sweep with readings is compared.
+        # If the previous readings were only late, compare with the last sweep that had readings:
+        # silence counts once it lasts.
         before = last_known if previous.is_late else known_kind(previous.verdict)
         return Change(
             self.id,
@@ -255,8 +262,8 @@ class Case:
 
     @property
     def goes_on_working(self) -> bool:
-        """Return whether nothing follows from this sweep: the instance works, and either worked
-        before or started long ago and was never seen."""
+        """Return whether the instance works and nothing follows from that: it worked at the
+        previous sweep, too, or a sweep sees it for the first time although it started long ago."""
         if self.verdict.kind not in WORKING:
             return False
         running_for = self.listed.now - self.instance.launch_time
@@ -264,8 +271,8 @@ class Case:
         return is_old_and_new_here or self.previous.verdict in WORKING
 
     def observation(self, rate: Rate | None = None) -> Observation:
-        """Return what the next sweep needs to know of this one. Without a `rate`, hours are counted
-        as before."""
+        """Return the observation that the next sweep reads. Without a `rate`, project, price and
+        owner stay as the previous sweep observed them."""
         previous = self.previous
         verdict = self.verdict
         memory = self._new_memory
@@ -303,6 +310,8 @@ class Case:
         )
 
     def _metric_series(self) -> _MetricSeries:
+        """Return how the next sweep finds the metric series: as this sweep found them, or as before
+        if this sweep read none."""
         previous = self.previous
         next_gpu_check_at = self.first_gpu_check_at or previous.next_gpu_check_at
         if self.gathered is None:
@@ -313,27 +322,30 @@ class Case:
         if self.gathered.evidence.source is not MetricSource.NONE:
             source = self.gathered.evidence.source.value
         if self.listed.is_gpu_check_due:
-            # The aggregate stays the cheap way to watch it. Its GPUs were read once.
+            # This sweep read each GPU once. The next sweeps watch the cheaper aggregate again.
             source = MetricSource.AGGREGATE.value
             next_gpu_check_at = self.listed.now + GPU_CHECK_EVERY
         searched_at = self.listed.now if self.gathered.searched else previous.searched_at
         return _MetricSeries(source, self.gathered.dimensions, searched_at, next_gpu_check_at)
 
     def _idle_told_at(self) -> UtcDatetime | None:
+        """Return when the idle event of this stretch was published; `None` if it was not."""
         if self.verdict.kind in WORKING:
             return None
         notified_at = self.listed.now if self.notified and self.is_idle else None
         return self.previous.idle_told_at or notified_at
 
     def _managed_told_at(self) -> UtcDatetime | None:
+        """Return when the owner of its environment was last notified; `None` if never, or if no
+        other service runs the instance."""
         if self.verdict.manager is None:
             return None
         return self.listed.now if self.notified else self.previous.managed_told_at
 
     def _last_known(self) -> str | None:
-        """Return the newest verdict that says something of the instance; `None` if there was none.
+        """Return the newest verdict that came from data; `None` if there was none.
 
-        Without data, or while it is exempt or kept, the verdict before stands.
+        Without data, or while the instance is exempt or kept, the earlier verdict stands.
         """
         kind = self.verdict.kind
         if kind is VerdictKind.NO_DATA or kind in LEFT_ALONE:
@@ -357,16 +369,19 @@ class Listing:
     now: UtcDatetime
     instances: Sequence[ListedInstance]
     records: Mapping[str, InstanceRecord]
-    """Records of every instance that ever was idle or decided about, running or not."""
+    """By instance id: records of all instances that ever were idle or decided about, running or
+    not."""
     observations: Mapping[str, Observation]
-    """Observations of the previous sweep, also of instances that no longer run."""
+    """By instance id: observations of the previous sweep, also of instances that no longer run."""
     problems: list[str]
-    """Failures so far, for the summary of the sweep."""
+    """Texts about steps that failed so far. The summary of the sweep goes on with this list."""
 
     @property
     def swept_before(self) -> UtcDatetime | None:
-        """Time of the last sweep that ended, or `None`. Later observations are of a sweep that did
-        not end."""
+        """Return the time of the last sweep that ended, or `None` if there was none.
+
+        A later sweep that was cut short may have saved newer observations: the oldest one counts.
+        """
         times = (observation.at for observation in self.observations.values())
         return min(times, default=None)
 
@@ -380,20 +395,23 @@ class Sweep:
     now: UtcDatetime
     cases: Sequence[Case]
     records: Mapping[str, InstanceRecord]
-    """Records of every instance that ever was idle or decided about, running or not."""
+    """By instance id: records of all instances that ever were idle or decided about, running or
+    not."""
     summary: SweepSummary
     swept_before: UtcDatetime | None
-    """Time of the last sweep that ended."""
+    """Time of the last sweep that ended; `None` if there was none."""
     spread: Spread
 
     def is_hourly(self, key: str) -> bool:
-        """Return whether an hourly check is due. Each key has a minute of its own."""
+        """Return whether the hourly check of this key is due. Each key has a minute of its own. At
+        the first sweep of a target all are due."""
         if self.swept_before is None:
             return True
         return is_due(key, timedelta(hours=1), self.swept_before, self.now)
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
-        """Try effects that do not depend on each other, some at a time; return which succeeded."""
+        """Try effects that do not depend on each other, several at a time. Each has the label of
+        its problem. Return for each, in order, whether it succeeded."""
         return list(self.spread(lambda effect: self.attempt(*effect), list(effects)))
 
     def attempt(
@@ -403,11 +421,13 @@ class Sweep:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> bool:
-        """Try one effect and return whether it succeeded. The next sweep repairs what failed."""
+        """Try one effect and return whether it succeeded. A GovernorError becomes a problem of the
+        sweep; the next sweep repairs what failed."""
         return attempt(self.summary.problems, label, effect, *args, **kwargs)
 
     def attempt_read(self, label: str, read: Callable[[], Answer]) -> Answer | None:
-        """Return what `read` returns, or `None` if it fails, which is noted."""
+        """Return the result of `read`. If it raises a GovernorError, note the problem and return
+        `None`."""
         try:
             return read()
         except GovernorError as error:
@@ -422,7 +442,7 @@ def attempt(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> bool:
-    """Try one effect and return whether it succeeded. A failure is added to `problems`."""
+    """Try one effect and return whether it succeeded. A GovernorError is added to `problems`."""
     try:
         effect(*args, **kwargs)
     except GovernorError as error:

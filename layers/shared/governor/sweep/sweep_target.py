@@ -1,8 +1,8 @@
-"""One sweep over one target: list, read, judge, and repair whatever differs from the wanted state.
+"""One sweep over one target: list, read, judge, and correct whatever differs from the wanted state.
 
-Level-triggered: everything is computed from scratch, so a sweep that was missed or ran twice loses
-nothing. Effects are tried one by one, and the next sweep repairs what fails. This module must not
-act on an instance beyond its tags.
+Each sweep computes everything from scratch, so nothing is lost if a sweep is missed or runs twice.
+Effects are tried one by one, and the next sweep repairs what failed. This module must not change an
+instance beyond its tags.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from governor.sweep.sweep_case import Case, Listing, OpenEpisode, Sweep, SweepSu
 
 @dataclass(frozen=True, slots=True)
 class SweepTarget:
+    """Sweeps one target. The order of the calls in `__call__` matters: breakers freeze verdicts
+    before anything follows from them."""
+
     clock: Clock
     policies: Policies
     instances: InstanceReader
@@ -50,7 +53,8 @@ class SweepTarget:
     spread: Spread
 
     def __call__(self, target: Target) -> SweepSummary:
-        """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
+        """Sweep the target; return counts and problems. Raises: CloudError. If the instances could
+        not be listed, nothing has changed."""
         now = self.clock.now()
         listing = list_instances(
             target, now, self.policies, self.instances, self.instance_store, self.sweep_store
@@ -85,7 +89,8 @@ class SweepTarget:
         )
 
     def _notify(self, sweep: Sweep, *, just_froze: bool) -> None:
-        """Send what is new. The alert of a new freeze takes the place of those about silence."""
+        """Send the alerts that are new. The alert of a new freeze takes the place of alerts about
+        silence. A failure becomes a problem of the sweep."""
         self.alerts.idle(sweep)
         if not just_froze:
             self.alerts.silence(sweep)
@@ -95,7 +100,7 @@ class SweepTarget:
         self.alerts.reminders(sweep)
 
     def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:
-        """Count what the instances cost up to now; return the rate of each, by instance id."""
+        """Add the costs up to now to the month's; return the rate of each instance, by id."""
         rates = self.costs.rates(
             [(case.instance, case.policy, case.verdict.kind) for case in sweep.cases]
         )
@@ -117,7 +122,8 @@ class SweepTarget:
         open_episodes: Mapping[str, OpenEpisode],
         rates: Mapping[str, Rate],
     ) -> None:
-        """Replace the page of the target in the console."""
+        """Replace the page of the target in the console. A failure becomes a problem of the
+        sweep."""
         sweep.attempt(
             "page of the console",
             keep_page,
@@ -131,8 +137,8 @@ class SweepTarget:
         )
 
     def _list_ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
-        """Return the accelerated instances that the policy's selector leaves out, with their
-        rates."""
+        """Return the accelerated instances that the policy's selector leaves out, with their rates.
+        Raises: CloudError."""
         instances = self.instances.list_ungoverned(sweep.target, sweep.base.selector)
         rates = self.costs.rates([(instance, sweep.base, None) for instance in instances])
         return [(instance, rates[instance.instance_id]) for instance in instances]
