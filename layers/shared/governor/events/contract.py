@@ -30,11 +30,13 @@ _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
 
 
 def detail(*path: str, **more: Any) -> Any:
+    """Return a model field that is read from this path in the event's `detail`."""
     return Field(validation_alias=AliasPath("detail", *path), **more)
 
 
 def moment(text: object) -> UtcDatetime:
-    """Return a moment in ISO 8601 or RFC 1123. Raises: ValueError, also for a year like 9999."""
+    """Return the moment that a text names in ISO 8601 or RFC 1123. Raises: ValueError, also for a
+    year like 9999."""
     try:
         parsed = parse_iso(str(text))
     except ValueError:
@@ -48,8 +50,8 @@ def moment(text: object) -> UtcDatetime:
 
 
 def _moment_or_none(text: object) -> UtcDatetime | None:
-    """Return a moment as `moment` does; `None` for any other form, since no event is refused for
-    its date."""
+    """Return the moment that a text names; `None` for an empty or unreadable one, since no event is
+    refused for its date."""
     if not text:
         return None
     try:
@@ -59,6 +61,7 @@ def _moment_or_none(text: object) -> UtcDatetime | None:
 
 
 def _action_or_none(action: object) -> str | None:
+    """Return the printable, shortened name of an action; `None` if it is no text or is empty."""
     if not isinstance(action, str):
         return None
     return printable(action)[:_ACTION_CHARACTERS] or None
@@ -68,9 +71,10 @@ _MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
-    """The frame of an event. `to_domain` returns the event itself.
+    """The fields that all events have. In subclasses `to_domain` returns the event's content as a
+    record.
 
-    The account is taken from here: the ARN of a Spot warning names none.
+    The account comes from here, as the ARN of a Spot warning names none.
     """
 
     id: str = Field(min_length=1)
@@ -83,6 +87,7 @@ class _InstanceEvent(Envelope):
     instance_id: InstanceId = detail("instance-id")
 
     def _warned(self, cause: Cause, **more: Any) -> Warned:
+        """Return the warning with this cause and with `more` of its fields."""
         return Warned(
             self.id, self.account, self.region, self.instance_id, cause, self.time, **more
         )
@@ -105,6 +110,7 @@ WARNINGS: Mapping[str, Cause] = {
 
 
 def _cause_of(detail_type: object) -> Cause:
+    """Return the cause of this kind of event. Raises: ValueError if it is not one of `WARNINGS`."""
     cause = WARNINGS.get(str(detail_type))
     if cause is None:
         raise ValueError(f"must be one of {', '.join(WARNINGS)}")
@@ -136,9 +142,14 @@ class LifecycleEvent(_InstanceEvent):
     destination: str = detail("Destination", default="EC2")
 
     def to_domain(self) -> Warned:
-        waits = LifecycleAction(self.group, self.hook, self.token, self.destination == "WarmPool")
-        action = "put into the warm pool" if waits.to_warm_pool else "terminate"
-        return self._warned(Cause.AUTO_SCALING, action=action, waits=waits)
+        waiting_action = LifecycleAction(
+            group=self.group,
+            hook=self.hook,
+            token=self.token,
+            to_warm_pool=self.destination == "WarmPool",
+        )
+        action = "put into the warm pool" if waiting_action.to_warm_pool else "terminate"
+        return self._warned(Cause.AUTO_SCALING, action=action, waiting_action=waiting_action)
 
 
 class ExecutionEndEvent(Envelope):
@@ -153,7 +164,8 @@ class ExecutionEndEvent(Envelope):
 class _AffectedEntity(Event):
     entity_value: str | None = Field(default=None, alias="entityValue")
     status: str | None = None
-    """`RESOLVED` if nothing is left to do about it, although the event goes on for others."""
+    """`RESOLVED` if nothing is left to do about this entity, although the event goes on for
+    others."""
 
     @property
     def is_resolved(self) -> bool:
@@ -161,7 +173,7 @@ class _AffectedEntity(Event):
 
     @property
     def instance_id(self) -> str | None:
-        """Return the id of the instance that the value names; `None` if it names none."""
+        """Return the id of the instance that `entity_value` names; `None` if it names none."""
         match = re.search(_INSTANCE_ID, self.entity_value or "")
         return match[0] if match else None
 
@@ -182,7 +194,8 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """Return the change. An event of which everything is resolved is over."""
+        """Return the change, with a notice for each instance. A closed event, and one whose
+        entities are all resolved, is over; then the notices are of all its instances."""
         entities = self.affected_entities or ()
         pending = [entity for entity in entities if not entity.is_resolved]
         is_all_resolved = bool(entities) and not pending
@@ -196,9 +209,10 @@ class HealthEvent(Envelope):
         return ScheduledChange(notices, is_over)
 
     def _notice(self) -> Notice:
-        """Return the notice of this event, without an instance."""
+        """Return the notice of this event, without the id of an instance."""
         change = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
-        # AWS Health sends a copy to a backup Region, too: the event names the Region it is about.
+        # AWS Health also sends a copy to a backup Region. `eventRegion` names the Region of the
+        # instances.
         own_region = re.fullmatch(REGION, self.event_region or "")
         region = own_region[0] if own_region else self.region
         return Notice(
@@ -233,9 +247,12 @@ class CapacityBlockEvent(Envelope):
 
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
-    """Return the date that an event announces; `None` for a kind of Capacity Block event that
-    announces none. Raises: InputError unless it is a Health event or an event of a Capacity Block,
-    with the fields that each needs."""
+    """Return the change with a date that an event announces; `None` for kinds of Capacity Block
+    events that announce no date.
+
+    Raises: InputError if it is neither a Health event nor an event of a Capacity Block, or lacks a
+    field that it needs.
+    """
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
     kind = str(event.get("detail-type"))
@@ -252,11 +269,14 @@ class _QueuedMessage(Event):
     sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
 
     def to_queued(self) -> Queued:
+        """Return the message as a record."""
         sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
         return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
 
 
 class QueueBatch(Event):
+    """Messages of an SQS queue, as Lambda hands them to a function."""
+
     records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
 
 
@@ -277,8 +297,8 @@ def queued_event(body: str) -> Any:
 
 
 def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the version that a data event of CloudTrail names, and the ARN that wrote it; `None`
-    if it does not name both."""
+    """Return the version that a data event of CloudTrail names, and the ARN of its writer; `None`
+    if the event does not name both."""
     match event.get("detail"):
         case {
             "responseElements": {"x-amz-version-id": str(version)},
@@ -294,6 +314,7 @@ _Item = Mapping[str, Mapping[str, Any]]
 
 
 def _stream(*path: str, **more: Any) -> Any:
+    """Return a model field that is read from this path in a record's `dynamodb` part."""
     return Field(validation_alias=AliasPath("dynamodb", *path), **more)
 
 
@@ -309,6 +330,7 @@ class _ChangeRecord(Event):
     )
 
     def to_domain(self) -> Change:
+        """Return the change with its items as plain JSON."""
         fields = self.model_dump(exclude={"keys", "before", "after"})
         return Change(
             **_plain(self.keys), **fields, before=_plain(self.before), after=_plain(self.after)
@@ -325,12 +347,13 @@ def changes_of(event: object) -> list[Change]:
 
 
 def _plain(item: _Item) -> dict[str, Any]:
-    """Return the item as plain JSON. Numbers stay text, as the stream writes them, and bytes stay
-    base64."""
+    """Return a DynamoDB item as plain JSON. Numbers stay text, as the stream writes them, and bytes
+    stay base64."""
     return {name: _value(value) for name, value in item.items()}
 
 
 def _value(value: Mapping[str, Any]) -> Any:
+    """Return an attribute value, `{type letter: value}`, as plain JSON."""
     [(letter, inner)] = value.items()
     if letter == "M":
         return _plain(inner)

@@ -36,8 +36,8 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance; `checkpoint` is `None` if the stack has no hook to
-    send."""
+    """Return the warning about one instance. `checkpoint` is `None` if the stack has no checkpoint
+    hook."""
     has_known_end = warned.response.is_taken_back or warned.stated_end is not None
     is_hook_sent = checkpoint is not None and checkpoint.send
     facts = {
@@ -60,7 +60,7 @@ def warning_alert(
 
 
 def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
-    """Return what became of the request to save the work."""
+    """Return the lines that say whether the instance was asked to save its work."""
     if checkpoint is None:
         return said("hook", {"state": "none", "why": None, "error": hook.error})
     state = hook.state.value if checkpoint.send else "off"
@@ -80,8 +80,8 @@ def mass_alert(
 ) -> Alert:
     """Return one message about many warnings in one zone or group.
 
-    `endangered` is what the `owner` has there, `None` if it could not be listed. The hooks of
-    `unasked` instances may have been refused.
+    `endangered` are the instances that the `owner` has there; `None` if they could not be listed.
+    `unasked` are the ids of instances that probably did not get their hook.
     """
     rule = policy.events
     target = instance.target
@@ -123,7 +123,8 @@ def mass_alert(
 
 
 def _known(endangered: Sequence[Instance] | None) -> str:
-    """Return what is known of the endangered instances, in the words of the template."""
+    """Return how the template names what is known of the endangered instances: `unlisted`, `some`
+    or `none`."""
     if endangered is None:
         return "unlisted"
     return "some" if endangered else "none"
@@ -137,7 +138,7 @@ def _names(instances: Sequence[Instance]) -> str:
 def checkpoint_failed_alert(
     instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return the message that the hook was not sent, or may not have been: somebody must save the
+    """Return the message that the hook was not sent, or perhaps not sent: somebody must save the
     work by hand."""
     facts = {
         "cause": warned.cause.value,
@@ -159,8 +160,8 @@ def elsewhere_alert(
 ) -> Alert | None:
     """Return the cheapest other zones for the same type; `None` if their prices are not known.
 
-    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if they
-    were asked for.
+    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs; empty if
+    they were not asked for.
     """
     zone = instance.availability_zone
     usd_here = next((price.usd_per_hour for price in prices if price.zone == zone), None)
@@ -211,7 +212,7 @@ def notice_alert(
 ) -> Alert:
     """Return the message about a date for the `instances` of one owner.
 
-    It is the reminder if it is sent `again`. Else it says whether people will be `reminded`.
+    If it is sent `again`, it is the reminder. Otherwise it says whether people will be `reminded`.
     """
     instance = only(instances)
     at = notice.at
@@ -248,15 +249,15 @@ def notice_alert(
 
 
 def _due(at: UtcDatetime | None, now: UtcDatetime) -> str:
-    """Return when the date is, in the words of the template: `never` is a date that AWS did not
-    name."""
+    """Return how the template names the date: `now` (past), `later`, or `never` if AWS named no
+    date."""
     if at is None:
         return "never"
     return "now" if at <= now else "later"
 
 
 def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
-    """Return which advice of the template fits these instances."""
+    """Return the name of the template's advice that fits these instances."""
     if notice.reservation_id is not None:
         return "block"
     if any(instance.root_device_type != "ebs" for instance in instances):

@@ -1,7 +1,7 @@
 """Notifies owners of dates that AWS announces: scheduled changes, and Capacity Blocks that end.
 
-They are notified once here, and again shortly before the date by the sweep. That needs no schedules
-and never reminds anybody of an instance that has gone.
+Owners are notified once here; the sweep reminds them shortly before the date. So no schedule is
+needed, and nobody is reminded of an instance that no longer runs.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ DATE_KEPT = timedelta(days=30)
 _STILL_NEWS = timedelta(days=1)
 """How long after its date a notice is still sent: events come late, and AWS may take a while."""
 _Alerts = Mapping[str, tuple[str, Alert]]
-"""Messages that are sent once, by key, each with the owner's name or the instance's id."""
+"""Messages that are sent once, by key. Each comes with the name that is returned once it is sent:
+the owner's name or the instance's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyDates:
+    """Notifies owners of announced dates, once for each date."""
+
     clock: Clock
     policies: Policies
     accounts: Accounts
@@ -47,8 +50,11 @@ class NotifyDates:
     announcer: Announcer
 
     def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
-        """Return the ids of the instances whose owners were notified by this call. Raises:
-        CloudError, after all others were."""
+        """Notify the owner of each instance. Return the ids of the instances whose owners this call
+        has notified; empty if there are none.
+
+        Raises: CloudError if one failed, after all others were tried.
+        """
         policy = self.policies.base().policy
         sending = [
             partial(self._notify_about, instance_id, notice, change.is_over, policy)
@@ -58,9 +64,10 @@ class NotifyDates:
         return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
-        """Notify the owners of what runs in a Capacity Block; return those this call has notified.
+        """Notify the owners of instances in a Capacity Block. Return the names of the owners that
+        this call has notified; empty if there are none.
 
-        Raises: SafetyError if nothing runs in it and EC2 knows no such block; CloudError.
+        Raises: SafetyError if nothing runs in the block and EC2 knows no such block; CloudError.
         """
         policy = self.policies.base().policy
         now = self.clock.now()
@@ -79,7 +86,7 @@ class NotifyDates:
         running = notice.concerns(self.instances.list_selected(target, policy.selector))
         owners = by_owner(running, policy.ownership)
         if not owners and not change.is_expiring:
-            # Nobody runs in it yet: the default owner of the policy may know who bought it.
+            # Nothing runs in the block yet: the policy's default owner may know who bought it.
             self._must_exist(target, change.reservation_id)
             owners = {Owner(policy.ownership.default_owner): []}
         alerts = {
@@ -91,10 +98,11 @@ class NotifyDates:
         return self._send_latest(notice, alerts_by_key, policy, now)
 
     def _must_exist(self, target: Target, reservation_id: str) -> None:
-        """Refuse a block that only an event knows.
+        """Refuse a block that an event names and EC2 does not know. Raises: SafetyError,
+        CloudError.
 
-        If the role may not ask EC2, as in a member stack of an earlier release, AWS is believed:
-        nobody else can send such an event. Raises: SafetyError.
+        If the role may not ask EC2, as in a member stack of an earlier release, the event is
+        believed: only AWS can send such an event.
         """
         try:
             is_known = self.instances.knows_reservation(target, reservation_id)
@@ -108,8 +116,8 @@ class NotifyDates:
     def _notify_about(
         self, instance_id: str, notice: Notice, is_over: bool, policy: Policy
     ) -> tuple[str, ...]:
-        """Notify the owner of one instance; return its id if this call did. A notice that is over
-        is dropped instead."""
+        """Notify the owner of one instance. Return the instance's id if this call has notified; an
+        empty tuple otherwise. A notice that is over is dropped instead. Raises: CloudError."""
         now = self.clock.now()
         date = notice.at or now
         if is_over or date < now - _STILL_NEWS:
@@ -128,9 +136,10 @@ class NotifyDates:
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
-        """Keep the notice for its reminder, and send it unless AWS has announced something newer.
+        """Keep the notice for its reminder, and send the alerts unless AWS has announced something
+        newer. Return the names of those whom this call has notified.
 
-        Raises: CloudError. If the notice could not be kept, it is sent all the same before that.
+        Raises: CloudError. If the notice could not be kept, the alerts are sent before the error.
         """
         keep_error: CloudError | None = None
         is_latest = True
@@ -149,7 +158,8 @@ class NotifyDates:
         return notified
 
     def _send_all(self, alerts: _Alerts, keep: timedelta) -> tuple[str, ...]:
-        """Send each message once; return the names of those that this call has sent."""
+        """Send each message once; return the names whose messages this call has sent. Raises:
+        CloudError."""
         notified = []
         for key, (name, alert) in alerts.items():
             if self.once(key, partial(self.announcer.announce, alert), keep=keep):
@@ -158,6 +168,7 @@ class NotifyDates:
 
 
 def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
+    """Return the alerts by a key for each owner, with the owner's name."""
     return {
         f"{key}#{owner.name}#{owner.project}": (owner.name, alert)
         for owner, alert in alerts.items()
@@ -165,7 +176,8 @@ def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
-    """Return whether a reminder will follow: a date that is near already needs none."""
+    """Return whether a reminder will follow. It will not if there is no date, or if the date is so
+    near that this message serves as the reminder."""
     if notice.at is None:
         return False
     return now < notice.at - timedelta(hours=policy.events.remind_before_hours)

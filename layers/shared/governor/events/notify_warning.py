@@ -1,6 +1,6 @@
-"""Notifies owners of warnings: the first few in a zone or group one by one, then all as one message
-(`events.mass_interruption_told_singly`). Advice where to start instead comes after, and nothing
-waits for it.
+"""Notifies owners of warnings. The first few in a zone or group are sent one by one, then all
+together as one message (`events.mass_interruption_told_singly`). Advice on where to start a new instance
+comes last; nothing waits for it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from governor.table.once import Once, joined, run_all
 
 if TYPE_CHECKING:
     # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Instance, Target
+    from governor.core.instance import Target
     from governor.events.model.interruption import SpotPrice
-    from governor.policy.model.policy import Policy
 
 
 class SpotPrices(NamedTuple):
@@ -52,13 +51,14 @@ class SpotMarket(Protocol):
     def prices(
         self, target: Target, regions: Sequence[str], instance_type: str, platform: str
     ) -> SpotPrices:
-        """Never raises."""
+        """Return the prices of these Regions. Never raises: a Region that could not be read is in
+        `problems`."""
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """Return by Region how likely a request for one of these types succeeds, from 1 to 10. Give
-        at most ten Regions."""
+        """Return by Region how likely a request for one of these types succeeds, from 1 to 10.
+        `regions` may be at most ten. Raises: GovernorError."""
 
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
@@ -73,18 +73,19 @@ class Notified(StrEnum):
 
     SINGLY = "singly"
     AS_A_MASS = "as a mass"
-    """By the summary, which this call sent."""
+    """By the message about many warnings, which this call sent."""
     COUNTED = "counted"
-    """By a summary that another call sent."""
+    """By the message about many warnings, which another call sent."""
 
 
 @dataclass(slots=True)
 class Reaction:
-    """Effects of one event. `notes` are failures that nothing had to wait for."""
+    """Effects of one event. `notes` are failures that did not hold up any step."""
 
     ours: bool = True
+    """False if the instance is not governed."""
     notified: Notified | None = None
-    """`None`: notified before, or not ours."""
+    """`None` if an earlier call notified the owner, or if the instance is not governed."""
     checkpoint_sent: bool = False
     snapshots: tuple[str, ...] = ()
     voided: bool = False
@@ -95,21 +96,22 @@ class Reaction:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """The response to one warning."""
+    """The response to one warning: its effects, and the errors of steps that failed."""
 
     warned: Warned
     reaction: Reaction = field(default_factory=Reaction)
     failed: list[Exception] = field(default_factory=list)
 
     def run(self, *steps: Callable[[], object]) -> None:
-        """Try every step, whatever becomes of those before it."""
+        """Try every step, even if one before it fails. An error is added to `failed`."""
         try:
             run_all(steps)
         except Exception as error:  # noqa: BLE001 - the other warnings have their turn
             self.failed.append(error)
 
     def get(self, step: Callable[[], Result]) -> Result | None:
-        """Return what the step returns, or `None` if it fails, which is noted."""
+        """Return the result of the step. If it fails, add the error to `failed` and return
+        `None`."""
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - as above
@@ -117,14 +119,14 @@ class Attempt:
             return None
 
     def result(self) -> Reaction | Exception:
-        """Return what was done, or the first error with notes of the others."""
+        """Return the effects; or, if a step failed, the first error with the others as notes."""
         return joined(self.failed) if self.failed else self.reaction
 
 
 @dataclass(slots=True, kw_only=True)
 class Case(Attempt):
-    """A warning of a governed instance, under its own `policy`; without a document `checkpoint` is
-    `None`."""
+    """A warning of a governed instance, under its own `policy`. `checkpoint` is `None` if the stack
+    has no checkpoint hook."""
 
     instance: Instance
     policy: Policy
@@ -136,6 +138,7 @@ class Case(Attempt):
 
     @property
     def is_hooked(self) -> bool:
+        """Return whether the hook is to be sent to the instance."""
         return self.checkpoint is not None and self.checkpoint.send
 
     @property
@@ -146,7 +149,8 @@ class Case(Attempt):
 
 @dataclass(frozen=True, slots=True)
 class NotifyWarning:
-    """Counts, then notifies; a count that cannot be written never keeps a warning back."""
+    """Counts a warning, then notifies. If the count cannot be written, the warning is sent all the
+    same."""
 
     clock: Clock
     instances: InstanceReader
@@ -155,16 +159,18 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
-        """Notify the owner, unless this event was notified before. `base`, the policy without
-        overrides, decides what a mass is.
+        """Notify the owner, unless an earlier call did so for this event. `base`, the policy
+        without overrides, decides how many warnings are sent as one. `unasked` are the ids of
+        instances whose hooks were not sent.
 
-        Raises: CloudError if the message could not be sent, or not be noted as sent: it is sent
-        again.
+        Raises: CloudError if the message could not be sent, or could not be noted as sent: then a
+        repeated event sends it again.
         """
         notify = partial(self._notify, case, base, unasked)
         self.once(f"{case.warned.event_id}#told", notify)
 
     def _notify(self, case: Case, base: Policy, unasked: Collection[str]) -> None:
+        """Send the warning, alone or with others, and note in the reaction how."""
         burst = self._count(case)
         if burst is None or burst.number <= base.events.mass_interruption_told_singly:
             alert = warning_alert(
@@ -183,7 +189,8 @@ class NotifyWarning:
             case.reaction.notified = Notified.COUNTED
 
     def _count(self, case: Case) -> Burst | None:
-        """Count the warning among those of its group or zone; `None` if that cannot be written."""
+        """Return the place of the warning among those of its group or zone; `None` if the count
+        cannot be written."""
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         name = f"{case.warned.response.kind}#{place}"
         try:
@@ -191,15 +198,15 @@ class NotifyWarning:
                 case.instance.target, name, self.clock.now(), BURST_WINDOW
             )
         except (CloudError, ConflictError) as error:
-            # Notified singly: one message too many is the safe side.
+            # The caller then sends a single message: one message too many is safe.
             case.reaction.notes.append(f"not counted: {error}")
             return None
 
     def _notify_of_mass(
         self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
     ) -> bool:
-        """Send one message for all of a group or zone, once for each burst of warnings. Return
-        whether this call did."""
+        """Send one message about all warnings in a group or zone, once for each burst of warnings.
+        Return whether this call sent it. Raises: CloudError."""
         kind = case.warned.response.kind
         place = case.warned.group or case.instance.availability_zone
         started = int(burst.started_at.timestamp())
@@ -209,7 +216,8 @@ class NotifyWarning:
     def _announce_mass(
         self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
     ) -> None:
-        """Send one message to each owner, who may be reached by nobody else's channel."""
+        """Send each owner one message about their instances. Raises: the first error, after all
+        were tried."""
         endangered = self._endangered(case, base)
         now = self.clock.now()
         announcements = []
@@ -230,7 +238,8 @@ class NotifyWarning:
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
         """Return the instances that may be taken back with this one, by owner.
 
-        `None` stands for instances that could not be listed, an empty list for no such instance.
+        The owner is `NOBODY` if there is no such instance (empty) or they could not be listed
+        (`None`).
         """
         try:
             listed = self.instances.list_selected(case.instance.target, base.selector)
@@ -242,8 +251,8 @@ class NotifyWarning:
 
 
 def _is_endangered(instance: Instance, case: Case) -> bool:
-    """Return whether it is in the same group as the warned one, or in the same zone and of a kind
-    that EC2 takes back."""
+    """Return whether the instance may be taken back, too: it is in the same group as the warned
+    one, or, without a group, in the same zone and of a kind that EC2 takes back."""
     if case.warned.group is not None:
         return instance.tags.get(AUTO_SCALING_TAG) == case.warned.group
     is_in_zone = instance.availability_zone == case.instance.availability_zone
@@ -252,7 +261,7 @@ def _is_endangered(instance: Instance, case: Case) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AdviseElsewhere:
-    """Compares Spot prices over the policy's Regions and names the cheapest zones, with placement
+    """Compares Spot prices in the policy's Regions and names the cheapest zones, with placement
     scores if the policy asks for them."""
 
     clock: Clock
@@ -261,8 +270,8 @@ class AdviseElsewhere:
     announcer: Announcer
 
     def __call__(self, case: Case) -> None:
-        """Advise on a Spot instance if its owner was notified just now. What AWS refuses becomes a
-        note."""
+        """Send advice on a Spot instance if this call has notified its owner of the warning. An
+        error becomes a note of the reaction."""
         instance = case.instance
         events = case.policy.events
         is_wanted = events.compare_spot_prices and instance.lifecycle is Lifecycle.SPOT
@@ -276,6 +285,7 @@ class AdviseElsewhere:
             case.reaction.notes.append(f"no advice: {error}")
 
     def _advise(self, case: Case) -> None:
+        """Send the prices elsewhere, if any is known. Raises: CloudError."""
         instance = case.instance
         reaction = case.reaction
         regions = (instance.target.region, *case.policy.events.spot_price_regions)
@@ -292,7 +302,8 @@ class AdviseElsewhere:
             reaction.advised = True
 
     def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
-        """Return the placement scores by Region; empty if they are not wanted or not available."""
+        """Return the placement scores by Region; empty if the policy does not ask for them or they
+        are not available, which is noted."""
         if not case.policy.events.placement_scores:
             return {}
         types = alike(case.instance.instance_type)

@@ -31,8 +31,11 @@ _SETTLING = ("running", "terminated")
 
 @dataclass(frozen=True, slots=True)
 class ReactToStateChange:
-    """Handles a change by us or by others. Events carry no tags, so those of every instance come
-    here: an unknown instance costs one read. `policies` is asked only if a saving ends."""
+    """Handles a change of state that GPU Governor or somebody else made.
+
+    Events carry no tags, so the events of all instances come here; an instance without a record
+    costs one read. `policies` is called only if a saving ends.
+    """
 
     policies: Callable[[], Policies]
     clock: Clock
@@ -44,11 +47,11 @@ class ReactToStateChange:
     def __call__(
         self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
     ) -> str:
-        """Close a question that the change has answered, settle the ledger, and return what was
-        done."""
+        """Void a question that the change has made needless, and settle the ledger. Return the
+        effects as text, or `nothing to do`. Raises: CloudError."""
         target = Target(account, region)
         record = self.instance_store.record(target, instance_id)
-        # Everything that was opened, marked or booked has left a record.
+        # Any earlier episode, mark or saving of this instance would have left a record.
         if record == InstanceRecord(target, instance_id):
             return _NOTHING
         done = []
@@ -59,20 +62,20 @@ class ReactToStateChange:
         return ", ".join(done) or _NOTHING
 
     def _void_ended(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> bool:
-        """Void the open question about an instance that stops or ends. Return whether this call
-        did."""
+        """Void the open question about an instance that stops or is terminated. Return whether this
+        call did."""
         ref = record.open_episode
         if ref is None or ec2_state not in _ENDING:
             return False
         if at < ref.launch_time:
             # A late event of an earlier run of the instance says nothing about this one.
             return False
-        # Only a question can be voided: in the acting phase the change is the workflow's own.
+        # `void` changes nothing once the workflow acts: then the change is the workflow's own.
         return self.void(ref, f"the instance is {ec2_state} by others", Outcome.VOID)
 
     def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
-        """Void a question about a stopped instance that runs again, and end its savings. Return
-        what was done."""
+        """Void a question about a stopped instance that runs again, and end its savings. Return a
+        text for each effect; empty if there is none."""
         done = []
         episode = None
         if record.open_episode is not None:
@@ -87,7 +90,8 @@ class ReactToStateChange:
         return done + self._settle(record, ec2_state, at)
 
     def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
-        """End the savings that were booked before the change; return what was done for each."""
+        """End the savings that were booked before the change. Return a text for each; empty if
+        there is none."""
         entries = self.ledger_store.open_entries(record.target, record.instance_id)
         ended = ended_by(entries, at)
         if not ended:

@@ -1,8 +1,8 @@
 """Responds to warnings that instances are taken back: work is saved, owners are notified, and open
-questions are taken back. This module must not stop or terminate anything.
+questions are canceled. This module must not stop or terminate anything.
 
 `RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls.
-Each step is tried, whatever became of the others. A repeated event repeats only what failed.
+Every step is tried, even if another one failed. A repeated event repeats only the failed steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from governor.core.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.core.instance import EVENT_TAG, Instance, Target
@@ -32,30 +32,23 @@ from governor.policy.rules.owners import owner_of
 from governor.remediation.void_episode import VoidEpisode
 from governor.table.once import Once, begin
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Instance, Target
-    from governor.core.units import UtcDatetime
-    from governor.events.model.interruption import LifecycleAction
-    from governor.policy.model.policy import Policy
-
 
 class LifecycleHooks(Protocol):
     """The lifecycle hooks of Auto Scaling groups."""
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """Return how long the group waits for the hook to be completed; `None` if it has no such
-        hook."""
+        """Return how long the group waits for the hook to be completed; `None` if the group has no
+        such hook. Raises: CloudError."""
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
-        """Let the group go on. An action that is over already is no error."""
+        """Let the group go on. An action that is over already is no error. Raises: CloudError."""
 
 
 _PATIENCE_SECONDS = 10.0
-"""With an account or Region that hangs: a third of the function's time."""
+"""How long to wait for an account or Region that hangs: a third of the function's time."""
 _NOTE = "dynamodb:TransactWriteItems"
 _NOTE_SECONDS = 2.0
-"""How long the notes of warnings may take after the hooks, beside which they are begun."""
+"""How long the notes of warnings may still take once the hooks are sent. Both begin together."""
 _GONE = ("shutting-down", "terminated")
 _Part = TypeVar("_Part")
 
@@ -80,17 +73,18 @@ class RespondToWarnings:
     hooks: LifecycleHooks | None = None
 
     def one(self, warned: Warned) -> Reaction:
-        """Respond to a warning that comes alone. Raises: the error of the first failed step."""
-        (result,) = self([warned])
+        """Respond to a warning that comes alone; return its effects. Raises: the error of the first
+        failed step."""
+        [result] = self([warned])
         if isinstance(result, Exception):
             raise result
         return result
 
     def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
-        """Respond to a batch of warnings; return what was done about each, in their order.
+        """Respond to a batch of warnings; return the effects of each, in their order.
 
-        An exception stands for a warning whose instance could not be read, or of which a step
-        failed. All other steps were done, and the warning should come again.
+        An exception stands for a warning whose instance could not be read, or whose response had a
+        failed step. All other steps were done, and the warning should be delivered again.
         """
         base = self.policies.base().policy
         attempts = [Attempt(warned=warned) for warned in batch]
@@ -106,10 +100,10 @@ class RespondToWarnings:
         return [attempt.result() for attempt in attempts]
 
     def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
-        """Return the attempts with anything left to do, as `_examine` does.
+        """Return the attempts that have steps left to do, each as `_examine` returns it.
 
-        Instances are described in a few calls for each account and Region; one that hangs holds up
-        no other.
+        Instances are described in a few calls for each account and Region. A call that hangs does
+        not hold up the others. An attempt whose instance could not be read has failed.
         """
         by_target = self._by_target(attempts, base)
         calls = {}
@@ -126,7 +120,8 @@ class RespondToWarnings:
         return opened
 
     def _by_target(self, attempts: Sequence[Attempt], base: Policy) -> dict[Target, list[Attempt]]:
-        """Group attempts by account and Region, without those that the policy does not name."""
+        """Group attempts by account and Region. Attempts in other targets than the policy's are
+        left out, and noted as not ours."""
         by_target: dict[Target, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
             account = attempt.warned.account
@@ -147,8 +142,11 @@ class RespondToWarnings:
         described: Mapping[str, Instance | CloudError] | CloudError,
         base: Policy,
     ) -> Attempt | None:
-        """Return a `Case` if the instance is governed and the warning stands; the attempt itself if
-        only an open question may have to be taken back; `None` if the warning came too late.
+        """Return what is left to do about a warning:
+
+        - a `Case` if the instance is governed and the warning stands;
+        - the attempt itself if only an open question may have to be canceled;
+        - `None` if nothing is: the warning came too late.
 
         Raises: CloudError if the instance could not be read; PolicyError.
         """
@@ -157,12 +155,13 @@ class RespondToWarnings:
         if instance is None or not base.selector.is_on(instance):
             attempt.reaction.ours = False
             return attempt
-        if warned.waits is not None:
+        if warned.waiting_action is not None:
             if instance.state in _GONE:
-                # The event came late: nobody can save anything any more, and nothing waits.
+                # The event came late: no work can be saved any more, and the group does not wait.
                 return attempt
-            warned = self._with_heartbeat(warned, warned.waits, attempt.reaction)
-        # Past its heartbeat no group waits, unless somebody prolonged it: then it is left to them.
+            warned = self._with_heartbeat(warned, warned.waiting_action, attempt.reaction)
+        # After the heartbeat the group no longer waits. If somebody extended it, they finish it
+        # themselves.
         if warned.is_over(instance, self.clock.now()):
             attempt.reaction.notes.append(
                 f"the event of {iso(warned.at)} came too late: it is about an earlier "
@@ -186,7 +185,7 @@ class RespondToWarnings:
     def _with_heartbeat(
         self, warned: Warned, action: LifecycleAction, reaction: Reaction
     ) -> Warned:
-        """Return the warning with the end of its group's wait; as it was if that is not known."""
+        """Return the warning with the end of its group's wait; unchanged if that is not known."""
         hooks = _wired(self.hooks)
         try:
             wait = hooks.heartbeat(self._target(warned), action.group, action.hook)
@@ -196,7 +195,7 @@ class RespondToWarnings:
         return warned if wait is None else replace(warned, stated_end=warned.at + wait)
 
     def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
-        """Send the hooks that go before any notification, and note warnings beside them."""
+        """Send the hooks that go before any notification. At the same time, note the warnings."""
         wait_for_notes = begin({_NOTE: partial(self._note_all, taken_back)}, _NOTE)
         self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
         note_error = wait_for_notes(_NOTE_SECONDS)[_NOTE]
@@ -205,8 +204,8 @@ class RespondToWarnings:
                 case.failed.append(note_error)
 
     def _note_all(self, cases: Sequence[Case]) -> None:
-        """Note until when each warning stands: the governor may not stop or terminate an instance
-        under its checkpoint."""
+        """Note until when each warning stands: until then GPU Governor may not stop or terminate
+        the instance, which saves its work. Raises: CloudError."""
         now = self.clock.now()
         until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
         for case in cases:
@@ -217,8 +216,8 @@ class RespondToWarnings:
     def _steps(
         self, attempt: Attempt, base: Policy, unasked: Collection[str]
     ) -> list[Callable[[], object]]:
-        """Return the steps for a warning: notification and hook in the order of its cause; then the
-        open question is taken back."""
+        """Return the steps for a warning: notification and hook in the order of its cause, then the
+        cancellation of the open question. An attempt that is no `Case` gets only the last."""
         void = partial(self._void, attempt.warned, attempt.reaction)
         if not isinstance(attempt, Case):
             return [void]
@@ -230,8 +229,8 @@ class RespondToWarnings:
         return [notify, send, report, void, partial(self._complete, attempt)]
 
     def _void(self, warned: Warned, reaction: Reaction) -> None:
-        """Take the open question back, unless the warning leaves it open or is of an earlier
-        run."""
+        """Cancel the open question, unless the warning leaves it open or is about an earlier run of
+        the instance. Raises: CloudError."""
         reason = warned.void_reason
         if reason is None:
             return
@@ -241,9 +240,12 @@ class RespondToWarnings:
             reaction.voided = _wired(self.void)(episode, reason, Outcome.INTERRUPTED)
 
     def _complete(self, case: Case) -> None:
-        """Complete a lifecycle hook that the policy names, so that nobody pays for the wait. It is
-        left alone while a checkpoint runs or may come: that would end the instance under it."""
-        action = case.warned.waits
+        """Complete a lifecycle hook that the policy names, so that nobody pays for the wait.
+
+        The hook is not completed while a checkpoint runs or may come: that would terminate the
+        instance before its work is saved. Raises: CloudError.
+        """
+        action = case.warned.waiting_action
         if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:
@@ -253,13 +255,16 @@ class RespondToWarnings:
             case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
 
     def _advise_all(self, cases: Sequence[Case]) -> None:
+        """Send the advice of each cause that has any."""
         for case in cases:
             if case.warned.response.advises:
                 case.run(partial(_wired(self.advise), case))
 
     def _snapshot_all(self, cases: Sequence[Case]) -> None:
-        """Create all snapshots at the same time, as each takes EC2 most of a second. They come
-        after the messages, which need none of them."""
+        """Create all snapshots at the same time, as each takes EC2 most of a second.
+
+        A failed one is added to its case. Messages were sent before: they need no snapshot.
+        """
         calls = {}
         for number, case in enumerate(cases):
             has_data_volumes = len(case.instance.volumes) > 1
@@ -271,6 +276,7 @@ class RespondToWarnings:
                 cases[number].failed.append(error)
 
     def _snapshot(self, case: Case) -> None:
+        """Create the snapshots of one instance, once for its event. Raises: CloudError."""
         retention = timedelta(days=case.policy.plan.snapshot_retention_days)
         tags = case.instance.snapshot_tags(
             "before its interruption",
@@ -281,7 +287,8 @@ class RespondToWarnings:
         self.once(f"{case.warned.event_id}#snapshots", create)
 
     def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
-        """Snapshot data volumes only: the boot volume holds nothing that a new instance lacks."""
+        """Create snapshots of data volumes only: a new instance has its own boot volume. Note their
+        ids in the reaction."""
         created = _wired(self.snapshots).create(
             case.instance.target,
             case.instance.instance_id,
@@ -295,8 +302,10 @@ class RespondToWarnings:
 def _described_instance(
     described: Mapping[str, Instance | CloudError] | CloudError, instance_id: str
 ) -> Instance | None:
-    """Return the instance, or `None` if EC2 does not know it. Raises: CloudError if it, or all of
-    its target, could not be read."""
+    """Return the instance, or `None` if EC2 does not know it.
+
+    Raises: CloudError if this instance, or its whole target, could not be read.
+    """
     if isinstance(described, CloudError):
         raise described
     instance = described.get(instance_id)
@@ -306,7 +315,8 @@ def _described_instance(
 
 
 def _may_save_work(case: Case) -> bool:
-    """Return whether a checkpoint runs on the instance, or may come."""
+    """Return whether a checkpoint runs on the instance, or may run later. It cannot if the hook was
+    refused for good."""
     if not case.is_hooked:
         return False
     error = case.hook_error
@@ -319,7 +329,7 @@ def _may_save_work(case: Case) -> bool:
 
 
 def _wired(part: _Part | None) -> _Part:
-    """Return the part. Raises: ConfigurationError if this function was made without it."""
+    """Return the part. Raises: ConfigurationError if the Lambda function was wired without it."""
     if part is None:
         raise ConfigurationError(
             "this function was not made for warnings of this cause: see its wiring"

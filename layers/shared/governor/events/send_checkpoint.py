@@ -1,5 +1,7 @@
 """Asks instances to save their work, once per warning, and reports those that could not be asked.
-It never waits for a hook: the instance may be gone before it answers."""
+
+It never waits for a hook to end: the instance may be gone before that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from governor.alerts.ports import Announcer
 from governor.core.errors import CloudError, Unavailable
@@ -21,19 +23,13 @@ from governor.events.model.interruption import HookAnswer, HookState
 from governor.events.notify_warning import Case, Notified
 from governor.table.once import Once, begin, too_late
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Target
-    from governor.core.units import UtcDatetime
-
-
 MOST_INSTANCES_A_COMMAND = 50
 """Source: Systems Manager API, SendCommand, `InstanceIds`."""
 
 
 class CheckpointHook(Protocol):
-    """Asks up to `MOST_INSTANCES_A_COMMAND` instances a call to save their work, by Systems
-    Manager, and never waits for it. `managed` returns those that Systems Manager knows."""
+    """Asks instances to save their work through Systems Manager, and never waits for them to do so.
+    A call takes at most `MOST_INSTANCES_A_COMMAND` instances."""
 
     def send(
         self,
@@ -44,24 +40,25 @@ class CheckpointHook(Protocol):
         *,
         signal: bool,
     ) -> str:
-        """Return the command's id. Raises: CloudError, also if one instance is not managed; then
-        none has received it."""
+        """Send the command and return its id. Raises: CloudError, also if one instance is not
+        managed; then no instance has received it."""
 
-    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]: ...
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
+        """Return the ids that Systems Manager knows; empty if it knows none. Raises: CloudError."""
 
 
 _PATIENCE_SECONDS = 5.0
-"""For all hooks together. Then owners are notified, who may still save by hand."""
+"""Time for all hooks together. After it owners are notified, who may still save work by hand."""
 SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
 """One of the instances is not managed by Systems Manager, or does not run; none has got the
 command."""
 _Results = dict[str, CloudError | None]
-"""Results of hooks, by event id or key: `None` where one was sent, else why not."""
+"""Results of hooks, by event id or key: `None` if the hook was sent, else the error."""
 
 
 class _Kind(NamedTuple):
-    """Content of a command. `signal`: GPU processes may get SIGTERM."""
+    """Content of a command. With `signal`, GPU processes get a SIGTERM, too."""
 
     target: Target
     reason: str
@@ -79,9 +76,10 @@ class SendCheckpoint:
     announcer: Announcer
 
     def send_all(self, cases: Sequence[Case]) -> None:
-        """Send the hooks of many warnings in few commands, and note with each what became of it.
+        """Send the hooks of many warnings in few commands, and set the result on each case.
 
         A hook that could not be noted as sent counts as failed: a repeated event tries again.
+        Nothing happens in a stack without a checkpoint hook.
         """
         hook = self.hook
         if hook is None:
@@ -101,9 +99,11 @@ class SendCheckpoint:
                 case.hook_error = results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note what became of one hook, and notify of a failure if its warning was sent singly.
+        """Note in the reaction that the hook was sent. Notify of a failure if the warning was sent
+        singly; a message about many warnings names the failed hooks itself.
 
-        Raises: CloudError if it could not be sent, or noted as sent; a repeated event tries again.
+        Raises: CloudError if the hook could not be sent, or not noted as sent; a repeated event
+        tries again.
         """
         error = case.hook_error
         if error is None:
@@ -117,6 +117,7 @@ class SendCheckpoint:
         raise error
 
     def _notify_of_failure(self, case: Case) -> None:
+        """Notify the owner once that the hook was not sent. Raises: CloudError."""
         alert = checkpoint_failed_alert(
             case.instance, case.warned, case.hook, case.owner, self.clock.now()
         )
@@ -124,26 +125,26 @@ class SendCheckpoint:
         self.once(key, partial(self.announcer.announce, alert))
 
     def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
-        """Send all commands at the same time, within the time that hooks have. Return what became
-        of each hook, by key."""
+        """Send all commands at the same time, within `_PATIENCE_SECONDS`. Return the result of each
+        hook, by key."""
         sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
         calls = {}
         for number, (kind, group) in enumerate(_commands(cases.values(), self.clock.now())):
             calls[number] = partial(sending.to_all, kind, group)
         begin(calls, SEND)(sending.seconds_left())
-        # A copy: an answer that comes later is nobody's result any more.
+        # A copy: an answer that comes later must not change these results.
         results = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
         return {key: results.get(case.warned.event_id, late) for key, case in cases.items()}
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
-    """Return what became of one hook, for its warning's message. A hook without a result was sent
-    before."""
+    """Return the state of one hook, for its warning's message. A hook without a result was sent by
+    another delivery of the event."""
     if key not in results:
         return HookAnswer(HookState.EARLIER)
     error = results[key]
-    # If only the note of it failed, it was sent.
+    # The hook was sent, and only its note in the table failed.
     if error is None or error.operation.startswith("dynamodb:"):
         return HookAnswer(HookState.SENT)
     state = HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED
@@ -151,8 +152,8 @@ def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
 
 
 def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequence[Case]]]:
-    """Return as few commands as there are kinds of them. The first command of each account and
-    Region comes before the second of any."""
+    """Return as few commands as possible: those of one kind are sent together, up to the limit of
+    Systems Manager. The first command of each account and Region comes before any second one."""
     by_kind: dict[_Kind, list[Case]] = defaultdict(list)
     for case in cases:
         by_kind[_kind_of(case, now)].append(case)
@@ -165,6 +166,7 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
 
 
 def _kind_of(case: Case, now: UtcDatetime) -> _Kind:
+    """Return the content of the command for one warning."""
     return _Kind(
         target=case.instance.target,
         reason=case.warned.response.hook_reason,
@@ -175,19 +177,23 @@ def _kind_of(case: Case, now: UtcDatetime) -> _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """The commands that share a time (of the monotonic clock), and what became of each hook, by
-    event id."""
+    """Commands that must be sent until `ends_at` (monotonic clock), and the result of each hook so
+    far, by event id."""
 
     hook: CheckpointHook
     ends_at: float
     results: _Results
 
     def seconds_left(self) -> float:
+        """Return the seconds until `ends_at`; 0 after it."""
         return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
         """Send one command. If it is refused for some instances, send one more to those that
-        Systems Manager knows. Halving until the culprits are found would be hundreds of calls."""
+        Systems Manager knows. Halving until the culprits are found would take hundreds of calls.
+
+        Results are noted by event id; a command that time did not allow has none.
+        """
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():
             return
@@ -204,7 +210,8 @@ class _Sending:
                 self.results[case.warned.event_id] = _not_managed(case, refused)
         is_refused = len(managed) == len(cases)
         if managed and not is_refused:
-            # One that it knows may not run any more: then nobody can say which.
+            # An instance that Systems Manager knows may not run any more. Then the answer does not
+            # say which, so each gets a command of its own.
             is_refused = self._send(kind, managed) is not None
         if is_refused:
             self._to_each(kind, managed)
@@ -215,12 +222,16 @@ class _Sending:
         begin(calls, SEND)(self.seconds_left())
 
     def _to_one(self, kind: _Kind, case: Case) -> None:
+        """Send a command to one instance if time is left."""
         if self.seconds_left():
             self._send(kind, [case])
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
-        """Send one command and note what became of it. Return the error, without a note, if some
-        of many instances may still be reached; otherwise `None`."""
+        """Send one command and note its result, or its error, for each case; return `None`.
+
+        If several instances were asked and one of them is not reachable, note nothing and return
+        the error: the others may still be reached.
+        """
         error: CloudError | None = None
         try:
             self.hook.send(
@@ -237,11 +248,13 @@ class _Sending:
 
 
 def _ids(cases: Sequence[Case]) -> list[str]:
-    # Of two warnings about one instance: Systems Manager refuses what is named twice.
+    """Return the instance ids of these cases, each once: Systems Manager refuses an id that is
+    named twice, and there may be two warnings about one instance."""
     return list(dict.fromkeys(case.instance.instance_id for case in cases))
 
 
 def _not_managed(case: Case, error: CloudError) -> CloudError:
+    """Return the error that names the one instance which could not be reached."""
     text = (
         f"{case.instance.instance_id} is not managed by Systems Manager, or does not run ({error})"
     )

@@ -1,7 +1,8 @@
-"""EC2's warnings about a running instance, and whether it is asked to save its work.
+"""AWS's warnings about a running instance, and the decision whether it is asked to save its work.
 
 A new warning is a `Cause` and its row in `RESPONSES`; everything else reads the row. This module
-decides and sends nothing. It must not ask an instance that the policy or its tag forbids to ask.
+only decides: it sends nothing. It must not decide to ask an instance if the policy or the
+instance's tag forbids that.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _LATE = timedelta(minutes=5)
 """For this long after the stated end EC2 may still act. An instance that runs after that was
 spared, or the event is old."""
 _LONGEST = timedelta(minutes=30)
+"""A warning stands for no longer than this and `_LATE`."""
 _OFF = ("off", "no", "false", "none", "never", "0")
 _ON = ("hook", "on", "yes", "true", "1", "signal")
 
@@ -48,14 +50,15 @@ class Response:
     detail_type: str
     """The `detail-type` by which EventBridge's rules and `governor.events.contract` know it."""
     kind: str
-    """Warnings of one kind in one place are counted together: many of them are one message."""
+    """Warnings of one kind in one place are counted together; many of them are sent as one
+    message."""
     hook_reason: str
     """The reason that the checkpoint hook gets; its document accepts these words only."""
     wants_hook: Callable[[Events], bool]
-    """Reads from the policy whether the instance is asked to save its work."""
+    """Reads from the policy whether instances are asked to save their work after such a warning."""
     is_certain: bool = True
-    """True if it will happen. An open question is then canceled, and the instance's tag may demand
-    the hook."""
+    """True if the announced interruption will happen. An open question is then canceled, and the
+    instance's tag may demand the hook."""
     hook_first: bool = True
     """True if the hook is sent before the notification because seconds count."""
     is_taken_back: bool = False
@@ -131,8 +134,8 @@ class Warned:
     """The action that EC2 will take; `None` for a rebalance recommendation, or if EC2 names
     none."""
     stated_end: UtcDatetime | None = None
-    waits: LifecycleAction | None = None
-    """The action for which its Auto Scaling group waits."""
+    waiting_action: LifecycleAction | None = None
+    """The lifecycle action that its Auto Scaling group waits for; `None` for other causes."""
 
     @property
     def response(self) -> Response:
@@ -140,19 +143,20 @@ class Warned:
 
     @property
     def group(self) -> str | None:
-        return self.waits.group if self.waits else None
+        """Return the Auto Scaling group; `None` unless it sent the warning."""
+        return None if self.waiting_action is None else self.waiting_action.group
 
     @property
     def ends_at(self) -> UtcDatetime:
-        """Return the stated end, or two minutes after the warning: a hook that ends too early loses
-        the least."""
+        """Return the stated end. If none is stated, return two minutes after the warning: too early
+        an end costs the hook least."""
         return self.stated_end or self.at + _NOTICE
 
     @property
     def plan(self) -> str:
-        """Return what EC2 will do, for a sentence after `will`. An unknown action is taken for a
-        termination."""
-        if self.waits is not None or self.action in _KNOWN_ACTIONS:
+        """Return the action that EC2 will take, for a sentence after `will`. An unknown action is
+        taken for a termination."""
+        if self.waiting_action is not None or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         if not self.action:
             return "terminate"
@@ -161,9 +165,9 @@ class Warned:
     @property
     def void_reason(self) -> str | None:
         """Return why an open question is canceled; `None` if it stays open."""
-        if self.waits is not None:
-            if self.waits.to_warm_pool:
-                # If an instance in the warm pool is stopped, its change of state cancels it.
+        if self.waiting_action is not None:
+            if self.waiting_action.to_warm_pool:
+                # If the warm pool stops the instance, its change of state cancels the question.
                 return None
             return f"the Auto Scaling group {self.group} terminates it"
         if not self.response.is_certain:
@@ -173,8 +177,8 @@ class Warned:
         return f"EC2 takes {capacity} back and will {self.plan} it at about {when}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether it is about an earlier run, or its end is long past: events may be an hour
-        late."""
+        """Return whether the warning is about an earlier run of the instance, or its end is long
+        past: events may be an hour late."""
         if self.at < instance.launch_time:
             return True
         if not self.response.is_certain or instance.state != "running":
@@ -182,16 +186,14 @@ class Warned:
         return now - self.ends_at > _LATE
 
     def stands_until(self, now: UtcDatetime) -> UtcDatetime:
-        """Return when others may act on it again.
-
-        EC2 may be late. A stated end that is far away does not count.
-        """
+        """Return when GPU Governor may act on the instance again: some minutes after the end, as
+        EC2 may be late, and at most 35 minutes from `now`, however far away the stated end is."""
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Return whole seconds until EC2 acts, or 0 if that is over.
+        """Return the whole seconds until EC2 acts, or 0 if that time is past.
 
-        It is two minutes after a rebalance recommendation, which names no end.
+        A rebalance recommendation names no end: always return two minutes.
         """
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
@@ -224,28 +226,29 @@ class HookState(StrEnum):
     """Another delivery of the same warning has sent it, or sends it now."""
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    """Nothing was answered in time: the hook may run."""
+    """Systems Manager did not answer in time: the hook may run."""
 
 
 class HookAnswer(NamedTuple):
-    """The result of a hook. `error` gives the reason if it was refused or is not known."""
+    """The result of a hook. `error` gives the reason if the hook was refused or its state is not
+    known."""
 
     state: HookState
     error: str = ""
 
     @property
     def was_sent(self) -> bool | None:
-        """Return whether it was sent; `None` if that is not known, or not yet."""
+        """Return whether the hook was sent; `None` if that is not known, or not yet known."""
         if self.state in (HookState.SENT, HookState.EARLIER):
             return True
         return False if self.state is HookState.REFUSED else None
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
-    """Return whether to send the hook: by the instance's tag, else by the policy, and never if it
-    could do harm.
+    """Return whether to send the hook, and why.
 
-    After a rebalance recommendation a tag can only forbid the hook.
+    The instance's tag decides; without one the policy does. After a rebalance recommendation a tag
+    can only forbid the hook. A hook that could do harm is never sent.
     """
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
     is_wanted = warned.response.wants_hook(policy.events)

@@ -16,7 +16,7 @@ TERMINATED_BEFORE_END = timedelta(minutes=30)
 """How long before the end of a Capacity Block EC2 begins to terminate; an hour for UltraServers.
 Source: EC2 user guide, how Capacity Blocks work."""
 _EXPIRY_LEAD = timedelta(minutes=10)
-"""From the event that a block expires to the first termination."""
+"""Time between the event that a block expires and the first termination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +26,30 @@ class Notice:
     account: str
     region: str
     source_id: str
-    """The same in all its messages: an ARN of AWS Health, or an id."""
+    """The same in all messages about one event: the ARN of AWS Health, or the reservation's id."""
     what: str
     at: UtcDatetime | None
-    """The date, if AWS names one."""
+    """The announced date; `None` if AWS names none."""
     said_at: UtcDatetime
-    """Time of the message. The latest one counts."""
+    """Time at which AWS sent the message. The latest message counts."""
     instance_id: str | None = None
     reservation_id: str | None = None
 
     @property
     def key(self) -> str:
-        """Return the key of the event. It stays the same when the date changes."""
+        """Return the key of the announced event. It stays the same when the date changes."""
         return f"{self.source_id}#{self.instance_id or self.reservation_id}"
 
     @property
     def message_key(self) -> str:
-        """Return the key of the event with its date: people are notified of another date.
-
-        Without a date, they are notified of any change.
-        """
+        """Return the key under which people are notified once: the event with its date, so that
+        another date is a new message. Without a date, every message of AWS is."""
         if self.at:
             return f"{self.key}#{iso(self.at)}"
         return f"{self.key}#undated#{iso(self.said_at)}"
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Return those of the instances that it is about."""
+        """Return those of the instances that the notice is about; empty if none is."""
         return tuple(instance for instance in instances if self._is_about(instance))
 
     def _is_about(self, instance: Instance) -> bool:
@@ -60,14 +58,15 @@ class Notice:
         return instance.capacity_reservation_id == self.reservation_id
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Return whether it is time for its reminder: from `before` the date until the date."""
+        """Return whether it is time for the reminder: from `before` the date until the date. False
+        without a date."""
         return self.at is not None and self.at - before <= now < self.at
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """Announcements of AWS Health, by instance id. A repeated event has the same content and
-    time."""
+    """Announcements of AWS Health, by instance id. `is_over` if nothing is left to do about
+    them."""
 
     notices: Mapping[str, Notice]
     is_over: bool = False
@@ -87,6 +86,6 @@ class BlockChange:
 
     @property
     def terminated_from(self) -> UtcDatetime:
-        """Return when EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity
-        Blocks."""
+        """Return when EC2 begins to terminate instances of an expiring block. Source: EC2 user
+        guide, monitoring Capacity Blocks."""
         return self.at + _EXPIRY_LEAD

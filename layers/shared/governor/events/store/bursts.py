@@ -1,7 +1,7 @@
 """Counts of warnings that come at once.
 
-A count is sent once, with a short timeout: a warning leaves two minutes, and the caller can do
-without an answer.
+The client sends each write once, with a short timeout: a warning leaves two minutes, and the caller
+can do without a count.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Burst:
 
 class Bursts(HastyStore):
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
-        """Count one more of `name`, and return its place. A new count begins when the first of the
-        last one is older than `window`. Raises: ConflictError."""
+        """Count one more warning under `name`, and return its place. A new count begins if the
+        standing one began longer than `window` ago. Raises: CloudError; ConflictError if other
+        callers kept beginning counts."""
         key = (target_pk(target), f"BURST#{name}")
         window_start = epoch(now - window)
         is_open = where("started_at_epoch", ">", window_start)

@@ -22,39 +22,43 @@ from governor.table.table import (
 )
 
 _NOTICE_KEPT = timedelta(days=30)
-"""After its date, or after the last event about it. A dead-letter queue keeps an event for half as
-long."""
+"""How long a notice is kept after its date, or after the last event about it. A dead-letter queue
+keeps an event for half as long."""
 
 
 class Notices(Store):
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
-        """Keep an announced date; return false, and change nothing, if something newer is known
-        about it.
+        """Keep an announced date. Return false, and change nothing, if AWS has sent a newer message
+        about the same event.
 
-        A new date of the same thing replaces the old one. The same date again, or none, leaves the
-        date that is kept, and whether to remind of it. Only a newer event opens a dropped notice.
+        Another date of the same event replaces the stored date. The same date again, or no date,
+        leaves the stored date and `remind` as they are. Only a newer message opens a dropped notice
+        again. Raises: CloudError.
         """
         said_at = iso(notice.said_at)
-        at = notice.at and iso(notice.at)
-        # The same date again, or none: everything that is kept stays, and counts as said now.
-        is_same_date = where("at", "=", at) if at else present("at")
+        date_text = _date_text(notice)
+        # The same date again, or none: only the time of the message changes.
+        is_same_date = present("at") if date_text is None else where("at", "=", date_text)
         is_not_newer = where("said_at", "<=", said_at)
         say_again = update(_notice_key(notice), {"said_at": said_at}, is_not_newer & is_same_date)
         if self._table.holds(say_again):
             return True
 
-        # A dropped notice has no `what`: an event of the same moment does not open it.
+        # A dropped notice has no `what`: a message of the same moment does not open it again.
         is_open = where("said_at", "=", said_at) & present("what")
         is_older = absent("said_at") | where("said_at", "<", said_at) | is_open
-        return self._table.holds(_saying(notice, _notice_document(notice, remind), is_older))
+        document = _notice_document(notice, remind=remind)
+        return self._table.holds(_write_notice(notice, document, is_older))
 
     def drop_notice(self, notice: Notice) -> None:
-        """Keep for a while that it is over, unless something newer is known."""
+        """Record that the date was dropped, unless AWS has sent a newer message. Raises:
+        CloudError."""
         is_not_newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
-        self._table.holds(_saying(notice, {}, is_not_newer))
+        self._table.holds(_write_notice(notice, {}, is_not_newer))
 
     def notices(self, target: Target) -> list[Notice]:
-        """Return the announced dates of the target that are to be reminded of."""
+        """Return the announced dates of the target for which a reminder is wanted; empty if there
+        are none. Raises: CloudError."""
         target_fields = {"account": target.account, "region": target.region}
         items = self._table.query(target_pk(target), "NOTICE#")
         documents = ({**item, **target_fields} for item in items if item.get("remind"))
@@ -65,20 +69,27 @@ def _notice_key(notice: Notice) -> Key:
     return target_pk(Target(notice.account, notice.region)), f"NOTICE#{notice.key}"
 
 
-def _notice_document(notice: Notice, remind: bool) -> Document:
-    """Return what is stored of a notice, without the fields that are not known."""
+def _date_text(notice: Notice) -> str | None:
+    """Return the date as it is stored; `None` if AWS names none."""
+    return None if notice.at is None else iso(notice.at)
+
+
+def _notice_document(notice: Notice, *, remind: bool) -> Document:
+    """Return the stored fields of a notice, without the fields that are not known."""
     fields = {
         "source_id": notice.source_id,
         "what": notice.what,
         "instance_id": notice.instance_id,
         "reservation_id": notice.reservation_id,
-        "at": notice.at and iso(notice.at),
+        "at": _date_text(notice),
         "remind": remind,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _saying(notice: Notice, document: Document, condition: Condition) -> Write:
+def _write_notice(notice: Notice, document: Document, condition: Condition) -> Write:
+    """Return the write of a notice. An empty `document` records that the date was dropped.
+    `said_at` is when AWS sent the message."""
     last_moment = max(notice.at or notice.said_at, notice.said_at)
     return put(
         _notice_key(notice),
