@@ -1,6 +1,7 @@
 """Notifies owners of warnings. The first few in a zone or group are sent one by one, then all
-together as one message (`events.mass_interruption_told_singly`). Advice on where to start a new instance
-comes last; nothing waits for it.
+together as one message (`events.mass_interruption_told_singly`).
+
+Advice on where to start a new instance comes last; nothing waits for it.
 """
 
 from __future__ import annotations
