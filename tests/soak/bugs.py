@@ -38,6 +38,14 @@ def _guard(name: str, old: str, new: str) -> Edit:
     return Edit(f"{_GUARDS}:{name}", old, new)
 
 
+def _comparison(name: str, old: str, new: str) -> Edit:
+    return Edit(f"remediation.rules.same_as_asked:{name}", old, new)
+
+
+def _clearance(name: str, old: str, new: str) -> Edit:
+    return Edit(f"remediation.clearance:{name}", old, new)
+
+
 # changes of the workflow
 
 
@@ -91,8 +99,10 @@ def _expires_as_yes(states: Mapping[str, Any]) -> None:
 # the bugs
 
 _WHO_MAY = (
-    _guard(
-        "_authorised", "if not was_rightly_approved(terms, episode.plan, approval):", "if False:"
+    _comparison(
+        "must_be_authorized",
+        "if not was_rightly_approved(terms, episode.plan, approval):",
+        "if False:",
     ),
     Edit(
         "approvals.rules.terms:check_terms",
@@ -111,7 +121,7 @@ _NO_PROOF = Edit(
     "return None",
 )
 _ONE_RECHECK_FOR_ALL = (
-    _guard("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
+    _clearance("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
     Edit(
         "remediation.store:Calls.note_call",
         "IS_OPEN & is_last_recheck & is_unused",
@@ -120,12 +130,14 @@ _ONE_RECHECK_FOR_ALL = (
 )
 """A recheck lets any number of calls through."""
 _NEEDS_NO_RECHECK = (
-    _guard(
+    _clearance(
         "must_be_rechecked",
         "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
         "return\n    if True:",
     ),
-    _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"),
+    _clearance(
+        "must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"
+    ),
     Edit("remediation.store:Calls.note_call", "IS_OPEN & is_last_recheck & is_unused", "IS_OPEN"),
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
@@ -202,7 +214,7 @@ BUGS = (
     Bug(
         "the exemption tag is not looked at",
         "exempt_is_left_alone",
-        (_guard("_must_not_carry_exemption", "if tag is not None:", "if False:"),),
+        (_comparison("must_not_carry_exemption", "if tag is not None:", "if False:"),),
         (f"an exemption by tag {_STOP}",),
     ),
     Bug(
@@ -298,7 +310,7 @@ BUGS = (
     Bug(
         "another owner is not noticed",
         "it_has_the_same_owner",
-        (_guard("_must_be_same_name", "now != before and", "False and"),),
+        (_comparison("_must_be_same_name", "now != before and", "False and"),),
         (f"another owner {_STOP}", f"another owner {_END}"),
     ),
     Bug(
@@ -323,15 +335,15 @@ BUGS = (
     Bug(
         "a volume that is deleted with it is not noticed",
         "it_is_the_same_machine",
-        (_guard("_same_machine", "if flag is not flag_when_asked:", "if False:"),),
+        (_comparison("must_be_same_machine", "if flag is not flag_when_asked:", "if False:"),),
         (f"a volume deleted with it {_END}",),
     ),
     Bug(
         "another type is not noticed",
         "it_is_the_same_machine",
         (
-            _guard(
-                "_same_machine",
+            _comparison(
+                "must_be_same_machine",
                 "instance.instance_type != episode.instance.instance_type",
                 "False",
             ),
@@ -341,7 +353,7 @@ BUGS = (
     Bug(
         "an attached volume is not noticed",
         "it_is_the_same_machine",
-        (_guard("_same_machine", "if added_volumes:", "if False:"),),
+        (_comparison("must_be_same_machine", "if added_volumes:", "if False:"),),
         (f"another volume {_END}", f"another root volume {_STOP}"),
     ),
     Bug(
@@ -542,7 +554,9 @@ BUGS = (
             _guard(
                 "Guards._must_be_a_yes", "approval.status is not ApprovalStatus.APPROVED", "False"
             ),
-            _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
+            _comparison(
+                "must_be_authorized", "if not acts_on_silence(policy, episode.plan):", "if False:"
+            ),
         ),
         ("expired",),
     ),
@@ -554,7 +568,9 @@ BUGS = (
             _guard(
                 "Guards._must_be_a_yes", "approval.status is not ApprovalStatus.APPROVED", "False"
             ),
-            _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
+            _comparison(
+                "must_be_authorized", "if not acts_on_silence(policy, episode.plan):", "if False:"
+            ),
         ),
         ("stopped long ago, and silence acts on questions",),
     ),
@@ -575,7 +591,11 @@ BUGS = (
     Bug(
         "a policy that no longer acts on silence is not noticed",
         "enough_people_said_yes",
-        (_guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),),
+        (
+            _comparison(
+                "must_be_authorized", "if not acts_on_silence(policy, episode.plan):", "if False:"
+            ),
+        ),
         ("no act on silence at every call of silence that acts",),
     ),
     Bug(
@@ -1034,7 +1054,7 @@ BUGS = (
         "a hold that came during a call is forgotten with it",
         "too_late_was_too_late",
         (
-            _guard("_held_by", "return approval.counted_hold", "return approval.brake"),
+            _comparison("hold_of", "return approval.counted_hold", "return approval.brake"),
             Edit(
                 "remediation.store:Calls._note_before_call",
                 'unset("brake") & unset("late_hold")',

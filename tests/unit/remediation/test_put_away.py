@@ -28,7 +28,7 @@ from governor.evidence.model import Evidence, MetricSource
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
-from governor.remediation.guards import Cleared
+from governor.remediation.clearance import Cleared
 from governor.table import keys
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World

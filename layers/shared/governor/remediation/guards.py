@@ -6,17 +6,16 @@ guard that does not hold raises `SafetyError`; there is no way around it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.approvals.deliver_decision import asked_about
-from governor.approvals.model.approval import Approval, ApprovalStatus, Decision
+from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.refused_answers import RefusedAnswers, Unanswered
 from governor.approvals.rules.approval import notice_until, silence_from
 from governor.approvals.rules.sealing import ended_unsealed
-from governor.approvals.rules.terms import stricter, terms_of, was_rightly_approved
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
@@ -32,11 +31,11 @@ from governor.core.errors import (
 from governor.core.instance import EPISODE_TAG, Instance, Snapshot, Target
 from governor.core.ports import Clock
 from governor.core.settings import SettingError
-from governor.core.units import UtcDatetime, in_utc, minutes
+from governor.core.units import UtcDatetime, in_utc
 from governor.episode.model.episode import Episode, InstanceRecord, Phase
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter
-from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
+from governor.episode.rules.plan import about_stopped, mode_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.series import evidence_hash
@@ -44,38 +43,25 @@ from governor.limits.freezes import caps_of, frozen, frozen_by_breaker, paused
 from governor.limits.store.breaker import Brakes
 from governor.limits.store.pauses import Pauses
 from governor.policy.accounts import Accounts
-from governor.policy.model.contacts import is_address
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import AskedUnder
-from governor.policy.rules.owners import owner_of
 from governor.policy.rules.schedule import Schedule
+from governor.remediation.clearance import Cleared
 from governor.remediation.inspect_instance import InspectInstance
+from governor.remediation.rules.same_as_asked import (
+    hold_of,
+    must_be_authorized,
+    must_be_same_machine,
+    must_have_same_owner,
+    must_not_carry_exemption,
+)
 from governor.remediation.seals import CheckSeals
 from governor.verdict.model import NO_HOLD
 
-_A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
-"""The longest time between a recheck and the call that it lets through: two invocations with cold
-starts."""
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 """The longest time by which retries delay a stage: its clock starts with its task, and its expiry
 is written after retries of that task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Findings of the guards. `caps` are the most actions in an hour by what is capped.
-
-    `unanswered` is set if nobody has answered or held the episode, no step has begun, and the
-    policy counts that as a yes.
-    """
-
-    episode: Episode
-    instance: Instance
-    applied: AppliedPolicy
-    dry_run: bool
-    unanswered: Unanswered | None
-    caps: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +167,10 @@ class Guards:
         record = self._record_without_warning(episode, instance, step)
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
-            _authorised(episode, approval, applied.policy)
+            must_be_authorized(episode, approval, applied.policy)
         unanswered = self._unanswered(episode, approval, applied.policy, step)
         if step is not Step.SNAPSHOT:
-            _same_owner(episode, instance, applied.policy)
+            must_have_same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
         caps = caps_of(episode.ref.account, episode.owner, self.policies.base().policy.caps)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
@@ -302,7 +288,7 @@ class Guards:
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.approval_store.approval(episode.approval_id)
-        held_by = None if approval is None else _held_by(approval, episode)
+        held_by = None if approval is None else hold_of(approval, episode)
         if held_by is not None:
             raise Held(held_by.why)
         match episode.mode:
@@ -394,7 +380,7 @@ class Guards:
         applied = self._applied(episode, instance)
         asked_under = episode.asked_under
         self._must_be_governed(instance, asked_under)
-        _must_not_carry_exemption(instance, applied.policy, asked_under)
+        must_not_carry_exemption(instance, applied.policy, asked_under)
         self._must_not_be_kept(record)
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
@@ -452,110 +438,4 @@ class Guards:
             steps = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
             raise SafetyError(f"the plan would be another now: {steps}{why}")
-        _same_machine(episode, instance)
-
-
-def _same_machine(episode: Episode, instance: Instance) -> None:
-    """Check that type and volumes are those of the question; a volume may be gone. Raises:
-    SafetyError."""
-    flags_when_asked = {
-        volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
-    }
-    for volume in instance.volumes:
-        flag = volume.delete_on_termination
-        flag_when_asked = flags_when_asked.get(volume.volume_id, flag)
-        if flag is not flag_when_asked:
-            raise SafetyError(
-                f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
-            )
-    if instance.instance_type != episode.instance.instance_type:
-        raise SafetyError(
-            f"its type was changed to {instance.instance_type} since it was asked about"
-        )
-    added_volumes = sorted(instance.volume_ids - flags_when_asked.keys())
-    if added_volumes:
-        listed = ", ".join(added_volumes)
-        raise SafetyError(f"volumes were attached since it was asked about: {listed}")
-
-
-def _must_not_carry_exemption(
-    instance: Instance, policy: Policy, asked_under: AskedUnder | None
-) -> None:
-    """Check that no tag exempts the instance, by today's policy or by that of the question. Raises:
-    SafetyError."""
-    exemptions = [policy.exemption]
-    if asked_under is not None:
-        exemptions.append(asked_under.exemption)
-    for exemption in exemptions:
-        tag = exemption.like_it_on(instance)
-        if tag is not None:
-            raise SafetyError(f"the instance is exempt: {tag}")
-
-
-def _held_by(approval: Approval, episode: Episode) -> Decision | None:
-    """Return the hold that counts; `None` if there is none. A hold that came during a call counts
-    once that call is forgotten."""
-    if episode.begun_at is None:
-        return approval.counted_hold
-    return approval.brake
-
-
-def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
-    """Check that the instance still has its owner and its project. Raises: SafetyError."""
-    today = owner_of(instance, policy.ownership)
-    _must_be_same_name("owner", episode.owner, today.name)
-    _must_be_same_name("project", episode.project, today.project)
-
-
-def _must_be_same_name(kind: str, before: str, now: str) -> None:
-    """Check that the name is still the same; an address has no letter case. Raises: SafetyError."""
-    is_same_address = is_address(before) and now.lower() == before.lower()
-    if now != before and not is_same_address:
-        raise SafetyError(f"its {kind} was changed from {before} to {now} since it was asked about")
-
-
-def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
-    """Check that the answer, or the silence, is a yes both by the terms of the question and by
-    those of today's policy. Raises: SafetyError."""
-    if approval.status is ApprovalStatus.EXPIRED:
-        if not acts_on_silence(policy, episode.plan):
-            raise SafetyError("nobody answered, and the policy no longer acts on silence")
-        return
-    terms = stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
-    if not was_rightly_approved(terms, episode.plan, approval):
-        raise SafetyError("the approval was not given by those who may give it")
-
-
-def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
-    """Check that the last recheck was for one of these steps. Raises: SafetyError."""
-    episode = cleared.episode
-    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
-        raise SafetyError(
-            f"the episode is {episode.phase.value}: it was not rechecked before acting"
-        )
-    if episode.cleared_step not in steps:
-        wanted = " or ".join(step.value for step in steps)
-        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
-
-
-def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
-    """Return when the step was rechecked: each call needs a recheck of its own, just before it.
-
-    Raises: MustWait.
-    """
-    episode = cleared.episode
-    cleared_at = episode.cleared_at
-    sent_at = episode.steps_done.get(step.value)
-    if cleared_at is None:
-        raise MustWait("there was no recheck yet: everything is checked first")
-    # The previous release noted a call, but not that it used up the recheck.
-    was_sent_since = sent_at is not None and sent_at >= cleared_at
-    if episode.is_clearance_used or was_sent_since:
-        raise MustWait(
-            "EC2 was asked after the last recheck: everything is checked again before the next call"
-        )
-    if now - cleared_at > _A_RECHECK_HOLDS_FOR:
-        raise MustWait(
-            f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
-        )
-    return cleared_at
+        must_be_same_machine(episode, instance)

@@ -33,7 +33,8 @@ from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import cap_reached
 from governor.limits.store.caps import ActionCaps
 from governor.policy.model.policy import Mode
-from governor.remediation.guards import Cleared, Guards, must_be_fresh, must_be_rechecked
+from governor.remediation.clearance import Cleared, must_be_fresh, must_be_rechecked
+from governor.remediation.guards import Guards
 from governor.remediation.sent_call import SentCalls
 from governor.remediation.store import Calls
 

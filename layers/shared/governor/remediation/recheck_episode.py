@@ -27,7 +27,8 @@ from governor.limits.freezes import FREEZE_CHECKED, cap_reached, spaced, time_to
 from governor.limits.store.caps import ActionCaps
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
-from governor.remediation.guards import Cleared, Guards
+from governor.remediation.clearance import Cleared
+from governor.remediation.guards import Guards
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.sent_call import SentCalls
 from governor.verdict.model import WORKING, Verdict, VerdictKind

@@ -26,7 +26,8 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter, Vault
 from governor.episode.store.episodes import Episodes
-from governor.remediation.guards import Cleared, Guards, must_be_rechecked
+from governor.remediation.clearance import Cleared, must_be_rechecked
+from governor.remediation.guards import Guards
 from governor.remediation.store import Calls
 
 RESERVED = timedelta(minutes=3)

@@ -1,0 +1,76 @@
+"""The findings of the guards, and the time for which a recheck lets one call through.
+
+A clearance is for one step and one call; nothing here renews it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.approvals.refused_answers import Unanswered
+from governor.core.errors import (
+    MustWait,
+    SafetyError,
+)
+from governor.core.instance import Instance
+from governor.core.units import UtcDatetime, minutes
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Step
+from governor.policy.model.policy import AppliedPolicy
+
+_A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
+"""The longest time between a recheck and the call that it lets through: two invocations with cold
+starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Findings of the guards. `caps` are the most actions in an hour by what is capped.
+
+    `unanswered` is set if nobody has answered or held the episode, no step has begun, and the
+    policy counts that as a yes.
+    """
+
+    episode: Episode
+    instance: Instance
+    applied: AppliedPolicy
+    dry_run: bool
+    unanswered: Unanswered | None
+    caps: Mapping[str, int]
+
+
+def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
+    """Check that the last recheck was for one of these steps. Raises: SafetyError."""
+    episode = cleared.episode
+    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
+        raise SafetyError(
+            f"the episode is {episode.phase.value}: it was not rechecked before acting"
+        )
+    if episode.cleared_step not in steps:
+        wanted = " or ".join(step.value for step in steps)
+        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
+
+
+def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
+    """Return when the step was rechecked: each call needs a recheck of its own, just before it.
+
+    Raises: MustWait.
+    """
+    episode = cleared.episode
+    cleared_at = episode.cleared_at
+    sent_at = episode.steps_done.get(step.value)
+    if cleared_at is None:
+        raise MustWait("there was no recheck yet: everything is checked first")
+    # The previous release noted a call, but not that it used up the recheck.
+    was_sent_since = sent_at is not None and sent_at >= cleared_at
+    if episode.is_clearance_used or was_sent_since:
+        raise MustWait(
+            "EC2 was asked after the last recheck: everything is checked again before the next call"
+        )
+    if now - cleared_at > _A_RECHECK_HOLDS_FOR:
+        raise MustWait(
+            f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
+        )
+    return cleared_at
