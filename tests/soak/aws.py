@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from governor.aws.ec2 import Ec2Controller
+from governor.aws.ec2_writes import Ec2Controller
 from governor.core.errors import AccessDenied, Throttled, Unavailable
 from governor.core.instance import Instance, Snapshot, Target
 from governor.episode.model.plan import Step

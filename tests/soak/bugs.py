@@ -833,7 +833,7 @@ BUGS = (
         "a_spot_request_is_its_own",
         (
             Edit(
-                "aws.ec2:Ec2Controller._cancel_spot_request",
+                "aws.ec2_writes:Ec2Controller._cancel_spot_request",
                 "if owner != instance.instance_id:",
                 "if False:",
             ),

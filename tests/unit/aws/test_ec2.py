@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from governor.aws.clients import Clients
-from governor.aws.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
+from governor.aws.ebs_snapshots import EbsSnapshots
+from governor.aws.ec2 import Ec2Instances
+from governor.aws.ec2_writes import Ec2Controller, Ec2Tags
 from governor.core.errors import (
     AccessDenied,
     CloudError,

@@ -46,32 +46,32 @@ class Ec2Parts(Parts):
 
     @cached_property
     def tagger(self) -> InstanceTagger:
-        from governor.aws.ec2 import Ec2Tags
+        from governor.aws.ec2_writes import Ec2Tags
 
         return Ec2Tags(self.clients)
 
     @cached_property
     def controller(self) -> InstanceController:
         """Return the only part that stops and terminates instances, with the role for it."""
-        from governor.aws.ec2 import Ec2Controller
+        from governor.aws.ec2_writes import Ec2Controller
 
         return Ec2Controller(self.clients, self.settings.need("actor_role_arn"))
 
     @cached_property
     def starter(self) -> InstanceStarter:
-        from governor.aws.ec2 import Ec2Starter
+        from governor.aws.ec2_writes import Ec2Starter
 
         return Ec2Starter(self.clients)
 
     @cached_property
     def snapshots(self) -> Snapshotter:
-        from governor.aws.ec2 import EbsSnapshots
+        from governor.aws.ebs_snapshots import EbsSnapshots
 
         return EbsSnapshots(self.clients)
 
     @cached_property
     def remover(self) -> SnapshotRemover:
-        from governor.aws.ec2 import EbsSnapshots
+        from governor.aws.ebs_snapshots import EbsSnapshots
 
         return EbsSnapshots(self.clients)
 

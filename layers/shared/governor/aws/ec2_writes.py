@@ -1,0 +1,235 @@
+"""Tag, start, stop and terminate EC2 instances.
+
+Only `Ec2Controller` stops and terminates; each of its calls has credentials for that call alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, assert_never
+
+from governor.aws.clients import DRY_RUN_OK, Adapter
+from governor.aws.ec2_records import tag_pairs
+from governor.core.errors import (
+    AccessDenied,
+    CloudError,
+    ConfigurationError,
+    NotFound,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
+from governor.core.instance import (
+    Instance,
+    Target,
+)
+from governor.core.units import in_parts
+from governor.episode.model.plan import Step
+
+_TAG_BATCH = 500
+"""CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
+_DENIALS = 8
+"""After this many single refusals and no success, the role may not tag at all, and the rest is not
+tried."""
+
+
+class Ec2Writer(Adapter):
+    def _write(
+        self,
+        operation: str,
+        target: Target,
+        *,
+        dry_run: bool,
+        repeat: bool = True,
+        **parameters: Any,
+    ) -> Any:
+        """Return EC2's answer to a write; `None` for a dry run that would have succeeded.
+
+        Raises: CloudError; SafetyError if EC2 carried out a dry run.
+        """
+        try:
+            answer = self._call(operation, target, repeat=repeat, **parameters, DryRun=dry_run)
+        except CloudError as error:
+            if dry_run and error.code == DRY_RUN_OK:
+                return None
+            raise
+        if dry_run:
+            raise SafetyError(
+                f"{operation} was a dry run, but EC2 answered as if it had been carried out"
+            )
+        return answer
+
+    def _request(
+        self,
+        operation: str,
+        target: Target,
+        *,
+        dry_run: bool,
+        repeat: bool = True,
+        **parameters: Any,
+    ) -> str | None:
+        """Write, as `_write` does. Return the id of the request, or `None` for a dry run."""
+        answer = self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters)
+        return request_id_of(answer)
+
+    def _send_once(
+        self, operation: str, target: Target, *, dry_run: bool, **parameters: Any
+    ) -> str | None:
+        """Write, as `_request` does, but never repeat: EC2 gives these calls no token, so that a
+        repeat would act twice."""
+        return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
+
+
+class Ec2Tags(Ec2Writer):
+    """The port `InstanceTagger`: it tags in batches, and halves a batch that one id spoils."""
+
+    def set_tags(
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        tags: Mapping[str, str | None],
+        *,
+        dry_run: bool,
+    ) -> dict[str, str]:
+        """Set the tags, and remove those that are `None`. Return the failures by id."""
+        created = tag_pairs({key: value for key, value in tags.items() if value is not None})
+        deleted = [{"Key": key} for key, value in tags.items() if value is None]
+
+        def write(batch: Sequence[str]) -> None:
+            parameters: Any = {"dry_run": dry_run, "Resources": list(batch)}
+            if created:
+                self._write("ec2:CreateTags", target, **parameters, Tags=created)
+            if deleted:
+                self._write("ec2:DeleteTags", target, **parameters, Tags=deleted)
+
+        return _in_batches(instance_ids, write)
+
+
+class Ec2Controller(Ec2Writer):
+    """Stops, terminates and cancels, each call with credentials that are good for that call alone.
+
+    The function's own credentials, with which it reads, allow none of these calls. `_resource` is
+    the role that acts in the account of the stack; a member account has its own. A dry run goes the
+    same way.
+    """
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        operation = "ec2:StopInstances"
+        client = self._client_for(operation, target, "instance", instance_id)
+        return self._send_once(
+            operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id]
+        )
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        operation = "ec2:TerminateInstances"
+        client = self._client_for(operation, target, "instance", instance_id)
+        return self._send_once(
+            operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id]
+        )
+
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
+        match companion:
+            case Step.CANCEL_SPOT_REQUEST:
+                return self._cancel_spot_request(instance, dry_run=dry_run)
+            case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
+                raise SafetyError(f"{companion.value} is no companion of another step")
+            case _:
+                assert_never(companion)
+
+    def _cancel_spot_request(self, instance: Instance, *, dry_run: bool) -> str | None:
+        """Cancel the request of this instance: left open, a persistent one would launch a
+        successor.
+
+        A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right
+        before. Nothing is sent if an earlier call, whose answer was lost, has canceled it.
+
+        Raises:
+            SafetyError: the request belongs to another instance, to none, or is gone.
+        """
+        operation = "ec2:CancelSpotInstanceRequests"
+        target = instance.target
+        request_id = instance.spot_request_id or ""
+        request = self._spot_request(target, request_id)
+        if request.get("State") == "cancelled":
+            return None
+        owner = request.get("InstanceId")
+        if owner != instance.instance_id:
+            raise SafetyError(
+                f"the Spot request {request_id} belongs to {owner or 'no instance'}, "
+                f"not to {instance.instance_id}"
+            )
+        client = self._client_for(operation, target, "spot-instances-request", request_id)
+        parameters: Any = {"SpotInstanceRequestIds": [request_id]}
+        return self._send_once(operation, target, dry_run=dry_run, client=client, **parameters)
+
+    def _spot_request(self, target: Target, request_id: str) -> Mapping[str, Any]:
+        """Return a Spot request as EC2 describes it. It is empty if EC2 knows none."""
+        operation = "ec2:DescribeSpotInstanceRequests"
+        try:
+            answer = self._call(operation, target, SpotInstanceRequestIds=[request_id])
+        except NotFound:
+            return {}
+        requests: Sequence[Mapping[str, Any]] = answer.get("SpotInstanceRequests", ())
+        return requests[0] if requests else {}
+
+    def _client_for(self, operation: str, target: Target, kind: str, resource_id: str) -> Any:
+        """Return a client that may carry out this operation on this one resource.
+
+        Raises:
+            SafetyError: the id could mean more than one resource.
+            ConfigurationError: the stack names no role that acts.
+            AccessDenied, Throttled, Unavailable: the role could not be assumed. EC2 was not called.
+        """
+        if re.fullmatch(r"[A-Za-z0-9-]+", resource_id) is None:
+            raise SafetyError(f"{resource_id!r} is no single {kind}")
+        role_arn = target.role_arn or self._resource
+        if not role_arn:
+            raise ConfigurationError(
+                "the environment variable ACTOR_ROLE_ARN is missing: set it in template.yaml"
+            )
+        partition = role_arn.split(":")[1]
+        resource = f"arn:{partition}:ec2:{target.region}:{target.account}:{kind}/{resource_id}"
+        return self._clients.client_for_one_call(operation, target, role_arn, resource)
+
+
+class Ec2Starter(Adapter):
+    def start(self, target: Target, instance_id: str) -> str | None:
+        return request_id_of(self._call("ec2:StartInstances", target, InstanceIds=[instance_id]))
+
+
+def request_id_of(answer: Mapping[str, Any] | None) -> str | None:
+    if answer is None:
+        return None
+    request_id: str | None = answer.get("ResponseMetadata", {}).get("RequestId")
+    return request_id
+
+
+def _in_batches(
+    instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]
+) -> dict[str, str]:
+    """Act on batches, and on the halves of a batch that fails. Return the reason for each id that
+    failed alone."""
+    failures: dict[str, str] = {}
+    is_allowed = False
+    denials = 0
+    batches_left = list(in_parts(list(dict.fromkeys(instance_ids)), _TAG_BATCH))
+    batches_left.reverse()
+    while batches_left:
+        batch = batches_left.pop()
+        try:
+            act(batch)
+        except CloudError as error:
+            is_denied = isinstance(error, AccessDenied)
+            may_not_tag = is_denied and not is_allowed and denials >= _DENIALS
+            # More and smaller calls would only add to the load of a busy service.
+            is_busy = isinstance(error, (Throttled, Unavailable))
+            if len(batch) > 1 and not may_not_tag and not is_busy:
+                middle = len(batch) // 2
+                batches_left += [batch[middle:], batch[:middle]]
+            else:
+                denials += is_denied
+                failures |= dict.fromkeys(batch, str(error))
+        else:
+            is_allowed = True
+    return failures
