@@ -7,7 +7,7 @@ from typing import Any
 
 from governor.core.parsing import parse
 from governor.events.contract import QueueBatch, must_be_of
-from governor.notify.dispatch import Dispatched
+from governor.notify.dispatched import Dispatched
 from governor.notify.worker import Worker
 from governor.wiring.delivery import delivery_worker
 from governor.wiring.observability import MetricUnit, count, logger, observed

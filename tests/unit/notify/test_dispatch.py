@@ -42,7 +42,8 @@ from governor.events.messages import elsewhere_alert
 from governor.events.model.interruption import SpotPrice
 from governor.notify.compose import answers_of, message_of
 from governor.notify.contract import parse_queued
-from governor.notify.dispatch import Dispatch, Dispatched
+from governor.notify.dispatch import Dispatch
+from governor.notify.dispatched import Dispatched
 from governor.notify.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
 from governor.notify.registry import CHANNELS, Recipients, Registry, Route
 from governor.notify.vouch import Vouch

@@ -16,7 +16,7 @@ from governor.approvals.messages.questions import first_yes_alert, stage_alert, 
 from governor.approvals.model.approval import Answer, Decision, Stage
 from governor.episode.model.episode import Outcome, Phase
 from governor.notify.contract import parse_queued
-from governor.notify.dispatch import Dispatched
+from governor.notify.dispatched import Dispatched
 from governor.notify.message import DeliveryRetryable
 from governor.notify.vouch import AlertRefused
 from governor.policy.model.contacts import Contact, Ownership

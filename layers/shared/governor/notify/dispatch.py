@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -32,16 +32,23 @@ from governor.alerts.store import Deliveries
 from governor.alerts.templates import said
 from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
-from governor.approvals.rules.approval import notice_until
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.rules.sealing import SealMaker, counts_for_silence, delivery_text, sealed
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_parts
-from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.episode import Phase
 from governor.episode.store.instances import Failures
 from governor.notify import compose
+from governor.notify.dispatched import (
+    Dispatched,
+    Item,
+    counted,
+    deadline_of,
+    nowhere_state,
+    thread_of,
+)
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.notify.registry import CHANNELS, Recipients, Registry, Route
 from governor.notify.vouch import Vouch, Vouched
@@ -60,7 +67,6 @@ _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 _FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
 end."""
-
 _KEEPING_INCIDENTS = frozenset(name for name, kind in CHANNELS.items() if kind.keeps_incidents)
 _READ_BY_MACHINES = frozenset(name for name, kind in CHANNELS.items() if kind.is_read_by_machines)
 _ONE_BY_ONE = {AlertKind.FAILURE: _READ_BY_MACHINES}
@@ -70,65 +76,6 @@ message. For other kinds these are `_KEEPING_INCIDENTS`."""
 Park = Callable[[Alert, str], None]
 """Keeps an alert that was given up where a person sees it and can put it back. The text names the
 channels that have not taken it, and their reasons. Raises: CloudError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dispatched:
-    """Counts of deliveries taken and refused now, and left for later.
-
-    `retry_after_seconds` is the shortest wait of those left, or `None` if one names no time.
-    """
-
-    taken: int
-    refused: int
-    left: int = 0
-    retry_after_seconds: int | None = None
-
-    def plus(self, addend: Dispatched) -> Dispatched:
-        """Return the sum of both."""
-        waits = [count.retry_after_seconds for count in (self, addend) if count.left]
-        return Dispatched(
-            self.taken + addend.taken,
-            self.refused + addend.refused,
-            self.left + addend.left,
-            _soonest(waits),
-        )
-
-
-def _soonest(waits: Sequence[int | None]) -> int | None:
-    """Return the shortest wait, or `None` if there is none or one of them names no time.
-
-    The others then come back too early and wait again for their own time.
-    """
-    known_waits = [wait for wait in waits if wait is not None]
-    if len(known_waits) < len(waits):
-        return None
-    return min(known_waits, default=None)
-
-
-@dataclass(slots=True, eq=False)
-class _Item:
-    """One alert on its way: its episode, and the deliveries so far."""
-
-    sent: Alert
-    """The alert as it came, with its seal."""
-    alert: Alert
-    episode: Episode | None
-    expires_at: UtcDatetime | None
-    known: Sequence[Delivery]
-    """All records of its episode."""
-    own: dict[tuple[str, str], Delivery]
-    """The recorded deliveries of the alert itself, by the key of their route."""
-    has_own: bool = False
-    """The policy names a channel of their own for its recipients."""
-    left: list[int | None] = field(default_factory=list)
-    """The seconds to wait of each delivery that is left, `None` where no time is known."""
-    news: list[Delivery] = field(default_factory=list)
-    """The deliveries that were settled now."""
-    given_up: list[tuple[Route, str]] = field(default_factory=list)
-    """The routes that were given up, with the reasons of their channels."""
-    unnoted: list[Delivery] = field(default_factory=list)
-    """Settled deliveries that the table does not hold yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +108,7 @@ class Dispatch:
 
         Raises: AlertRefused; CloudError where something could not be read, or written: repeat it.
         """
-        items: list[_Item] = []
+        items: list[Item] = []
         for alert in alerts:
             item = self._item(alert, again)
             if item is not None:
@@ -174,14 +121,14 @@ class Dispatch:
         self._note_again(items)
         for item in items:
             self._note_nowhere(item)
-        return _counted(items)
+        return counted(items)
 
-    def _routes(self, items: Sequence[_Item]) -> Iterable[tuple[Route, list[_Item]]]:
+    def _routes(self, items: Sequence[Item]) -> Iterable[tuple[Route, list[Item]]]:
         """Return each route with the items that go there.
 
         Failures of one cause have several owners, so the items may differ by route.
         """
-        routed: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
+        routed: dict[tuple[object, ...], tuple[Route, list[Item]]] = {}
         for item in items:
             audience = self._audience(item.alert)
             item.has_own = any(contact.has_own_channel for contact in audience)
@@ -214,7 +161,7 @@ class Dispatch:
         """Return the settings for questions of the policy that holds now."""
         return self.policies.base().policy.approval
 
-    def _item(self, sent: Alert, again: bool) -> _Item | None:
+    def _item(self, sent: Alert, again: bool) -> Item | None:
         """Return the alert with its deliveries so far; `None` if its question was answered or has
         expired meanwhile, because nobody is asked then."""
         vouched = self.vouch(sent)
@@ -231,7 +178,7 @@ class Dispatch:
             own = {key: delivery for key, delivery in own.items() if not delivery.given_up}
         approval = vouched.approval
         expires_at = approval.expires_at if approval else None
-        return _Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
+        return Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
         """Return the alert with the cost of its instance at the last sweep, if it names none."""
@@ -248,14 +195,14 @@ class Dispatch:
         facts = {**alert.facts, "usd_per_hour": str(observation.usd_per_hour)}
         return replace(alert, facts=facts)
 
-    def _try_route(self, route: Route, items: Sequence[_Item], kind: AlertKind) -> None:
+    def _try_route(self, route: Route, items: Sequence[Item], kind: AlertKind) -> None:
         """Send by this route what is due now, as few messages as its channel wants."""
         due_items = self._due_items(route, items)
         # An end changes the first message of its episode, where the channel keeps them together.
-        ends: list[_Item] = []
-        joint_items: list[_Item] = []
+        ends: list[Item] = []
+        joint_items: list[Item] = []
         for item in due_items:
-            if item.alert.kind in ENDS and _thread(route, item.known):
+            if item.alert.kind in ENDS and thread_of(route, item.known):
                 ends.append(item)
             else:
                 joint_items.append(item)
@@ -266,13 +213,13 @@ class Dispatch:
         for part in in_parts(joint_items, most_together):
             self._try(route, part)
 
-    def _due_items(self, route: Route, items: Sequence[_Item]) -> list[_Item]:
+    def _due_items(self, route: Route, items: Sequence[Item]) -> list[Item]:
         """Return the items to try now by this route, and leave those that must wait.
 
         An item waits as its channel asked, or while another worker sends it.
         """
         now = self.clock.now()
-        due_items: list[_Item] = []
+        due_items: list[Item] = []
         for item in items:
             delivery = item.own.get(route.key)
             if delivery is None:
@@ -287,9 +234,9 @@ class Dispatch:
                 due_items.append(item)
         return due_items
 
-    def _try(self, route: Route, items: Sequence[_Item]) -> None:
+    def _try(self, route: Route, items: Sequence[Item]) -> None:
         """Send one message by one route. If that fails, it does not stop any other."""
-        claimed_items: list[_Item] = []
+        claimed_items: list[Item] = []
         message: Message | None = None
         try:
             if len(items) == 1:
@@ -313,7 +260,7 @@ class Dispatch:
             return
         self._send(route, claimed_items, message)
 
-    def _claim(self, route: Route, item: _Item, now: UtcDatetime) -> bool:
+    def _claim(self, route: Route, item: Item, now: UtcDatetime) -> bool:
         """Claim a delivery for this worker. Return False if another worker has claimed it.
 
         The queue may hand out the same message to two workers at once. Raises: CloudError.
@@ -326,20 +273,20 @@ class Dispatch:
         claim = self._record(route, item, not_before=lapses_at)
         return self.delivery_store.claim_delivery(claim, now)
 
-    def _message_of_all(self, route: Route, items: Sequence[_Item]) -> Message:
+    def _message_of_all(self, route: Route, items: Sequence[Item]) -> Message:
         return self._digest(route, items) if len(items) > 1 else self._message(route, items[0])
 
-    def _message(self, route: Route, item: _Item) -> Message:
+    def _message(self, route: Route, item: Item) -> Message:
         return compose.message_of(
             item.alert,
             item.episode,
             link=self._link(route, item),
-            thread=_thread(route, item.known),
+            thread=thread_of(route, item.known),
             now=self.clock.now(),
-            expires_at=_deadline(item),
+            expires_at=deadline_of(item),
         )
 
-    def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
+    def _digest(self, route: Route, items: Sequence[Item]) -> Message:
         alerts = [item.alert for item in items]
         episodes = [item.episode for item in items if item.episode is not None]
         digest_id = self.digest_id()
@@ -354,7 +301,7 @@ class Dispatch:
             link = self.signer.link(digest_id, self._number(route, digest_id))
         return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
-    def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
+    def _send(self, route: Route, items: Sequence[Item], message: Message) -> None:
         name = route.channel.name
         try:
             delivered = route.channel.send(message)
@@ -376,7 +323,7 @@ class Dispatch:
             for item in items:
                 self._settle(route, item, delivery_id=delivered.delivery_id, thread=thread)
 
-    def _postpone(self, route: Route, items: Sequence[_Item], why: str, wanted: int | None) -> None:
+    def _postpone(self, route: Route, items: Sequence[Item], why: str, wanted: int | None) -> None:
         """Leave them to be tried again, unless they have been tried for long enough."""
         for item in items:
             if self.clock.now() - item.alert.at <= TRIED_FOR:
@@ -385,7 +332,7 @@ class Dispatch:
                 _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
                 item.given_up.append((route, why))
 
-    def _give_up(self, item: _Item) -> None:
+    def _give_up(self, item: Item) -> None:
         """Park an alert once for all its channels.
 
         It counts as given up only where a person can put it back.
@@ -401,23 +348,21 @@ class Dispatch:
             for route, why in item.given_up:
                 self._settle(route, item, refused=f"given up: {why}", given_up=True)
 
-    def _settle(self, route: Route, item: _Item, **outcome: Any) -> None:
+    def _settle(self, route: Route, item: Item, **outcome: Any) -> None:
         delivery = self._record(route, item, **outcome)
         item.own[route.key] = delivery
         item.news.append(delivery)
         if not self._is_noted(delivery):
             item.unnoted.append(delivery)
 
-    def _leave(
-        self, route: Route, item: _Item, wanted: int | None, *, is_mine: bool = True
-    ) -> None:
+    def _leave(self, route: Route, item: Item, wanted: int | None, *, is_mine: bool = True) -> None:
         """Leave a delivery to be tried again by any worker: the claim of this one ends."""
         item.left.append(wanted)
         if is_mine:
             later = self.clock.now() + timedelta(seconds=wanted or 0)
             self._is_noted(self._record(route, item, not_before=later))
 
-    def _note_again(self, items: Sequence[_Item]) -> None:
+    def _note_again(self, items: Sequence[Item]) -> None:
         """Repeat the writes of records that failed.
 
         A delivery that is not on record is sent again when its claim lapses.
@@ -451,7 +396,7 @@ class Dispatch:
             return delivery
         return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
 
-    def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
+    def _record(self, route: Route, item: Item, **outcome: Any) -> Delivery:
         is_shared = item.has_own and not route.own
         return Delivery(
             compose.subject_of(item.alert),
@@ -462,7 +407,7 @@ class Dispatch:
             **outcome,
         )
 
-    def _note_nowhere(self, item: _Item) -> None:
+    def _note_nowhere(self, item: Item) -> None:
         """Record that no person gets the alert, if all its deliveries are settled and none reached
         people."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
@@ -472,7 +417,7 @@ class Dispatch:
             return
         message_id = item.alert.dedup_id
         refused = sum(not delivery.was_taken for delivery in settled)
-        values = {"state": _nowhere_state(settled), "refused": refused}
+        values = {"state": nowhere_state(settled), "refused": refused}
         (why,) = said("delivered to nobody", values)
         _log.warning("no person gets %s through a channel: %s", message_id, why)
         now = self.clock.now()
@@ -490,7 +435,7 @@ class Dispatch:
             return (*asked, *ownership.escalated(alert.owner, alert.project))
         return asked
 
-    def _earlier(self, item: _Item) -> Recipients:
+    def _earlier(self, item: Item) -> Recipients:
         """Return the recipients of earlier messages of the episode, if this alert goes to them too.
 
         People who left the policy get the end of an episode, without a link of their own.
@@ -509,7 +454,7 @@ class Dispatch:
             recipients[delivery.key] = delivery.target if is_in_policy else None
         return recipients
 
-    def _link(self, route: Route, item: _Item) -> str | None:
+    def _link(self, route: Route, item: Item) -> str | None:
         """Return the link to the episode's page, personal if the route leads to one person.
 
         Without an episode it leads to the instance in the console; `None` without an instance.
@@ -536,44 +481,3 @@ def _is_still_open(vouched: Vouched, now: UtcDatetime) -> bool:
         return True
     is_pending = approval.status is ApprovalStatus.PENDING
     return is_pending and episode.phase is not Phase.CLOSED and approval.expires_at > now
-
-
-def _counted(items: Iterable[_Item]) -> Dispatched:
-    """Return the counts of what was taken, refused and left of all items."""
-    taken = 0
-    refused = 0
-    waits: list[int | None] = []
-    for item in items:
-        taken_of_item = sum(delivery.was_taken for delivery in item.news)
-        taken += taken_of_item
-        refused += len(item.news) - taken_of_item
-        waits += item.left
-    return Dispatched(taken, refused, len(waits), _soonest(waits))
-
-
-def _nowhere_state(settled: Sequence[Delivery]) -> str:
-    """Return why these deliveries reached nobody, as the template names it."""
-    if any(delivery.shared and delivery.was_taken for delivery in settled):
-        return "shared"
-    if not all(delivery.was_taken for delivery in settled):
-        return "refused"
-    return "machines" if settled else "none"
-
-
-def _deadline(item: _Item) -> UtcDatetime | None:
-    """Return when the question expires, or when the notice of mode auto ends once one has been
-    delivered."""
-    if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
-        return item.expires_at
-    return notice_until(item.episode, [*item.known, *item.news])
-
-
-def _thread(route: Route, known: Sequence[Delivery]) -> str | None:
-    """Return the thread that the channel named for the first message of the subject, or `None`."""
-    first: Delivery | None = None
-    for delivery in known:
-        if delivery.key != route.key or delivery.thread is None:
-            continue
-        if first is None or delivery.at < first.at:
-            first = delivery
-    return None if first is None else first.thread

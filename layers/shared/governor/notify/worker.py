@@ -19,7 +19,8 @@ from governor.core.errors import GovernorError, InputError, Throttled, Unavailab
 from governor.core.ports import Clock
 from governor.core.units import in_parts
 from governor.notify.compose import subject_of
-from governor.notify.dispatch import Dispatch, Dispatched
+from governor.notify.dispatch import Dispatch
+from governor.notify.dispatched import Dispatched
 from governor.notify.transport import LONGEST_WAIT_SECONDS
 from governor.notify.vouch import AlertRefused
 

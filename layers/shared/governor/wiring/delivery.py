@@ -8,7 +8,8 @@ from governor.aws.cloudwatch import CloudWatchAlarms
 from governor.aws.messaging import SesMailService
 from governor.core.errors import ConfigurationError
 from governor.notify.contract import parse_queued
-from governor.notify.dispatch import Dispatch, Dispatched
+from governor.notify.dispatch import Dispatch
+from governor.notify.dispatched import Dispatched
 from governor.notify.registry import Registry
 from governor.notify.vouch import Vouch
 from governor.notify.worker import Worker

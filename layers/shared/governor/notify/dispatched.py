@@ -1,0 +1,119 @@
+"""An alert on its way to its recipients, and the counts of deliveries taken, refused and left.
+
+This module sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from governor.alerts.model import (
+    Alert,
+    AlertKind,
+    Delivery,
+)
+from governor.approvals.rules.approval import notice_until
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode
+from governor.notify.registry import Route
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """Counts of deliveries taken and refused now, and left for later.
+
+    `retry_after_seconds` is the shortest wait of those left, or `None` if one names no time.
+    """
+
+    taken: int
+    refused: int
+    left: int = 0
+    retry_after_seconds: int | None = None
+
+    def plus(self, addend: Dispatched) -> Dispatched:
+        """Return the sum of both."""
+        waits = [count.retry_after_seconds for count in (self, addend) if count.left]
+        return Dispatched(
+            self.taken + addend.taken,
+            self.refused + addend.refused,
+            self.left + addend.left,
+            _soonest(waits),
+        )
+
+
+def _soonest(waits: Sequence[int | None]) -> int | None:
+    """Return the shortest wait, or `None` if there is none or one of them names no time.
+
+    The others then come back too early and wait again for their own time.
+    """
+    known_waits = [wait for wait in waits if wait is not None]
+    if len(known_waits) < len(waits):
+        return None
+    return min(known_waits, default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One alert on its way: its episode, and the deliveries so far."""
+
+    sent: Alert
+    """The alert as it came, with its seal."""
+    alert: Alert
+    episode: Episode | None
+    expires_at: UtcDatetime | None
+    known: Sequence[Delivery]
+    """All records of its episode."""
+    own: dict[tuple[str, str], Delivery]
+    """The recorded deliveries of the alert itself, by the key of their route."""
+    has_own: bool = False
+    """The policy names a channel of their own for its recipients."""
+    left: list[int | None] = field(default_factory=list)
+    """The seconds to wait of each delivery that is left, `None` where no time is known."""
+    news: list[Delivery] = field(default_factory=list)
+    """The deliveries that were settled now."""
+    given_up: list[tuple[Route, str]] = field(default_factory=list)
+    """The routes that were given up, with the reasons of their channels."""
+    unnoted: list[Delivery] = field(default_factory=list)
+    """Settled deliveries that the table does not hold yet."""
+
+
+def counted(items: Iterable[Item]) -> Dispatched:
+    """Return the counts of what was taken, refused and left of all items."""
+    taken = 0
+    refused = 0
+    waits: list[int | None] = []
+    for item in items:
+        taken_of_item = sum(delivery.was_taken for delivery in item.news)
+        taken += taken_of_item
+        refused += len(item.news) - taken_of_item
+        waits += item.left
+    return Dispatched(taken, refused, len(waits), _soonest(waits))
+
+
+def nowhere_state(settled: Sequence[Delivery]) -> str:
+    """Return why these deliveries reached nobody, as the template names it."""
+    if any(delivery.shared and delivery.was_taken for delivery in settled):
+        return "shared"
+    if not all(delivery.was_taken for delivery in settled):
+        return "refused"
+    return "machines" if settled else "none"
+
+
+def deadline_of(item: Item) -> UtcDatetime | None:
+    """Return when the question expires, or when the notice of mode auto ends once one has been
+    delivered."""
+    if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
+        return item.expires_at
+    return notice_until(item.episode, [*item.known, *item.news])
+
+
+def thread_of(route: Route, known: Sequence[Delivery]) -> str | None:
+    """Return the thread that the channel named for the first message of the subject, or `None`."""
+    first: Delivery | None = None
+    for delivery in known:
+        if delivery.key != route.key or delivery.thread is None:
+            continue
+        if first is None or delivery.at < first.at:
+            first = delivery
+    return None if first is None else first.thread
