@@ -155,7 +155,10 @@ class Demo:
     def _link_in_mail(self, instance_id: str, address: str) -> str | None:
         for mail in self.scene.sent_mail():
             body = mail["BodyText"]
-            links = [line.strip() for line in body.splitlines() if "/q/" in line]
+            links = []
+            for line in body.splitlines():
+                if "/q/" in line:
+                    links.append(line.strip())
             is_about_it = mail["To"] == [address] and instance_id in body
             if is_about_it and links:
                 return self.scene.cloud.reachable_url(links[0])

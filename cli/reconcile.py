@@ -154,7 +154,10 @@ def _comparisons(ledger_store: Ledger, bill: Bill) -> Iterator[Comparison]:
         months.update(month_of(charge.start) for charge in charges)
     months_before = {month_of(parse_month(month) - DAY) for month in months}
     for month in sorted(months | months_before):
-        acted = [compared(entry, bill) for entry in ledger_store.entries(month) if entry.acted]
+        acted = []
+        for entry in ledger_store.entries(month):
+            if entry.acted:
+                acted.append(compared(entry, bill))
         for comparison in acted:
             if month in months or comparison.ran_on:
                 yield comparison

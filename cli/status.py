@@ -404,11 +404,10 @@ def _subscribers(stack: Stack) -> Line:
         return Line(_nobody(waiting), document, is_wrong=True)
     mailed = _mailed_addresses(stack, subscriptions)
     policy = stack.policy[0].base().policy
-    unreached = [
-        name
-        for name, contact in policy.ownership.contacts.items()
-        if not _is_reached(contact, mailed, has_mail, has_channels)
-    ]
+    unreached = []
+    for name, contact in policy.ownership.contacts.items():
+        if not _is_reached(contact, mailed, has_mail, has_channels):
+            unreached.append(name)
     document["unreached"] = unreached
     texts = [_confirmed(confirmed, waiting)]
     if unreached:

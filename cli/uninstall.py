@@ -180,7 +180,10 @@ def _wanted(arguments: argparse.Namespace) -> list[str]:
         CommandError: a kind is unknown, or has a flag of its own.
     """
     parts = (arguments.remove or "").split(",")
-    named = [part.strip() for part in parts if part.strip()]
+    named = []
+    for part in parts:
+        if part.strip():
+            named.append(part.strip())
     for kind in named:
         if kind in _BY_FLAG:
             raise CommandError(f"{kind} cannot be made again: pass --remove-{kind}")

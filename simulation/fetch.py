@@ -198,11 +198,12 @@ class Fetch:
         return Subject(instance, shape, MetricSource.AGGREGATE, sets)
 
     def _hourly_queries(self, subject: Subject) -> list[MetricQuery]:
-        queries = [
-            self._gpu_query(self.wish.metrics.utilization, dimensions, statistic)
-            for dimensions in subject.sets
-            for statistic in ("Maximum", "Minimum")
-        ]
+        queries = []
+        for dimensions in subject.sets:
+            for statistic in ("Maximum", "Minimum"):
+                queries.append(
+                    self._gpu_query(self.wish.metrics.utilization, dimensions, statistic)
+                )
         return [*queries, _ec2_query("CPUUtilization", subject, "Maximum")]
 
     def _fine_queries(self, subject: Subject) -> list[MetricQuery]:

@@ -129,7 +129,10 @@ def _counts(cards: Sequence[_Card]) -> dict[str, int]:
 
 
 def _period_of(replays: Sequence[Replay]) -> str:
-    spans = [result.recording.span for replay in replays for result in replay.results]
+    spans = []
+    for replay in replays:
+        for result in replay.results:
+            spans.append(result.recording.span)
     since = min(span.start for span in spans)
     until = max(span.end for span in spans)
     return _period(since, until)

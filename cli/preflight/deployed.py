@@ -281,11 +281,10 @@ def api_signatures(world: World) -> Finding:
     Source: API Gateway API, AuthorizationType; the function trusts the caller that the API names.
     """
     routes = world.all("apigateway:GetRoutes", "Items", ApiId=world.physical("Api"))
-    authorization_by_route = {
-        route["RouteKey"]: route.get("AuthorizationType")
-        for route in routes
-        if " /api/" in route["RouteKey"]
-    }
+    authorization_by_route = {}
+    for route in routes:
+        if " /api/" in route["RouteKey"]:
+            authorization_by_route[route["RouteKey"]] = route.get("AuthorizationType")
     unsigned = sorted(key for key, kind in authorization_by_route.items() if kind != "AWS_IAM")
     if unsigned or not authorization_by_route:
         return refuted(
@@ -392,7 +391,10 @@ def event_delivery(world: World) -> Finding:
         for points in series:
             failures_by_rule[points["Label"]] += int(sum(points["Values"]))
     if failures_by_rule.total():
-        failures = [f"{rule}: {count}" for rule, count in failures_by_rule.items() if count]
+        failures = []
+        for rule, count in failures_by_rule.items():
+            if count:
+                failures.append(f"{rule}: {count}")
         return refuted(", ".join(failures), "the queue EventFailures says why (docs/events.md)")
     return confirmed(f"{plural(len(rules), 'rule')}, no failed delivery in 7 days")
 

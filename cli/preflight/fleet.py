@@ -165,14 +165,15 @@ def ec2_metric_delay(world: World) -> Finding:
 
     Source: memory: basic monitoring publishes every 5 minutes.
     """
-    series = [
-        {
-            "Namespace": "AWS/EC2",
-            "MetricName": "CPUUtilization",
-            "Dimensions": [{"Name": "InstanceId", "Value": instance["InstanceId"]}],
-        }
-        for instance in world.instances[:_SOME]
-    ]
+    series = []
+    for instance in world.instances[:_SOME]:
+        series.append(
+            {
+                "Namespace": "AWS/EC2",
+                "MetricName": "CPUUtilization",
+                "Dimensions": [{"Name": "InstanceId", "Value": instance["InstanceId"]}],
+            }
+        )
     return _delay(world, series, 300)
 
 
@@ -205,21 +206,22 @@ def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
 
 def _newest(world: World, series: Sequence[Any], period: int) -> list[datetime]:
     """Return the time of the newest data point of each series that has one in the last hour."""
-    queries = [
-        {
-            "Id": f"q{number}",
-            "MetricStat": {
-                "Metric": {
-                    "Namespace": metric["Namespace"],
-                    "MetricName": metric["MetricName"],
-                    "Dimensions": metric["Dimensions"],
+    queries = []
+    for number, metric in enumerate(series):
+        queries.append(
+            {
+                "Id": f"q{number}",
+                "MetricStat": {
+                    "Metric": {
+                        "Namespace": metric["Namespace"],
+                        "MetricName": metric["MetricName"],
+                        "Dimensions": metric["Dimensions"],
+                    },
+                    "Period": period,
+                    "Stat": "Maximum",
                 },
-                "Period": period,
-                "Stat": "Maximum",
-            },
-        }
-        for number, metric in enumerate(series)
-    ]
+            }
+        )
     if not queries:
         return []
     answers = world.all(

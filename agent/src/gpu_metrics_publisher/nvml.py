@@ -125,7 +125,9 @@ class NvmlSource:
         """
         samples = [self._sample(device, thorough=thorough) for device in self._devices]
         present = {device.gpu.uuid for device in self._devices}
-        samples += [_lost(gpu) for uuid, gpu in self._known.items() if uuid not in present]
+        for uuid, gpu in self._known.items():
+            if uuid not in present:
+                samples.append(_lost(gpu))
         return sorted(samples, key=lambda sample: sample.gpu.index)
 
     def _find(self, index: int) -> _Device | None:

@@ -101,11 +101,10 @@ class SnsAnnouncer(Adapter):
             "project": alert.project,
             REPEATS: "true" if alert.facts.get(REPEATS) else "",
         }
-        message_attributes = {
-            name: {"DataType": "String", "StringValue": value}
-            for name, value in attributes.items()
-            if value
-        }
+        message_attributes = {}
+        for name, value in attributes.items():
+            if value:
+                message_attributes[name] = {"DataType": "String", "StringValue": value}
         self._call(
             "sns:Publish",
             TopicArn=self._resource,

@@ -163,7 +163,10 @@ def _generic_schema(origin: Any, parts: tuple[Any, ...]) -> CoreSchema:
     """Return the schema of a type with parts, such as a tuple or a union with `None`."""
     if origin is Literal:
         return core_schema.literal_schema(list(parts))
-    inner = [_schema(part) for part in parts if part not in (None.__class__, ...)]
+    inner = []
+    for part in parts:
+        if part not in (None.__class__, ...):
+            inner.append(_schema(part))
     if origin is Mapping:
         return core_schema.dict_schema(*inner)
     if origin is frozenset:

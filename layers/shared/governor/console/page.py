@@ -178,7 +178,9 @@ class Asked:
         sees = self.scope.sees
         rows: list[Row] = []
         for page in self.reader.pages:
-            rows += [(row, page) for row in page.rows if sees(row.account, row.project, row.owner)]
+            for row in page.rows:
+                if sees(row.account, row.project, row.owner):
+                    rows.append((row, page))
         return rows
 
     @cached_property

@@ -71,7 +71,10 @@ class Settings:
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings. Raises: ConfigurationError if the account id, the Region or half of the
     sign-in is missing."""
-    given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
+    given = {}
+    for name, text in variables.items():
+        if text.strip():
+            given[name.lower()] = text.strip()
     given.setdefault("aws_region", given.get("aws_default_region", ""))
     given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")
     names = [setting.name for setting in fields(Settings)]

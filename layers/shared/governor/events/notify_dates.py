@@ -56,11 +56,12 @@ class NotifyDates:
         Raises: CloudError if one failed, after all others were tried.
         """
         policy = self.policies.base().policy
-        sending = [
-            partial(self._notify_about, instance_id, notice, change.is_over, policy)
-            for instance_id, notice in change.notices.items()
-            if self.accounts.governs(policy, notice.account, notice.region)
-        ]
+        sending = []
+        for instance_id, notice in change.notices.items():
+            if self.accounts.governs(policy, notice.account, notice.region):
+                sending.append(
+                    partial(self._notify_about, instance_id, notice, change.is_over, policy)
+                )
         return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:

@@ -241,9 +241,11 @@ class SumUpMonth:
         )
         by_past = forecast(spent.usd, by_day(days, spent.project), now)
         name = _project_name(spent)
-        rows = [
-            row for page in self.fleet_store.pages() for row in page.rows if row.project == name
-        ]
+        rows = []
+        for page in self.fleet_store.pages():
+            for row in page.rows:
+                if row.project == name:
+                    rows.append(row)
         may_ask = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE
         asks = may_ask and spent.usd > budget
         alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)

@@ -258,7 +258,10 @@ def _mentions_termination(settings: Mapping[str, Any]) -> bool:
     counts as one that may."""
     overrides = settings.get("overrides")
     items = overrides if isinstance(overrides, list) else []
-    patches = [item.get("set") for item in items if isinstance(item, dict)]
+    patches = []
+    for item in items:
+        if isinstance(item, dict):
+            patches.append(item.get("set"))
     return any(map(_patch_mentions_termination, [settings, *patches]))
 
 

@@ -177,7 +177,9 @@ def _read_override(
     if not isinstance(patch, dict):
         return OverrideReading(override, None, mistakes)
     reason = "is a setting of the whole sweep and cannot be overridden"
-    mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
+    for key in patch:
+        if key in ONLY_IN_BASE:
+            mistakes.append((("set", key), reason))
     allowed = without_base_only(patch)
     policy, policy_mistakes = checked(Policy, without_base_only(merge(base, allowed)))
     for path, why in policy_mistakes:

@@ -185,11 +185,10 @@ class CheckProgress:
 
 def _must_not_have_failed(snapshots: Iterable[Snapshot]) -> None:
     """Require that no snapshot has failed. Raises: SnapshotFailed, which names those that have."""
-    failed = [
-        snapshot.snapshot_id
-        for snapshot in snapshots
-        if snapshot.state not in ("pending", "completed")
-    ]
+    failed = []
+    for snapshot in snapshots:
+        if snapshot.state not in ("pending", "completed"):
+            failed.append(snapshot.snapshot_id)
     if failed:
         raise SnapshotFailed(f"snapshots failed: {', '.join(sorted(failed))}; nothing is destroyed")
 

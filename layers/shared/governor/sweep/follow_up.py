@@ -77,11 +77,10 @@ class FollowUp:
 
         Return the episodes of listed instances that go on, by instance id; empty if there are none.
         """
-        open_refs = [
-            record.open_episode
-            for record in sweep.records.values()
-            if record.open_episode is not None
-        ]
+        open_refs = []
+        for record in sweep.records.values():
+            if record.open_episode is not None:
+                open_refs.append(record.open_episode)
         read_open = partial(self.approval_store.open_questions, open_refs)
         episodes = _Episodes(sweep.attempt_read("open episodes", read_open) or {})
         sweep.attempt_each(
@@ -93,11 +92,10 @@ class FollowUp:
 
     def _start_questions(self, sweep: Sweep) -> None:
         """Start an episode for each idle or stopped instance about which a question is due."""
-        refs = [
-            _next_question(case.record, case.instance.launch_time)
-            for case in sweep.cases
-            if _must_ask(case)
-        ]
+        refs = []
+        for case in sweep.cases:
+            if _must_ask(case):
+                refs.append(_next_question(case.record, case.instance.launch_time))
         read_stopped = partial(self._questions_about_stopped, sweep)
         refs += sweep.attempt_read("instances that stay stopped", read_stopped) or []
         starts = [(ref.instance_id, partial(self._start_episode, ref, sweep.now)) for ref in refs]

@@ -168,7 +168,10 @@ class ApprovalApi:
     def _brakes(self) -> dict[str, Any]:
         """Return the pause, the freezes, the caps, and the questions whose steps wait for them."""
         open_views = self.show.open_in(self.targets)
-        waiting = [brief(view) for view in open_views if view.approval.waits_told_at]
+        waiting = []
+        for view in open_views:
+            if view.approval.waits_told_at:
+                waiting.append(brief(view))
         pause = self.brakes.pause_store.pause()
         freezes = []
         for place_name, why, since in self.brakes.freezes(self.targets):

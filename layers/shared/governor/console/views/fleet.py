@@ -96,7 +96,10 @@ def fleet(ask: Asked) -> Page:
     }
     shown, pages = figures.paged(ask, "/fleet", asked, fitting, size)
     last_head = _COMMAND if is_ungoverned else _NEXT
-    cut_targets = [str(page.target) for page in ask.reader.pages if _is_cut(page, ask)]
+    cut_targets = []
+    for page in ask.reader.pages:
+        if _is_cut(page, ask):
+            cut_targets.append(str(page.target))
     offered_names = {place: _offered_names(rows, place) for place in _PLACES}
     return Page(
         title="Fleet",

@@ -108,11 +108,10 @@ def risky(before: Parsed, after: Parsed) -> list[str]:
     if not before.whole:
         return [_EVERYTHING]
     values_before = {path: value for path, _, value in settings_of(before.base().policy)}
-    paths = [
-        path
-        for path, risk, value in settings_of(after.base().policy)
-        if _IS_RISKY[risk](values_before[path], value)
-    ]
+    paths = []
+    for path, risk, value in settings_of(after.base().policy):
+        if _IS_RISKY[risk](values_before[path], value):
+            paths.append(path)
     if before.overrides != after.overrides:
         paths.append("overrides")
     return paths
