@@ -370,7 +370,9 @@ def who_sets_page(paths: Collection[str]) -> str:
     doubled = sorted({path for path in placed if placed.count(path) > 1})
     if wrong or doubled:
         names = ", ".join([*wrong, *doubled])
-        raise UnplacedSettingError(f"name each setting once in ENTRIES: {names}")
+        raise UnplacedSettingError(
+            f"name each setting once in ENTRIES of scripts/policy_who_sets.py: {names}"
+        )
     lines = [
         "# Policy reference: who sets what",
         "",

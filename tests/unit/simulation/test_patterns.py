@@ -16,6 +16,7 @@ from governor.alerts.model import NOBODY
 from governor.core.catalog import accelerated_types, list_price, shape_of
 from governor.core.instance import CHECKPOINT_TAG, Lifecycle, tag_command
 from governor.episode.model.plan import Price
+from governor.policy.model.judging import IdleRule
 from governor.policy.model.money import Advice as Rule
 from governor.policy.model.policy import Policy
 from simulation.past import Past
@@ -150,6 +151,15 @@ def test_unused_gpus_of_working_cpus_become_a_cpu_type() -> None:
     assert "m7i.4xlarge" in found.text
     # 24 vCPUs of an odd size: the next size up.
     assert "m7i.12xlarge" not in found.text
+
+
+def test_advice_and_the_sweep_agree_on_what_a_gpu_without_work_is() -> None:
+    """One setting says it for both: `idle.utilization_below_percent`."""
+    policy = Policy(idle=IdleRule(utilization_below_percent=10))
+    found = kinds(make_past("g5.4xlarge", [9.9], cpu=60.0, policy=policy))["cpu-type"]
+
+    assert "No GPU reached 10%" in found.text
+    assert "cpu-type" not in kinds(make_past("g5.4xlarge", [9.9], cpu=60.0))
 
 
 @pytest.mark.parametrize(

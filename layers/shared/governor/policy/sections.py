@@ -45,7 +45,7 @@ _RETIRED: Mapping[str, str] = {
     "memory_bound_compute_below_percent compute_bound_above_percent",
 }
 """Settings of the release before, by section. Until the next release they are accepted, and ignored
-with a warning. None of them held an action back."""
+with a warning. A new one that held an action back belongs into `_REMOVED_GUARDS`."""
 _ASK_INSTEAD = "if that is too old for these instances, set mode: ask and on_expiry: no-action"
 _REMOVED_GUARDS: Mapping[str, Mapping[str, str]] = {
     "metrics": {
