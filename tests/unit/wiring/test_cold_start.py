@@ -16,16 +16,41 @@ from governor.core.errors import ConfigurationError
 from governor.wiring.acting import acting
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
+from tests.iam import functions as hub_functions
+from tests.iam import listed
 from tests.unit.template.machines import ROOT
 from tests.unit.wiring.samples import SIGN_IN, VARIABLES, settings
 
 ISSUER_PROTOCOL = {"jwt", "cryptography", "governor.aws.oidc", "governor.web.sign_in"}
 
 
+PROBE = """
+import sys
+
+from botocore.session import Session
+
+create_client = Session.create_client
+opened = []
+
+
+def recorded(session, service, *args, **options):
+    opened.append(service)
+    return create_client(session, service, *args, **options)
+
+
+Session.create_client = recorded
+import handler
+
+print(*sys.modules)
+print(*opened)
+"""
+
+
 def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """The handler of a function, imported in a fresh process; prints the modules it has loaded."""
+    """The handler of a function, imported in a fresh process; prints the modules it has loaded and
+    the services whose clients it has opened."""
     return subprocess.run(
-        [sys.executable, "-c", "import sys, handler; print(*sys.modules)"],
+        [sys.executable, "-c", PROBE],
         env={
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{ROOT}/layers/shared:{ROOT}/functions/{function}",
@@ -42,11 +67,17 @@ def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProce
 
 
 @cache
-def loaded(function: str, **more: str) -> frozenset[str]:
-    """The modules of its cold start."""
+def cold_start(function: str, **more: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The modules and the services of its cold start."""
     done = run(function, {**VARIABLES, **more})
     assert 0 == done.returncode, done.stderr[-2000:]
-    return frozenset(done.stdout.split())
+    modules, services = done.stdout.splitlines()
+    return frozenset(modules.split()), frozenset(services.split())
+
+
+def loaded(function: str, **more: str) -> frozenset[str]:
+    """The modules of its cold start."""
+    return cold_start(function, **more)[0]
 
 
 def test_the_page_loads_nothing_of_a_sign_in_that_is_not_configured() -> None:
@@ -241,6 +272,27 @@ def test_a_cold_start_loads_its_own_family_alone(family: Family) -> None:
 
 def test_every_function_has_one_family() -> None:
     assert FUNCTIONS == sorted(name for family in FAMILIES for name in family.functions.split())
+
+
+IAM_PREFIXES = {"stepfunctions": "states"}
+"""Services that IAM names differently than botocore."""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_cold_start_opens_no_client_that_its_role_forbids(function: str) -> None:
+    """A client that may call nothing costs time at every cold start, and hides a wrong part."""
+    role = hub_functions()["".join(word.capitalize() for word in function.split("_"))]
+    allowed = {
+        action.partition(":")[0]
+        for statement in role
+        if statement["Effect"] == "Allow"
+        for action in listed(statement["Action"])
+    }
+
+    services = cold_start(function, **(SIGN_IN if function == "sign_in" else {}))[1]
+
+    assert services
+    assert set() == {IAM_PREFIXES.get(service, service) for service in services} - allowed
 
 
 def test_functions_without_a_policy_load_no_parser_of_it() -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from governor.episode.ports import Snapshotter
 from governor.events.notify_dates import NotifyDates
 from governor.events.notify_warning import AdviseElsewhere, NotifyWarning
-from governor.events.respond_to_warnings import RespondToWarnings
+from governor.events.respond_to_warnings import LifecycleHooks, RespondToWarnings
 from governor.events.send_checkpoint import SendCheckpoint
 from governor.policy.document import PolicyBook
+from governor.remediation.end_episode import VoidEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.endings import void_episode
@@ -25,20 +27,14 @@ class ToInterruptions(NamedTuple):
 
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
-    """Return the response of `handle_spot_interruption`: it notifies, saves what it can, and
-    cancels the question."""
+    """Return the response of `handle_spot_interruption`: it also cancels the question, takes
+    snapshots and advises where else to run."""
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        return RespondToWarnings(
-            clock=parts.clock,
-            policies=policies,
-            accounts=parts.accounts,
-            instances=parts.instances,
-            instance_store=parts.instance_store,
-            once=parts.once,
-            notify=_notify_warning(parts),
-            checkpoint=_send_checkpoint(parts),
+        return _respond_to_warnings(
+            parts,
+            policies,
             void=void_episode(parts),
             snapshots=parts.snapshots,
             advise=_advise_elsewhere(parts),
@@ -48,42 +44,50 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
 
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """Return the response of `handle_lifecycle_action`: it also completes the lifecycle hook."""
+    """Return the response of `handle_lifecycle_action`: it also cancels the question and completes
+    the lifecycle hook."""
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        return RespondToWarnings(
-            clock=parts.clock,
-            policies=policies,
-            accounts=parts.accounts,
-            instances=parts.instances,
-            instance_store=parts.instance_store,
-            once=parts.once,
-            notify=_notify_warning(parts),
-            checkpoint=_send_checkpoint(parts),
-            void=void_episode(parts),
-            hooks=parts.hooks,
-        )
+        return _respond_to_warnings(parts, policies, void=void_episode(parts), hooks=parts.hooks)
 
     return ready(or_last(parts), make)
 
 
 def respond_to_rebalance_recommendation(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """Return the response of `handle_rebalance_recommendation`: it cancels no question."""
+    """Return the response of `handle_rebalance_recommendation`: it notifies and sends the
+    checkpoint only."""
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        return RespondToWarnings(
-            clock=parts.clock,
-            policies=policies,
-            accounts=parts.accounts,
-            instances=parts.instances,
-            instance_store=parts.instance_store,
-            once=parts.once,
-            notify=_notify_warning(parts),
-            checkpoint=_send_checkpoint(parts),
-        )
+        return _respond_to_warnings(parts, policies)
 
     return ready(or_last(parts), make)
+
+
+def _respond_to_warnings(
+    parts: Ec2Parts,
+    policies: PolicyBook,
+    *,
+    void: VoidEpisode | None = None,
+    snapshots: Snapshotter | None = None,
+    advise: AdviseElsewhere | None = None,
+    hooks: LifecycleHooks | None = None,
+) -> RespondToWarnings:
+    """Return the response that notifies and sends the checkpoint, with these further steps."""
+    return RespondToWarnings(
+        clock=parts.clock,
+        policies=policies,
+        accounts=parts.accounts,
+        instances=parts.instances,
+        instance_store=parts.instance_store,
+        once=parts.once,
+        notify=_notify_warning(parts),
+        checkpoint=_send_checkpoint(parts),
+        void=void,
+        snapshots=snapshots,
+        advise=advise,
+        hooks=hooks,
+    )
 
 
 def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
