@@ -1,8 +1,8 @@
 """Books an ended episode in the ledger, and ends its saving when the instance runs again or another
 instance takes its place.
 
-What EC2 shows decides, not the result of the workflow: one that fails after its stop has still
-stopped the instance. This module must not act on any instance.
+EC2's state of the instance decides, not the result of the workflow: a workflow that failed after
+its stop has still stopped the instance. This module must not act on any instance.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return the entry of an ended episode; `None` if neither people nor the mode decided.
+        """Return the entry of an ended episode; `None` if there is nothing to book, as after a
+        failed episode whose instance runs on.
 
-        The entry is not counted as ours if nothing was done, or if others stopped or terminated the
-        instance while its owner was asked.
+        The entry is not `ours` if nothing was done, or if others stopped or terminated the instance
+        while its owner was asked. Raises: CloudError if EC2 cannot be read; SafetyError if the
+        workflow says stopped, but the instance runs on.
         """
-        # An earlier stop is booked already: a termination adds only the storage that it saves.
+        # A stop by an earlier episode is booked already: a termination now adds only the storage
+        # that it saves.
         episode = replace(episode, steps_done=episode.own_steps)
         if outcome in ENDED_WITHOUT_ACTION:
             return self._nothing_saved(episode, outcome, (), now)
@@ -64,16 +67,15 @@ class BookSaving:
             return None
         policy = policy_or_base(self.policies, episode.instance)
         saving = _saving(episode, final_outcome, policy)
-        # Booked from the moment EC2 stopped charging, as asked: the first step, not its
-        # bookkeeping.
+        # The saving begins with the request to EC2, not with the end of the workflow.
         first_step = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
         booked_at = episode.steps_done.get(first_step.value, now)
         return _entry(episode, final_outcome, booked_at, saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return an entry that ends at once and saves zero: what others or EC2 did is on the bill,
-        but no saving of ours. `None` if the question is void for another reason and the instance
-        goes on."""
+        """Return an entry that ends at once and saves zero, if others or EC2 stopped or terminated
+        the instance. Return `None` if the question is void for another reason and the instance runs
+        on. Raises: CloudError."""
         instance = self._described(episode)
         if instance is None or instance.state in _GONE:
             return self._nothing_saved(episode, outcome, (Step.TERMINATE,), now)
@@ -84,7 +86,7 @@ class BookSaving:
     def _nothing_saved(
         self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
     ) -> LedgerEntry:
-        """Return an entry with the costs before and after the steps `done`, that saves zero."""
+        """Return an entry that saves zero, with the costs before and after the steps `done`."""
         policy = policy_or_base(self.policies, episode.instance)
         saving = saving_of(episode.instance, episode.price, done, policy)
         zero = Decimal(0)
@@ -99,15 +101,18 @@ class BookSaving:
         )
 
     def _final_outcome(self, episode: Episode, outcome: Outcome) -> Outcome | None:
-        """Return how this episode left the instance by what EC2 shows: stopped, terminated, or
-        `None` for neither. Raises: SafetyError if the workflow says stopped, and it runs on."""
+        """Return how EC2 shows that this episode left the instance: stopped, terminated, or `None`
+        for neither.
+
+        Raises: CloudError; SafetyError if the workflow says stopped, but the instance runs on.
+        """
         steps_done = episode.steps_done
         if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
             return None
         instance = self._described(episode)
         if instance is None or instance.state in _GONE:
-            # If this episode did not ask for the termination, others did it: nothing of ours is
-            # saved from now on.
+            # If this episode did not ask for the termination, others did, and the saving is not
+            # ours.
             return Outcome.TERMINATED if Step.TERMINATE.value in steps_done else None
         if Step.STOP.value not in steps_done:
             return None
@@ -120,21 +125,27 @@ class BookSaving:
         return Outcome.STOPPED
 
     def _described(self, episode: Episode) -> Instance | None:
+        """Return the instance as EC2 shows it now; `None` if EC2 no longer knows it. Raises:
+        CloudError."""
         ref = episode.ref
         target = self.accounts.target(ref.account, ref.region)
         return self.instances.describe(target, ref.instance_id)
 
 
 def _runs_on(instance: Instance, episode: Episode) -> bool:
-    """Return whether the instance still runs although its stop was noted, which is done before EC2
-    is asked: EC2 refused it. An instance that was started again has another launch time, and the
-    ledger settles that."""
+    """Return whether the instance still runs although its stop was noted. A stop is noted before
+    EC2 is asked, and EC2 may refuse it.
+
+    Return false if the instance was started again: then its launch time has changed, and the ledger
+    settles the saving.
+    """
     return instance.state == "running" and instance.launch_time == episode.ref.launch_time
 
 
 def _entry(
     episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
 ) -> LedgerEntry:
+    """Return the open entry of an episode with this saving, in list prices and in cash."""
     instance = episode.instance
     price = episode.price
     saved_usd_per_hour = saving.saved_usd_per_hour
@@ -167,17 +178,19 @@ def _entry(
 def _cash_saved(
     instance: Instance, price: Price, saved_usd_per_hour: UsdPerHour | None
 ) -> tuple[UsdPerHour | None, UsdPerHour | None]:
-    """Return the least and the most cash that is saved; `None` twice if the price is not known."""
+    """Return the least and the most cash that an hour saves; `None` twice if the price is not
+    known."""
     cash = cash_of(instance, price, is_committed=price.may_be_committed)
     if cash is None or saved_usd_per_hour is None or price.usd_per_hour is None:
         return None, None
-    # What the storage costs is the same in cash as at list prices.
+    # Storage costs the same in cash as at list prices.
     storage_saved = saved_usd_per_hour - price.usd_per_hour
     return storage_saved + cash.low, storage_saved + cash.high
 
 
 def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour | None:
-    """Return the amount without the policy's discount: headlines are at list prices."""
+    """Return the amount without the policy's discount, as headlines are at list prices; `None` if
+    it is not known."""
     if usd_per_hour is None:
         return None
     discount = (price.undiscounted or Decimal(0)) - (price.usd_per_hour or Decimal(0))
@@ -185,7 +198,7 @@ def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour 
 
 
 def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
-    """Return what the instance cost while it was idle, or `None` if its price is not known."""
+    """Return the cost of the instance while it was idle, or `None` if its price is not known."""
     if episode.price.usd_per_hour is None:
         return None
     idle = episode.idle
@@ -194,13 +207,14 @@ def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
 
 
 def _was_call_made(episode: Episode) -> bool:
-    """Return whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
+    """Return whether this episode noted a call to stop or terminate the instance. Snapshots do not
+    count."""
     return Step.STOP.value in episode.steps_done or Step.TERMINATE.value in episode.steps_done
 
 
 def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
-    """Return the saving of the steps that EC2 has carried out. A step is noted before it is asked
-    for, and EC2 may have refused it."""
+    """Return the saving of the steps that EC2 has carried out. A noted step alone proves nothing:
+    it is noted before EC2 is asked."""
     plan = episode.plan
     is_done = {
         Step.STOP: Step.STOP.value in episode.steps_done,
@@ -209,7 +223,8 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
     }
     done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])
     if done == plan.steps:
-        return plan.saving  # what people were shown
+        # The amount that people were shown.
+        return plan.saving
     return saving_of(episode.instance, episode.price, done, policy)
 
 
@@ -220,8 +235,10 @@ def settle_restart(
     false_within: timedelta,
     now: UtcDatetime,
 ) -> list[str]:
-    """End the savings of an instance that runs again since `at`, booked before that. Return what
-    was done for each; empty if nothing was to be settled."""
+    """End the savings of an instance that was started again at `at`, if they were booked before.
+
+    Return a text for each that this call has ended; empty if there is none. Raises: CloudError.
+    """
     done = []
     for entry in ended_by(entries, at):
         is_undone = is_false_stop(entry, at, false_within)
@@ -237,10 +254,10 @@ def settle_replaced(
     started: Iterable[tuple[Instance, Owner]],
     now: UtcDatetime,
 ) -> None:
-    """End one saving for each instance that `started` for the first time, in the same account.
+    """End one saving for each instance that `started` for the first time, if there is one.
 
-    It is the oldest saving of the same owner, project and type, of an instance that was stopped or
-    terminated before. Safe to repeat.
+    That is the oldest saving of the same owner, project and type in these targets, of an instance
+    that was stopped or terminated before the start. Safe to repeat. Raises: CloudError.
     """
     savings: list[LedgerEntry] = []
     for target in targets:

@@ -1,7 +1,7 @@
-"""Counts what the governed instances of a target cost, and sums up the month over all targets.
+"""Counts the costs of a target's governed instances, and sums up the month over all targets.
 
-A sweep counts by one conditional write for all instances, so that two at once count once. This
-module must not act on instances because of what they cost.
+A sweep counts all instances in one conditional write, so two sweeps at the same time count once.
+This module must not act on instances because of their cost.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ from governor.table.once import Once
 from governor.verdict.model import VerdictKind
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
-"""How long after its end a month is known as notified: longer than any retry of its last sweep."""
+"""How long after the end of a month its messages are remembered as sent: longer than any retry of
+its last sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountCosts:
+    """Counts the costs of one target's instances."""
+
     prices: PriceBook
     ledger_store: Ledger
     fleet_store: Fleet
@@ -52,7 +55,9 @@ class CountCosts:
     def rates(
         self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
     ) -> dict[str, Rate]:
-        """Return by instance id whom it is counted for, at what price, and as what."""
+        """Return by instance id the rate at which an instance is counted: for which owner and
+        project, at what price, and as which part of the costs. `kind` is `None` for an instance
+        without a verdict."""
         rates = {}
         for instance, policy, kind in running_now:
             price = cost.marginal(instance, self.prices.price(instance, policy))
@@ -70,15 +75,18 @@ class CountCosts:
         before: Mapping[str, Observation],
         now: UtcDatetime,
     ) -> None:
-        """Count up to now. `before` is what the last sweep saw, also of instances that no longer
-        run."""
+        """Count the costs up to now. Nothing changes if another sweep has counted meanwhile.
+
+        `rates` are by instance id. `before` are the last sweep's observations, also of instances
+        that no longer run. Raises: CloudError.
+        """
         meter = self.ledger_store.meter(target, cost.month_of(now))
         last_meter = None
         if meter is None:
             # The first sweep of a month needs the meter of the month before.
             month_before = cost.month_of(cost.month_start(now) - timedelta(days=1))
             last_meter = self.ledger_store.meter(target, month_before)
-        # At the very first sweep, what runs now is known to have run since its start.
+        # The very first sweep counts each instance from its start, or from that of the month.
         counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
         runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
@@ -91,14 +99,14 @@ class CountCosts:
     def _forward(
         self, meter: Meter, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
     ) -> bool:
-        """Bring a meter forward. Return false if another sweep did so since it was `stored`, which
-        is `None` for a new one."""
+        """Bring a meter forward to `until`. Return false, with nothing changed, if another sweep
+        has replaced the `stored` meter. `stored` is `None` for a new meter. Raises: CloudError."""
         counted = cost.count(meter, runs, until)
         if stored is not None and counted.counted_until == stored.counted_until:
             return True
         shares = cost.shares_by_day(meter, runs, until)
-        # Read after the meter: a sweep that writes one of the days in between has moved the meter,
-        # too.
+        # The days are read after the meter. If another sweep writes a day in between, it replaces
+        # the meter as well, and the write below fails.
         stored_days = self.fleet_store.days_of(meter.target, list(shares))
         days = [
             day.plus(new_shares)
@@ -109,15 +117,16 @@ class CountCosts:
 
 @dataclass(frozen=True, slots=True)
 class NoteOverBudget:
-    """Keeps which projects are over budget, for functions that ask. Used by the one that may write
-    it."""
+    """Stores which projects are over budget, for the functions that may then only ask people. Only
+    one function may write that note."""
 
     clock: Clock
     ledger_store: Ledger
     policy_store: PolicyVersions
 
     def __call__(self, budget: Budget) -> None:
-        """Note them, where the policy asks because of it. Raises: CloudError."""
+        """Note the projects over their budget, if the budget's `act` is `ask`; otherwise do
+        nothing. Raises: CloudError."""
         if budget.act != "ask":
             return
         now = self.clock.now()
@@ -136,8 +145,8 @@ class Month:
 
     Attributes:
         published: the costs that get a metric of their own.
-        told: the projects whose owners were notified just now.
-        problems: messages that could not be sent.
+        told: the projects whose owners this call has notified.
+        problems: texts about messages that could not be sent.
     """
 
     month: str
@@ -152,6 +161,8 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class SumUpMonth:
+    """Sums up costs and savings of the month over all targets, and notifies of used budgets."""
+
     clock: Clock
     policies: Policies
     ledger_store: Ledger
@@ -162,8 +173,9 @@ class SumUpMonth:
     hub: Target
 
     def __call__(self) -> Month:
-        """Sum up, and notify of what is due. What cannot be sent is tried again by the next
-        sweep."""
+        """Sum up the month, and notify of each budget that has reached a share. A message that
+        cannot be sent becomes a problem; the next sweep tries again. Raises: CloudError if the
+        sums cannot be read."""
         now = self.clock.now()
         policy = self.policies.base().policy
         month = cost.month_of(now)
@@ -190,8 +202,8 @@ class SumUpMonth:
         )
 
     def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
-        """Return what was saved this month, by actions of this month and by earlier ones that still
-        count."""
+        """Return the savings of this month, by actions of this month and by earlier actions that
+        still count."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
         entries = chain.from_iterable(
@@ -203,7 +215,7 @@ class SumUpMonth:
         self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Notify the owners of projects that have reached a share of their budget. Return the
-        projects whose owners were notified just now, and what could not be sent."""
+        projects whose owners this call has notified, and texts about messages that failed."""
         notified = []
         problems = []
         for spent, budget in budgeted:
@@ -223,8 +235,8 @@ class SumUpMonth:
     def _notify_once(
         self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
     ) -> bool:
-        """Notify the owner that this share of the budget is reached, once a month. Return whether
-        this call did."""
+        """Notify the owner that the share `tell_at` (percent) of the budget is reached, once a
+        month. Return whether this call has notified. Raises: CloudError."""
         announce = partial(self._announce, spent, budget, tell_at, now)
         keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
         return self.once(budget_id(spent, budget, tell_at, now), announce, keep=keep)
@@ -232,8 +244,8 @@ class SumUpMonth:
     def _announce(
         self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
     ) -> None:
+        """Send the message about a budget, with a forecast by past days. Raises: CloudError."""
         policy = self.policies.base().policy
-        # The default owner may be a contact. A project may have an owner of its own.
         owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
         past_since = now - PAST
         days = chain.from_iterable(

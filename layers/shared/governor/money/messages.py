@@ -1,6 +1,6 @@
 """Messages about budgets, and reports of costs and savings.
 
-They only word figures that the rules of this room have computed.
+This module only words figures that the rules of this room have computed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from governor.money.rules.report import GROUPS, Report
 from governor.verdict.model import Family, known_kind
 
 STILL = timedelta(hours=3)
-"""How long a budget counts as used up after the last sum: longer than the time between two
-sums."""
+"""How long a budget counts as used up after it was last summed up: longer than the time between two
+runs of the sum."""
 _NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 _LEAST_USED = 3
@@ -32,18 +32,18 @@ _LEAST_USED = 3
 
 
 def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
-    """Return how much of its budget a project has used; above 100 when it is exceeded."""
+    """Return the percent of its budget that a project has used; above 100 if it is exceeded."""
     return 100 * cost.usd / budget
 
 
 def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime) -> str:
-    """Return the id of the message: one a project, month, budget and share."""
+    """Return the id of the message: one for each project, month, budget and share."""
     return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
 
 
 def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
-    """Return the incident of a used-up budget: one a project and month, whichever share is
-    reached."""
+    """Return the id of the incident of a used-up budget: one for each project and month, whichever
+    share is reached."""
     return f"budget-{month_of(now)}-{short_hash(cost.project)}"
 
 
@@ -61,9 +61,10 @@ def budget_alert(
 ) -> Alert:
     """Return the message that a project has used a share of its monthly budget, over all targets.
 
-    The share is `at_percent` (percent), the `budget` in USD and above 0. `owner` is the project's,
-    or that of everything without a project; `running` are its instances. If it `asks`, people are
-    asked about idle ones because of the budget.
+    The reached share is `at_percent`. `budget` is in USD and above 0. `owner` is the project's
+    owner, or the owner of instances without a project. `by_past` is the forecast by past days, or
+    `None` if there are too few. `running` are the project's instances. `asks` says that people are
+    asked about idle instances because of the budget.
     """
     percent = used_percent(cost, budget)
     forecast_usd: Usd | None = None
@@ -110,18 +111,13 @@ def budget_alert(
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
-    """Return the cost of the whole month at the rate of this moment.
-
-    Instances start and stop, so it is no promise.
-    """
+    """Return the cost of the whole month if the instances of this moment run on to its end."""
     return cost.usd + cost_between(cost.usd_per_hour, now, month_end(now))
 
 
 def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> tuple[str, UtcDatetime | None]:
-    """Return how the month ends at the rate of this moment, and when the budget is used up by it.
-
-    The time is `None` if the budget lasts, or is used up already.
-    """
+    """Return how the template names the month's end at the rate of this moment, and the time at
+    which the budget is used up: `None` if the budget lasts, or is used up already."""
     usd_left = budget - cost.usd
     usd_per_hour = cost.usd_per_hour
     if not usd_per_hour:
@@ -132,7 +128,8 @@ def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> tuple[str, Utc
 
 
 def least_used(rows: Iterable[FleetRow]) -> list[str]:
-    """Return the working instances with the lowest mean of the highest utilization of each hour."""
+    """Return a line for each of the least used working instances, by the mean of their hourly
+    peaks; empty if no working instance has readings."""
     texts_by_mean: list[tuple[float, str]] = []
     for row in rows:
         hours = [hour for hour in row.hours if hour is not None]
@@ -155,7 +152,8 @@ def report_alert(
 ) -> Alert:
     """Return the report about an owner, a project or everything.
 
-    It is that of a week if its `name` begins with that word, else that of a month.
+    The `name` of a weekly report begins with `week`; all others are monthly. `whose` is the owner
+    who gets the report, with the project that it is about.
     """
     saved = found.saved
     costs = found.costs
@@ -194,7 +192,7 @@ def report_alert(
 
 
 def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:
-    """Return the net saving of each day of the report."""
+    """Return the net saving of each day of the report, in order."""
     # Rounded up: a part of a day counts as a day.
     number_of_days = -((report.start - report.end) // DAY)
     first_day = report.start.date()
@@ -204,16 +202,19 @@ def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:
 
 
 def _month_text(report: Report) -> str:
+    """Return the month for a sentence: `June 2026`, or `June 2026 so far`."""
     month = f"{report.start:%B %Y}"
     is_over = report.end >= month_end(report.start)
     return month if is_over else f"{month} so far"
 
 
 def _week_text(report: Report) -> str:
+    """Return the first and last day for a sentence: `June 1 to June 7`."""
     return f"{_day(report.start)} to {_day(report.end - DAY)}"
 
 
 def _whose(owner: Owner) -> str:
+    """Return the owner's name, or the project if the report is about one."""
     return owner.name if owner.project == UNASSIGNED else f"project {owner.project}"
 
 
@@ -222,4 +223,5 @@ def _day(at: UtcDatetime) -> str:
 
 
 def _listed(sums: Sequence[tuple[str, Usd, int]]) -> str:
+    """Return the first names with their savings as text; empty if there are none."""
     return listed([f"{name} {usd(amount)}" for name, amount, _ in sums], _NAMED)

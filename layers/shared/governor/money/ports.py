@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class PriceBook(Protocol):
-    """Prices per hour with their sources; for a Spot instance the Spot price. Never raises: an
-    unknown price is `None`."""
+    """Prices an hour with their sources."""
 
-    def price(self, instance: Instance, policy: Policy) -> Price: ...
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        """Return the price of an instance; for a Spot instance, the Spot price. Never raises: the
+        amount of an unknown price is `None`."""

@@ -1,5 +1,5 @@
 """Each hour: reads AWS's list prices of the types that run, and the commitments of the hub's
-account, unless they were read lately. This module must not read other accounts."""
+account, unless they were read recently. This module must not read other accounts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from governor.policy.ports import Policies
 
 if TYPE_CHECKING:
     # For types alone: a function loads only the modules that it uses.
-    from governor.core.units import UsdPerHour, UtcDatetime
+    from governor.core.units import UsdPerHour
     from governor.episode.model.plan import StoragePrices
-    from governor.money.rules.prices import Commitment
 
 
 _READ_AGAIN_AFTER = timedelta(hours=24)
@@ -41,15 +40,19 @@ class PriceReader(Protocol):
 
 @dataclass(slots=True)
 class Refreshed:
-    """Result of one refresh: types by Region, whether commitments were read, and what was not."""
+    """Result of one refresh. `problems` are texts about failed reads and writes."""
 
     types: dict[str, list[str]] = field(default_factory=dict)
+    """By Region, the types whose prices were read, and `STORAGE`."""
     problems: list[str] = field(default_factory=list)
     commitments: Commitments | None = None
+    """`None` if no read of them was due."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshPrices:
+    """Reads prices and commitments that are due, and stores them."""
+
     clock: Clock
     policies: Policies
     fleet_store: Fleet
@@ -57,8 +60,9 @@ class RefreshPrices:
     price_reader: PriceReader
 
     def __call__(self) -> Refreshed:
-        """Read what is due. A failed read holds up nothing else, and leaves the earlier prices in
-        force."""
+        """Read the prices and commitments that are due. A failed read becomes a problem; the
+        earlier prices stay in force. Raises: CloudError if the pages of the fleet cannot be
+        read."""
         now = self.clock.now()
         refreshed = Refreshed()
         due_since = now - _READ_AGAIN_AFTER
@@ -82,8 +86,8 @@ class RefreshPrices:
         now: UtcDatetime,
         refreshed: Refreshed,
     ) -> None:
-        """Read the prices of storage and of these types, unless they were read after
-        `due_since`."""
+        """Read the prices of storage and of these types, unless they were read after `due_since`.
+        A failed read becomes a problem. Raises: CloudError if the table cannot be used."""
         stored = self.price_store.price_list(region) or PriceList(region)
         prices = stored
         for name in (STORAGE, *types):
@@ -109,7 +113,8 @@ class RefreshPrices:
     ) -> None:
         """Read Savings Plans and Reserved Instances, unless they were read after `due_since`.
 
-        Commitments are no prices: a refused read is stored with them, and is no failure.
+        A failed read is stored with the commitments and is no problem, as no price depends on it.
+        Raises: CloudError if the stored commitments cannot be read.
         """
         stored = self.price_store.commitments()
         wanted = (SAVINGS_PLANS, *regions)

@@ -1,8 +1,8 @@
-"""Each night: checks that the ledger still sums up to what it did, keeps a copy of the month for
-other tools, and reports weeks and months.
+"""Each night: checks that the ledger's totals have not changed since the last statement, keeps a copy
+of the month for other tools, and reports weeks and months.
 
-Owners, owners of projects, and the default owner get reports. This module must not change what is
-booked.
+Owners, owners of projects, and the default owner get reports. This module must not change entries
+of the ledger.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from governor.alerts.model import UNASSIGNED, Owner
 from governor.alerts.ports import Announcer
@@ -34,26 +34,22 @@ from governor.policy.model.policy import Policy
 from governor.policy.ports import Policies
 from governor.table.once import Once
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    from governor.core.instance import Target
-    from governor.core.units import UtcDatetime
-    from governor.policy.model.policy import Policy
-
 
 class ReportStore(Protocol):
-    """Keeps copies of reports for other tools. The newest copy of a name counts. Raises:
-    CloudError."""
+    """Keeps copies of reports for other tools."""
 
-    def keep(self, name: str, text: str) -> None: ...
+    def keep(self, name: str, text: str) -> None:
+        """Keep a copy in place of an earlier one of this name. Raises: CloudError."""
 
 
 _CENT = Decimal("0.01")
 _WRITING = timedelta(hours=1)
-"""An entry says when its writing began; a statement leaves out what may not be written yet."""
+"""The time of an entry is that at which its writing began. A statement leaves out the last hour, as
+some of its entries may not be written yet."""
 _LATE = timedelta(days=3)
-"""A report that could not be sent for so long is old news."""
+"""A report that could not be sent for this long after its end is dropped."""
 _TOLD_FOR = timedelta(days=40)
+"""How long a report is remembered as sent."""
 
 
 class Period(NamedTuple):
@@ -73,8 +69,8 @@ class Whose(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Amounts that a report counts: those of the account, owner and project that it names. An empty
-    name stands for all."""
+    """The amounts that a report counts: those of this account, owner and project. An empty name
+    stands for all."""
 
     account: str = ""
     owner: str = ""
@@ -87,14 +83,15 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True)
 class Night:
-    """Result of one run. `problems`: what it could not do, and months that no longer sum up."""
+    """Result of one run: names of copied months and sent reports. `problems` are texts about failed
+    steps, and about months whose totals have changed."""
 
     copied: list[str] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def attempt(self, label: str, effect: Callable[[], None]) -> None:
-        """Try one effect; a failure is noted, and does not keep others from being tried."""
+        """Try one effect. A GovernorError becomes a problem and is not raised."""
         try:
             effect()
         except GovernorError as error:
@@ -103,6 +100,8 @@ class Night:
 
 @dataclass(frozen=True, slots=True)
 class ReportSavings:
+    """The run of one night."""
+
     clock: Clock
     policies: Policies
     ledger_store: Ledger
@@ -113,7 +112,8 @@ class ReportSavings:
     hub: Target
 
     def __call__(self) -> Night:
-        """Close the books of the months whose bills may still change, and send what is due."""
+        """Check, state and copy the months whose bills may still change, and send the reports that
+        are due. Failures become problems of the result."""
         now = self.clock.now()
         night = Night()
         policy = self.policies.base().policy
@@ -131,7 +131,8 @@ class ReportSavings:
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
-        """Check the books of a month against its last statement, then state and copy them."""
+        """Check a month against its last statement, then add a new statement and copy the month.
+        Raises: CloudError."""
         start = parse_month(month)
         statement = self.ledger_store.last_statement(month)
         if statement is not None:
@@ -147,7 +148,8 @@ class ReportSavings:
     def _send_reports(
         self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
     ) -> None:
-        """Send the report of a period to each reader who has anything in it, once."""
+        """Send the report of a period once to each reader with any savings or costs in it. Raises:
+        CloudError."""
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
             savings = books.report(period.start, period.end, now, reader)
@@ -168,7 +170,7 @@ class ReportSavings:
 
 @dataclass(slots=True)
 class Books:
-    """The ledger and the days, each month of them read once."""
+    """Entries of the ledger and costs of days. Each month is read once."""
 
     ledger_store: Ledger
     fleet_store: Fleet
@@ -177,7 +179,8 @@ class Books:
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
-        """Return what was booked in these months, oldest first."""
+        """Return the entries booked in the months from `start` to `end`, oldest first; empty if
+        there are none. Raises: CloudError."""
         entries: list[LedgerEntry] = []
         for month in months(start, end):
             if month not in self._entries:
@@ -186,8 +189,8 @@ class Books:
         return entries
 
     def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield the costs of the days (UTC) that begin from `start` to before `end`, with whom each
-        is counted for."""
+        """Yield each share of the costs of the days (UTC) from `start` to before `end`, with whom
+        it is counted for. Raises: CloudError."""
         first_day = start.date()
         last_day = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
@@ -202,8 +205,8 @@ class Books:
     def report(
         self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
     ) -> Report:
-        """Return the report of the time from `start` to before `end`, as far as the reader sees
-        it."""
+        """Return the report of the time from `start` to before `end`, with only the amounts that
+        the reader counts. Raises: CloudError."""
         entries = [
             entry
             for entry in self.entries(start - self.counts_for, end)
@@ -214,6 +217,7 @@ class Books:
 
 
 def _whose(entry: LedgerEntry) -> Whose:
+    """Return the account, owner and project of an entry."""
     return Whose(entry.episode.account, entry.owner, entry.project)
 
 
@@ -236,8 +240,9 @@ def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Rea
 
 
 def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
-    """Yield the last week (Monday to Sunday, UTC) and the last month, for some days after their
-    end. A month is due once more when its bill is final."""
+    """Yield the reports that are due: the last week (Monday to Sunday, UTC) and the last month,
+    each for some days after its end; and that month once more when its bill is final. Yield nothing
+    that the policy turns off."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     monday = midnight - DAY * midnight.weekday()
     last_monday = monday - DAY * 7
@@ -254,11 +259,13 @@ def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
 
 
 def _is_just_over(end: UtcDatetime, now: UtcDatetime) -> bool:
+    """Return whether a time ended within the last days, so that its report is still sent."""
     return timedelta(0) <= now - end < _LATE
 
 
 def _difference(books: Books, statement: Statement, now: UtcDatetime) -> str | None:
-    """Return how the books of a month differ from its last statement; `None` if they do not."""
+    """Return a text on how the entries of a month differ from its last statement; `None` if they do
+    not. Only entries written by the time of the statement are compared."""
     counted = timedelta(days=statement.counts_days)
     month = statement.month
     entries = books.entries(parse_month(month) - counted, now)

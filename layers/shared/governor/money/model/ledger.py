@@ -13,12 +13,8 @@ from governor.core.units import Usd, UsdPerHour, UtcDatetime
 from governor.episode.model.episode import Outcome
 
 _ACTED = (Outcome.STOPPED, Outcome.TERMINATED)
-
-
-_OF_ITS_END = ("ended_at", "false_stop", "ended", "settled_at", "replaced_by")
-
-
-_OF_A_BILL = ("cash_low_usd_per_hour", "cash_high_usd_per_hour", "cash_source", "corrected_at")
+_END_FIELDS = ("ended_at", "false_stop", "ended", "settled_at", "replaced_by")
+_BILL_FIELDS = ("cash_low_usd_per_hour", "cash_high_usd_per_hour", "cash_source", "corrected_at")
 
 
 class Ending(StrEnum):
@@ -34,10 +30,10 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The end of one question, at list prices.
+    """The end of one question, and what it saves an hour at list prices.
 
-    It is open (`ended_at` is `None`) while the instance stays stopped or terminated.
-    `saved_usd_per_hour` is `None` for unpriced types.
+    An entry is open (`ended_at` is `None`) while the instance stays stopped or terminated. Amounts
+    an hour are `None` if the price is not known.
     """
 
     episode: EpisodeRef
@@ -47,7 +43,7 @@ class LedgerEntry:
     project: str
     price_source: str
     booked_at: UtcDatetime
-    """Time of the request to EC2, or of the end without one."""
+    """Time of the request to EC2; without a request, the end of the episode."""
     cost_before_usd_per_hour: UsdPerHour | None
     cost_after_usd_per_hour: UsdPerHour | None
     saved_usd_per_hour: UsdPerHour | None
@@ -58,39 +54,41 @@ class LedgerEntry:
     resource_name: str = ""
     """Name of the instance; empty in entries of earlier releases."""
     cash_low_usd_per_hour: UsdPerHour | None = None
-    """The least that an hour of it takes off the bill; `None`, not known, in entries of earlier
+    """The least by which an hour lowers the bill; `None` (not known) in entries of earlier
     releases."""
     cash_high_usd_per_hour: UsdPerHour | None = None
     storage_usd_per_hour: UsdPerHour | None = None
     """Added cost of its volumes and snapshots afterwards; `None` in entries of earlier releases."""
     saves_from: UtcDatetime | None = None
-    """Time from which the bill is lower: the end of the time billed for the last start at least."""
+    """Time from which the bill is lower: not before the end of the least time that AWS bills for a
+    start."""
     morning: UtcDatetime | None = None
     """Start of the owner's next working day; `None` in entries of earlier releases."""
     idle_usd: Usd | None = None
-    """Its cost while idle until it was booked; `None` if it is not known."""
+    """Cost of the instance while idle, until `booked_at`; `None` if it is not known."""
     recorded_at: UtcDatetime | None = None
-    """Time of writing; `booked_at` in entries of earlier releases."""
+    """Time at which the entry was written. `None` in entries of earlier releases: `booked_at`
+    counts then."""
     ended: Ending | None = None
-    """`None` while it is open, and in entries of earlier releases."""
+    """Why the saving ended; `None` while it is open, and in entries of earlier releases."""
     settled_at: UtcDatetime | None = None
-    """Time of writing its end."""
+    """Time at which the end was written."""
     replaced_by: str = ""
-    """The id of the instance that was started in its place."""
+    """The id of the instance that was started in its place; empty if there is none."""
     cash_source: str = ""
-    """The bill from which its cash was computed; empty if it is estimated."""
+    """The bill from which the cash figures were computed; empty if they are estimated."""
     corrected_at: UtcDatetime | None = None
-    """Time of writing the bill's figures."""
+    """Time at which the bill's figures were written."""
 
     @property
     def end(self) -> dict[str, Any]:
-        """Return the fields that its end sets."""
-        return {name: getattr(self, name) for name in _OF_ITS_END}
+        """Return the fields that the end of the entry sets, by name."""
+        return {name: getattr(self, name) for name in _END_FIELDS}
 
     @property
     def correction(self) -> dict[str, Any]:
-        """Return the fields that a bill sets."""
-        return {name: getattr(self, name) for name in _OF_A_BILL}
+        """Return the fields that a correction by a bill sets, by name."""
+        return {name: getattr(self, name) for name in _BILL_FIELDS}
 
     @property
     def acted(self) -> bool:
@@ -99,20 +97,22 @@ class LedgerEntry:
 
     @property
     def is_away(self) -> bool:
-        """Return whether it may still be stopped: we stopped it, and it was not started since."""
+        """Return whether the instance may still be stopped: GPU Governor stopped it, and it was not
+        started since."""
         return self.outcome is Outcome.STOPPED and (self.ours or self.ended is Ending.REPLACED)
 
     @property
     def is_of_storage(self) -> bool:
-        """Return whether the instance was stopped before, so that only its storage is saved."""
+        """Return whether the termination saves only storage, because the instance was stopped
+        before."""
         storage = self.storage_usd_per_hour or Decimal(0)
         return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -storage
 
     def counted(
         self, start: datetime, end: datetime, counts_for: timedelta
     ) -> tuple[datetime, datetime]:
-        """Return the start and end of its saving within this time. It saves nothing if the end is
-        not later."""
+        """Return start and end of the entry's saving between `start` and `end`, and within
+        `counts_for` after its booking. If the end is not later than the start, nothing is saved."""
         saves_until = min(end, self.ended_at or end, self.booked_at + counts_for)
         return max(start, self.saves_from or self.booked_at), saves_until
 
@@ -128,26 +128,28 @@ class Cash(NamedTuple):
 class Saved:
     """A net saving at list prices: the avoided cost, less the undone part, less storage.
 
-    It leaves out `unpriced` actions. Also the bounds of the saving in cash, and the saving until
-    the owners' next mornings.
+    The amounts leave out actions without a known price, whose number is `unpriced`. Beside the net
+    saving stand its bounds in cash, and the part until the owners' next mornings.
     """
 
     avoided_usd: Usd = Decimal(0)
     """Cost of the instances if they had kept running."""
     undone_usd: Usd = Decimal(0)
-    """The part of it that false stops avoided: nobody wanted it."""
+    """The part of the avoided cost that belongs to false stops, which nobody wanted."""
     storage_usd: Usd = Decimal(0)
-    """Cost of volumes and snapshots of the other instances meanwhile."""
+    """Cost of volumes and snapshots meanwhile, without those of false stops."""
     actions: int = 0
     false_stops: int = 0
     unpriced: int = 0
     cash_low_usd: Usd = Decimal(0)
     cash_high_usd: Usd = Decimal(0)
     by_morning_usd: Usd = Decimal(0)
-    """Nothing for entries of earlier releases: their mornings are not known."""
+    """The saving until the owners' next mornings. Entries of earlier releases add nothing: their
+    mornings are not known."""
 
     @property
     def net_usd(self) -> Usd:
+        """Return the avoided cost, less the undone part, less storage."""
         return self.avoided_usd - self.undone_usd - self.storage_usd
 
 
@@ -155,7 +157,8 @@ class Saved:
 class Statement:
     """The ledger's sum of a month, from the records that were written by `as_of`.
 
-    Savings count for `counts_days` days. It stays the same whenever it is computed again.
+    Each saving counts for `counts_days` days. The sum is the same whenever it is computed again for
+    the same `as_of`.
     """
 
     month: str

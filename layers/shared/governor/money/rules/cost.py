@@ -1,6 +1,6 @@
 """Costs of projects in a month (UTC), in Decimal USD.
 
-A sweep continues each meter where the sweep before left it, so a sweep that runs twice adds
+A sweep continues each meter where the previous sweep left it, so a sweep that runs twice adds
 nothing.
 """
 
@@ -22,13 +22,15 @@ from governor.fleet.model import UNMEASURED, Share, part_of
 from governor.verdict.model import known_kind
 
 UNTAGGED = "untagged"
-"""The project of instances whose tags name none."""
+"""The project of instances whose tags name no project."""
 
 Shares = dict[tuple[str, str], Share]
+"""Shares of a day's cost, by owner and project."""
 _ROUNDED_TO = Decimal("1E-9")
-"""USD in the shares of a day: less than a cent in a century of sweeps, and short enough to
-store."""
+"""Precision of the USD in a day's shares: the error stays under a cent in a century of sweeps, and
+the numbers are short enough to store."""
 PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
+"""Capacity that is paid in advance."""
 
 
 class Rate(NamedTuple):
@@ -90,15 +92,15 @@ def parse_month(text: str) -> UtcDatetime:
 
 
 def new_meter(target: Target, at: UtcDatetime) -> Meter:
-    """Return a meter of this month that has counted nothing yet."""
+    """Return a meter of the month of `at` that has counted nothing yet."""
     return Meter(Target(target.account, target.region), month_of(at), month_start(at))
 
 
 def marginal(instance: Instance, price: Price) -> Price:
     """Return the price that one more hour of this instance adds to the bill.
 
-    It is zero for a stopped instance, and for capacity that is paid in advance or by the host. A
-    Capacity Reservation changes nothing.
+    The price is zero for a stopped instance, and for capacity that is paid in advance or by the
+    host. A Capacity Reservation changes nothing.
     """
     if instance.state == "stopped":
         return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
@@ -113,11 +115,11 @@ def ended(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """Yield the runs of instances that ran at the last sweep and stopped, or were started again
-    (`launched`), since then.
+    """Yield the runs that ended since the last sweep: of instances in `before` that no longer run,
+    or that have another start in `launched` (by instance id).
 
-    A run is taken to have ended half way between the last sweep and the time at which the instance
-    is known to have stopped. Observations from before `counted_until` were counted already.
+    A run is taken to have ended half way between the last sweep and the next start, or `now`.
+    Observations from before `counted_until` are left out: they are counted already.
     """
     for instance_id, observation in before.items():
         start = launched.get(instance_id)
@@ -137,7 +139,8 @@ def ended(
 
 
 def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
-    """Return the meter at `until`, or at the end of its month. Counting again adds nothing."""
+    """Return the meter with the cost of these runs up to `until`, at most to the end of its month.
+    Only the time after `counted_until` is added, so counting again adds nothing."""
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     if until <= since:
@@ -161,7 +164,7 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
     """Return the cost that `count` adds, by day (UTC), owner, project and part, rounded to a
-    billionth of a USD."""
+    billionth of a USD. Empty if `count` adds nothing; runs without a price are left out."""
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     # Many instances share owner, part and times: their rates are added before days are computed.
@@ -186,7 +189,7 @@ def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict
 def _days_between(
     start: UtcDatetime, end: UtcDatetime
 ) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
-    """Yield the midnights (UTC) around each day from `start` to `end`."""
+    """Yield the midnight (UTC) before and after each day from `start` to `end`."""
     midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
     while midnight < end:
         yield midnight, midnight + timedelta(days=1)
@@ -194,7 +197,8 @@ def _days_between(
 
 
 def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
-    """Return the meter with these rates of the instances that run now."""
+    """Return the meter with the sum of these rates by project. Instances without a price add
+    nothing."""
     usd_per_hour: dict[str, Decimal] = defaultdict(Decimal)
     for rate in rates:
         usd_per_hour[rate.project] += rate.usd_per_hour or Decimal(0)
@@ -202,7 +206,8 @@ def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
 
 
 class ProjectCost(NamedTuple):
-    """Cost of one project this month, over all targets. `by_target`: the most expensive first."""
+    """Cost of one project this month, over all targets. `by_target` lists the most expensive target
+    first."""
 
     project: str
     usd: Usd
@@ -224,7 +229,10 @@ def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
 
 
 def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:
-    usd = unpriced_hours = usd_per_hour = Decimal(0)
+    """Return the cost of one project, summed up over the meters of all targets."""
+    usd = Decimal(0)
+    unpriced_hours = Decimal(0)
+    usd_per_hour = Decimal(0)
     by_target: list[tuple[Target, Usd]] = []
     for meter in meters:
         unpriced_hours += meter.unpriced_hours.get(project, Decimal(0))
@@ -249,7 +257,7 @@ def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Us
 
 
 def months(first: datetime, last: datetime) -> list[str]:
-    """Return the months from one moment to another, as `yyyy-mm`."""
+    """Return the months from that of `first` to that of `last`, as `yyyy-mm`, oldest first."""
     names = []
     month = month_start(first)
     while month <= last:

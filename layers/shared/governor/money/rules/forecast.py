@@ -14,12 +14,13 @@ from governor.fleet.model import DayCosts
 from governor.money.rules.cost import DAY, UNTAGGED, month_end
 
 PAST = timedelta(weeks=6)
+"""How far back days are used."""
 _WEEK = timedelta(weeks=1)
 
 Days = Mapping[date, Usd]
 Rule = Callable[[Days, date, date], Usd]
-"""Computes the expected cost of a day from the days before another one. A day that is missing cost
-nothing."""
+"""A rule takes the known days, a day `before`, and a day to forecast. It returns the expected cost
+of the latter by days earlier than `before`. A day that is missing cost nothing."""
 
 
 class Forecast(NamedTuple):
@@ -27,11 +28,12 @@ class Forecast(NamedTuple):
 
     usd: Usd
     error_percent: Decimal
-    """The median error of forecasts of one week each, made before it, for past weeks."""
+    """The median error of the same rule for past weeks, each forecast from the days before it."""
 
 
 def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
-    """Return the cost of each day of a project, over all owners and targets."""
+    """Return the cost of each day of a project, over all owners and targets. Days without cost are
+    missing."""
     name = UNASSIGNED if project == UNTAGGED else project
     usd_by_day: dict[date, Usd] = {}
     for day_costs in costs:
@@ -43,11 +45,12 @@ def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
 
 
 def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
-    """Return the cost of the month at its end; `spent` is its cost up to now.
+    """Return the cost of the month at its end; `spent` is its cost up to now. Return `None` until
+    two whole weeks of days are known.
 
-    Return `None` before two whole weeks of days are known. Of two rules it uses the one that was
-    closer in this project's past weeks: the last day again, for costs that grow or shrink, or the
-    mean of the last two days of the same weekday.
+    The forecast uses the rule that was closer in this project's past weeks: either each day costs
+    as much as the last day (for costs that grow or shrink), or as much as the mean of the last two
+    days of the same weekday.
     """
     today = now.date()
     known_days = {day: usd for day, usd in days.items() if today - PAST <= day < today}
@@ -63,16 +66,19 @@ def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
 
 
 def _best_rule(days: Days, today: date) -> tuple[Decimal, Rule]:
-    """Return the rule with the smallest error, after that error; the first one of two equals."""
+    """Return the smallest error in percent, and the rule that has it; the first of two equals."""
     errors = [(_error(rule, days, today), rule) for rule in _RULES]
     return min(errors, key=lambda error_and_rule: error_and_rule[0])
 
 
 def _last_day(days: Days, before: date, _: date) -> Usd:
+    """Return the cost of the last day before `before`, for any day."""
     return days.get(before - DAY, Decimal(0))
 
 
 def _same_weekday(days: Days, before: date, day: date) -> Usd:
+    """Return the mean cost of the last two days before `before` with the weekday of `day`; of one
+    if only one is known."""
     last = day - _WEEK * ((day - before) // _WEEK + 1)
     first_known = min(days)
     same_weekdays = [weekday for weekday in (last, last - _WEEK) if weekday >= first_known]
@@ -85,9 +91,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def _error(rule: Rule, days: Days, today: date) -> Decimal:
-    """Return by how many percent the rule missed the past weeks (median).
+    """Return the median error of the rule in the past weeks, in percent of a week's cost.
 
-    A week that cost nothing counts as missed by 100, or by 0 if the rule expected nothing.
+    For a week that cost nothing the error is 100, or 0 if the rule expected nothing.
     """
     errors = []
     week = today - _WEEK

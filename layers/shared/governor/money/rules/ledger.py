@@ -1,5 +1,5 @@
-"""Savings of each action, in Decimal USD: booked when its question ends, settled when it saves no
-longer.
+"""Savings of each action, in Decimal USD: booked when its question ends, settled when the action no
+longer saves.
 
 A saving is computed in three ways: at list prices; in cash, as the least and the most by which the
 bill can have fallen; and conservatively, as if people had done the same on their next working
@@ -28,27 +28,24 @@ ENDED_WITHOUT_ACTION = (
     Outcome.OBSERVED,
     Outcome.TOLD,
 )
-"""Outcomes after which the idle cost went on, because people or the mode let it."""
-
-
+"""Outcomes after which the instance kept running idle, because of an answer, the mode or no
+answer."""
 _LEAST_BILLED = timedelta(seconds=60)
-
-
+"""The least time that AWS bills for a start."""
 _BY_THE_HOUR = "SUSE Linux"
-"""Each hour that has begun is billed in full. Source: AWS knowledge center, How am I charged for my
-EC2 instances."""
-
-
+"""The platform of which each hour that has begun is billed in full. Source: AWS knowledge center,
+How am I charged for my EC2 instances."""
 PROVISIONAL = timedelta(days=14)
-"""Bills change until about the middle of the next month."""
+"""How long after the end of a month its bill may change."""
 
 
 def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | None:
-    """Return the effect on the bill; `None` if the price is not known.
+    """Return by how much one hour less of the instance lowers the bill; `None` if its price is not
+    known.
 
     `is_committed` is true if a Savings Plan or a Reserved Instance may pay for the instance. A
-    commitment is charged whether it is used or not, and the hour of the whole organization decides
-    which instances it pays for.
+    commitment is charged whether it is used or not, and all instances of the organization in an
+    hour decide which of them it pays for. So the least effect is zero then.
     """
     if price.usd_per_hour is None:
         return None
@@ -60,7 +57,7 @@ def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | N
 
 
 def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
-    """Return the end of the time that is billed for the run that ended at `stopped_at`."""
+    """Return the end of the time that AWS bills for the run that ended at `stopped_at`."""
     least = instance.launch_time + _LEAST_BILLED
     if instance.platform.startswith(_BY_THE_HOUR):
         # Rounded up: an hour that has begun is billed in full.
@@ -70,8 +67,8 @@ def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
 
 
 def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
-    """Return when the next working day of the people who were asked begins. It may begin later the
-    same day."""
+    """Return when the next working day of the asked people begins after `after`. That may be later
+    on the same day."""
     working_hours = episode.time_zone, episode.working_days, episode.working_from
     morning = next_morning(after - DAY, *working_hours)
     if morning > after:
@@ -87,7 +84,7 @@ def is_provisional(month: str, now: UtcDatetime) -> bool:
 def saved_in(
     entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta
 ) -> Usd | None:
-    """Return the USD saved in this time, while it counts.
+    """Return the USD that the entry saved between `start` and `end`, as far as the saving counts.
 
     Return 0 for a false stop, and `None` if the price is not known.
     """
@@ -104,8 +101,8 @@ def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta)
 
 
 def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
-    """Return the stops that were booked by `at`: an event of the instance at that time ends their
-    savings."""
+    """Return the stops among these entries that were booked by `at`: their savings end if the
+    instance changes at that time. Empty if there are none."""
     booked = [entry for entry in entries if entry.booked_at <= at]
     return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
 
@@ -113,7 +110,7 @@ def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntr
 def stated(
     entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
 ) -> Statement:
-    """Return the statement of a month as the ledger was at `as_of`."""
+    """Return the statement of a month, from the entries as they were written by `as_of`."""
     start = parse_month(month)
     known_entries = []
     for entry in entries:
@@ -125,7 +122,7 @@ def stated(
 
 
 def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
-    """Return the entry as it was at `at`: open if its end was written later."""
+    """Return the entry as it was stored at `at`: open if its end was written later."""
     end_written_at = entry.settled_at or entry.ended_at
     if end_written_at is None or end_written_at <= at:
         return entry
@@ -135,9 +132,9 @@ def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
 def sum_saved(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    """Return the savings of all actions of ours within this time.
+    """Return the savings of GPU Governor's own actions within this time.
 
-    An action is counted in the time in which it was booked, a false stop in that of its end.
+    An action is counted if it was booked within this time, a false stop if it ended within it.
     """
     ours = [entry for entry in entries if entry.ours]
     booked = [entry for entry in ours if start <= entry.booked_at < end]
@@ -150,7 +147,7 @@ def sum_saved(
 
 
 def _is_false_stop_of(entry: LedgerEntry, start: datetime, end: datetime) -> bool:
-    """Return whether it is a false stop that ended within this time."""
+    """Return whether the entry is a false stop that ended within this time."""
     if not entry.false_stop or entry.ended_at is None:
         return False
     return start <= entry.ended_at < end
@@ -163,8 +160,14 @@ def _is_priced(entry: LedgerEntry) -> bool:
 def _sum_amounts(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    """Return the amounts that priced entries save within this time, without any count."""
-    avoided = undone = storage = cash_low = cash_high = by_morning = Decimal(0)
+    """Return the amounts that entries with a price save within this time. The counts in the result
+    are zero."""
+    avoided = Decimal(0)
+    undone = Decimal(0)
+    storage = Decimal(0)
+    cash_low = Decimal(0)
+    cash_high = Decimal(0)
+    by_morning = Decimal(0)
     for entry in entries:
         cost_per_hour = entry.cost_before_usd_per_hour
         saved_per_hour = entry.saved_usd_per_hour
@@ -193,7 +196,8 @@ def _sum_amounts(
 
 
 def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
-    """Return the least and the most in cash: for an unknown figure, nothing and the list price."""
+    """Return the least and the most cash that an hour saves. If they are not known, the least is
+    zero and the most is the list price."""
     low = entry.cash_low_usd_per_hour
     if low is None:
         low = Decimal(0)
@@ -206,10 +210,10 @@ def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
 def net_by_day(
     entries: Iterable[LedgerEntry], days: Sequence[date], now: UtcDatetime, counts_for: timedelta
 ) -> list[Usd]:
-    """Return the saving of each of these days (UTC, consecutive, at least one), up to now.
+    """Return the net saving of each of these days (UTC, consecutive, at least one), up to now.
 
-    It is net of storage. Entries of others, and those without a price, save nothing. `counts_for`
-    is how long a stop counts.
+    Entries that are not ours or have no price save nothing. `counts_for` is how long an action's
+    saving counts.
     """
     net_usd = [Decimal(0)] * len(days)
     first_midnight = datetime.combine(days[0], time(), tzinfo=UTC)

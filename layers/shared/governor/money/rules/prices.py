@@ -1,7 +1,7 @@
 """AWS's price list of a Region, of instances and storage, and the commitments of the hub's account.
 
 Only prices above 0 USD an hour, of capacity in use, count: the list has zeros for capacity that is
-paid in another way. A thing with two prices counts as unpriced. Source: AWS Price List Query API.
+paid in another way. A product with two prices counts as unpriced. Source: AWS Price List Query API.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ SERVICE = "AmazonEC2"
 STORAGE = "storage"
 SAVINGS_PLANS = "savings-plans"
 WANTED = {"capacitystatus": "Used", "marketoption": "OnDemand"}
-"""Attributes of a product that is billed by the hour; reservations and Capacity Blocks share its
-type."""
+"""Attributes of products billed by the hour. Reservations and Capacity Blocks have the same type,
+but other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """Prices of a Region that were read."""
+    """The prices of a Region that have been read."""
 
     region: str
     read_at: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """By type, also for a type without a price, and for `STORAGE`."""
+    """Time of the last read by type, also for a type without a price, and for `STORAGE`."""
     usd_per_hour: Mapping[str, UsdPerHour] = field(default_factory=dict)
-    """By `key_of`."""
+    """By the key that `key_of` makes."""
     storage: StoragePrices | None = None
+    """`None` until they are read."""
 
     def price(self, instance: Instance) -> UsdPerHour | None:
         """Return the On-Demand price of an instance; `None` if it is not known."""
         if instance.operation == PLAIN_OPERATION and instance.platform != LINUX:
-            # A record of an earlier release, which did not know what AWS charges it as.
+            # A record of an earlier release, which did not store how AWS charges the platform.
             return None
         tenancies = [instance.tenancy]
         if instance.instance_type.endswith(".metal"):
@@ -58,8 +59,7 @@ class PriceList:
     def with_type(
         self, instance_type: str, found: Mapping[str, UsdPerHour], at: UtcDatetime
     ) -> PriceList:
-        """Return the list with the prices that were found for the type. They replace its earlier
-        prices."""
+        """Return the list with the prices found for the type in place of its earlier ones."""
         prefix = f"{instance_type}|"
         kept = {key: usd for key, usd in self.usd_per_hour.items() if not key.startswith(prefix)}
         read_at = {**self.read_at, instance_type: at}
@@ -71,7 +71,7 @@ class PriceList:
 
 
 def key_of(instance_type: str, operation: str, tenancy: str) -> str:
-    """Return the key of an hourly price."""
+    """Return the key of an hourly price in a price list."""
     return f"{instance_type}|{operation}|{tenancy}"
 
 
@@ -83,10 +83,12 @@ def filters_of(region: str, **attributes: str) -> list[dict[str, str]]:
 
 
 def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
-    """Return the hourly prices in these documents, by `key_of`."""
+    """Return the hourly On-Demand prices in these documents, by `key_of`; empty if there are
+    none."""
     wanted = {**WANTED, "regionCode": region}
 
     def key_of_product(product: Mapping[str, str]) -> str:
+        """Return the key of the product's price; empty if the product is not wanted."""
         for name, value in wanted.items():
             if product.get(name) != value:
                 return ""
@@ -111,8 +113,8 @@ _USAGE = {
     "EBS:SnapshotUsage": "snapshot|",
     "PublicIPv4:InUseAddress": "address|",
 }
-"""The price's key for each usage type, without the code of its Region. io2 costs less from 32,000
-IOPS on."""
+"""The key of a price by usage type, without the code of its Region. An io2 volume costs less from
+32,000 IOPS on; that is left out."""
 STORAGE_PRODUCTS = (
     (SERVICE, "productFamily", "Storage"),
     (SERVICE, "productFamily", "System Operation"),
@@ -120,16 +122,18 @@ STORAGE_PRODUCTS = (
     (SERVICE, "productFamily", "Storage Snapshot"),
     ("AmazonVPC", "group", "VPCPublicIPv4Address"),
 )
-"""Service, attribute and value of the products in the list."""
+"""Service, attribute and value by which the products with these prices are found."""
 _UNITS = ("GB-Mo", "GB-month", "IOPS-Mo", "MiBps-Mo", "MiBps-mo", "Hrs")
 _UNITS_OF_GIBPS = ("GiBps-mo", "GiBps-Mo")
 _MIBPS_PER_GIBPS = 1024
 
 
 def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
-    """Return the prices of storage and addresses in these documents."""
+    """Return the prices of storage and addresses in these documents. A price that is not there is
+    missing in its mapping, or `None`."""
 
     def key_of_product(product: Mapping[str, str]) -> str:
+        """Return the key of the product's price; empty if the product is not wanted."""
         if product.get("regionCode") != region:
             return ""
         usage_type = re.sub("^[A-Z]+[0-9]*-", "", product.get("usagetype", ""))
@@ -191,9 +195,9 @@ class Commitments:
     read_at: UtcDatetime
     found: tuple[Commitment, ...] = ()
     read: frozenset[str] = frozenset()
-    """Regions that could be read, and `SAVINGS_PLANS` if those could be."""
+    """Regions whose Reserved Instances were read, and `SAVINGS_PLANS` if those were read."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """The reason for each of them that could not be read."""
+    """The reason for each Region, or `SAVINGS_PLANS`, that could not be read."""
 
 
 def may_apply(
@@ -202,7 +206,7 @@ def may_apply(
     """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an
     instance.
 
-    Return true if they could not be read. Commitments of other accounts are not known here.
+    Return true if the commitments were not read. Commitments of other accounts are not known here.
     """
     if commitments is None or not commitments.read.issuperset((SAVINGS_PLANS, region)):
         return True
@@ -221,8 +225,8 @@ def listed(
 ) -> dict[str, Decimal]:
     """Return the price in USD of each product, by the name that `name_of` makes of its attributes.
 
-    Leave out products without a name, prices in other units or currencies, products with two
-    prices, and documents that cannot be read.
+    Left out are products with an empty name, prices in other units or currencies, products with two
+    prices, and documents that cannot be read; the last two are logged.
     """
     prices_by_name: dict[str, set[Decimal]] = defaultdict(set)
     for text in documents:
@@ -251,7 +255,8 @@ def _prices_in(document: Mapping[str, Any], units: tuple[str, ...]) -> set[Decim
 
 
 def _amounts(document: Mapping[str, Any], units: tuple[str, ...]) -> Iterator[Decimal]:
-    """Yield every On-Demand amount in USD that is in one of these units."""
+    """Yield every On-Demand amount in USD that is in one of these units. Raises: as
+    `_prices_in`."""
     for term in document["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             if dimension["unit"] in units and "USD" in dimension["pricePerUnit"]:

@@ -1,7 +1,7 @@
 """The report of a month, or of any other time: idle cost and savings.
 
-The console, the mail, the command line and the copy in S3 all show these figures, so none of them
-may compute its own.
+The console, the mail, the command line and the copy in S3 all show these figures: none of them may
+compute figures of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from governor.money.model.ledger import LedgerEntry, Saved
 from governor.money.rules.cost import month_of
 from governor.money.rules.ledger import is_provisional, sum_saved
 
+# The groups by which a report sums up, each with the member that an entry belongs to.
 GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
     "owner": lambda entry: entry.owner,
     "project": lambda entry: entry.project,
@@ -73,7 +74,7 @@ class Line(NamedTuple):
 
     @property
     def net_usd(self) -> Usd | None:
-        """Return the net saving; `None` if the price is not known."""
+        """Return the net saving; `None` if GPU Governor acted and the price is not known."""
         if self.entry.ours and self.entry.saved_usd_per_hour is None:
             return None
         return self.saved.net_usd
@@ -89,8 +90,8 @@ class Line(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One bar of the waterfall: its words, amount and class, and the two amounts between which it
-    is drawn."""
+    """One bar of the waterfall: its text, its amount, the kind by which it is colored, and the two
+    amounts between which it is drawn."""
 
     text: str
     usd: Usd
@@ -101,7 +102,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Costs and savings of a time."""
+    """Costs and savings of the time from `start` to `end`."""
 
     start: UtcDatetime
     end: UtcDatetime
@@ -134,10 +135,8 @@ class Report:
         return steps
 
     def by(self, name: str) -> list[tuple[str, Usd, int]]:
-        """Return each member of a group with its net saving and number of actions.
-
-        The highest saving is first.
-        """
+        """Return each member of a group (a key of `GROUPS`) with its net saving and number of
+        actions, the highest saving first. Members without an action are left out."""
         key_of = GROUPS[name]
         amounts_by_member: dict[str, list[Usd]] = defaultdict(list)
         for entry, saved in self.lines:
@@ -151,12 +150,13 @@ class Report:
 
     @property
     def rows(self) -> tuple[tuple[object, ...], ...]:
-        """Return each question as a row of `COLUMNS`."""
+        """Return a row of `COLUMNS` for each ended question, the newest first."""
         return tuple(self._row(line) for line in self.lines)
 
     @property
     def document(self) -> dict[str, object]:
-        """Return the report for machines, as the console's page and the command line give it."""
+        """Return the report as a JSON document, which the console's page and the command line
+        give."""
         document: dict[str, object] = {
             "is_provisional": self.provisional,
             "net_usd": self.saved.net_usd,
@@ -170,6 +170,7 @@ class Report:
         return document
 
     def _row(self, line: Line) -> tuple[object, ...]:
+        """Return the values of a line in the order of `COLUMNS`."""
         entry = line.entry
         saved = line.saved
         ref = entry.episode
@@ -212,7 +213,11 @@ def report(
     now: UtcDatetime,
     counts_for: timedelta,
 ) -> Report:
-    """Return the report of the time from `start` to `end`: a month, or any other time."""
+    """Return the report of the time from `start` to `end`: a month, or any other time.
+
+    Its lines are the entries that were booked before `end` and still counted at `start`. `shares`
+    are the costs of that time. `counts_for` is how long an action's saving counts.
+    """
     counting = []
     for entry in entries:
         counts_until = min(entry.ended_at or end, entry.booked_at + counts_for)

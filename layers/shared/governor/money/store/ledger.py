@@ -1,4 +1,4 @@
-"""The ledger of savings, whose entries are never changed, and the meters of what projects cost."""
+"""The ledger of savings, whose entries are never changed, and the meters of the projects' costs."""
 
 from __future__ import annotations
 
@@ -29,23 +29,28 @@ from governor.table.table import (
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
 _OPEN_KEPT = timedelta(days=400)
-"""Longer than the policy lets a saving count: a later end changes no sum."""
+"""How long an entry can stay open: longer than the policy lets a saving count, so that a later end
+would change no sum."""
 _END = "#END"
-"""After the key of an entry: the key of its end."""
+"""The key of an entry's end is the key of the entry followed by this."""
 _BILL = "#BILL#"
-"""After the key of an entry, and before their time: the keys of corrections by bills."""
+"""The key of a correction by a bill is the key of the entry followed by this and a time."""
 
 
 class Ledger(Store):
-    """Booked savings, and what projects cost. A month is `yyyy-mm`."""
+    """Booked savings, and the costs of projects. A month is `yyyy-mm`. Every method may raise
+    CloudError."""
 
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """Return the entries that are booked and not settled, oldest episode first. Return also
-        those of instances that others replace, until they are started or terminated."""
+        """Return the open entries of an instance, oldest episode first; empty if there are none.
+
+        An entry that ended because another instance took its place stays open until its own
+        instance is started or terminated.
+        """
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
-        """Return the open entries of all instances of a target."""
+        """Return the open entries of all instances of a target; empty if there are none."""
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
@@ -57,10 +62,11 @@ class Ledger(Store):
         *,
         by: str = "",
     ) -> bool:
-        """End an entry by adding its end; return false if it has ended before.
+        """End an entry by adding its end. Return false if it has ended before.
 
-        `by` is the one instance that replaces it. An entry that ended so is not changed: it only
-        stops counting as open.
+        `by` is the id of the instance that replaces it; return false, too, if that one has replaced
+        another. An entry that was replaced before gets no second end: it only stops counting as
+        open.
         """
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))
@@ -72,7 +78,7 @@ class Ledger(Store):
             false_stop=why is Ending.UNDONE,
             settled_at=now,
             replaced_by=by,
-            # The release before reads it as one more entry, and must not count it.
+            # The previous release reads this item as one more entry, and must not count it.
             ours=False,
         )
         pk, sk = _ledger_key(entry)
@@ -85,7 +91,8 @@ class Ledger(Store):
         return self._table.wins(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
-        """Add the cash saving in an hour that a bill has shown. The last correction counts."""
+        """Add the cash saving an hour that a bill shows, with its `source`. The last correction
+        counts."""
         correction = replace(
             entry,
             cash_low_usd_per_hour=cash.low,
@@ -98,8 +105,8 @@ class Ledger(Store):
         self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), correction))
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return the entries booked in a month, each with its end and its last correction by a
-        bill."""
+        """Return the entries booked in a month, oldest first, each with its end and its last
+        correction by a bill; empty if there are none."""
         booked: list[Document] = []
         later: list[Document] = []
         for item in self._table.query(f"LEDGER#{month}"):
@@ -126,13 +133,14 @@ class Ledger(Store):
         self._table.holds(insert(key, statement))
 
     def meter(self, target: Target, month: str) -> Meter | None:
-        """Return what a target has cost in a month; `None` if nothing was counted."""
+        """Return the costs of a target in a month; `None` if nothing was counted."""
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(
         self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()
     ) -> bool:
-        """Replace the meter `seen`, and add the days; return false if another caller was faster."""
+        """Replace the meter `seen` (`None` if there was none) and the costs of these days, all or
+        nothing. Return false if another caller has replaced the meter."""
         is_unchanged = absent()
         if seen is not None:
             is_unchanged = where("counted_until", "=", seen.counted_until)
@@ -142,11 +150,12 @@ class Ledger(Store):
         return self._table.wins(put(key, meter, is_unchanged, until=until), *day_writes)
 
     def meters(self, month: str) -> list[Meter]:
+        """Return the meters of all targets for a month; empty if nothing was counted."""
         return self._table.read_all(Meter, f"COST#{month}")
 
 
 def booking(entry: LedgerEntry | None) -> list[Write]:
-    """Return the writes that book an entry, open or ended; none if there is no entry."""
+    """Return the writes that book an entry, open or ended; an empty list if there is no entry."""
     if entry is None:
         return []
     booked = insert(_ledger_key(entry), entry)
@@ -156,8 +165,8 @@ def booking(entry: LedgerEntry | None) -> list[Write]:
 
 
 def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
-    """Return the write that settles the open entry: it is deleted, or kept with its end while the
-    instance is away."""
+    """Return the write that settles the open entry: it is deleted, or kept with its end while its
+    instance may still be stopped."""
     if not end.is_away:
         return delete(_open_key(entry), present())
     until = entry.booked_at + _OPEN_KEPT

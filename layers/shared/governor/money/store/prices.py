@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from governor.core.errors import CloudError
 from governor.money.rules.prices import Commitments, PriceList
-from governor.table.table import DAMAGED, Store, packed, put, unpacked
+from governor.table.table import DAMAGED, Store, packed, put, unpacked_one
 
 _COMMITMENTS = "PRICES", "COMMITMENTS"
 
 
 class Prices(Store):
+    """Stored prices. Every method may raise CloudError."""
+
     def price_list(self, region: str) -> PriceList | None:
-        """Return the prices last read for a Region; `None` if there are none, or they are
+        """Return the prices last read for a Region; `None` if there are none or they are
         damaged."""
         item = self._table.get(("PRICES", region))
         if item is None:
             return None
         try:
-            return next(iter(self._table.records(PriceList, unpacked([item["list"]]))))
+            document = unpacked_one([item["list"]])
+            return next(iter(self._table.records(PriceList, [document])))
         except (CloudError, *DAMAGED):
             self._table.leave_out(f"the prices of {region}")
             return None
 
     def keep_price_list(self, price_list: PriceList) -> None:
+        """Replace the prices of a Region."""
         parts = packed([self._table.document(price_list)])
         self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
 
@@ -31,4 +35,5 @@ class Prices(Store):
         return self._table.read(Commitments, _COMMITMENTS)
 
     def keep_commitments(self, commitments: Commitments) -> None:
+        """Replace the commitments of the hub's account."""
         self._table.write(put(_COMMITMENTS, commitments))
