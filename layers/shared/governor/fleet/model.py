@@ -1,6 +1,6 @@
 """Rows of one sweep, and costs of each day.
 
-They must stay small: every page of the console reads all of them.
+These records must stay small: every page of the console reads all of them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
 MOST_UNGOVERNED = 500
 UNGOVERNED = "ungoverned"
-"""In place of a verdict: the instance does not have the policy's selector tag. It is shown, and
-nothing else."""
+"""In place of a verdict: the instance does not have the policy's selector tag. It is only shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class FleetRow:
     verdict: str
     """The value of a `VerdictKind`, or `UNGOVERNED`."""
     reason: str
-    """The sentence of the verdict, cut to `REASON_CHARACTERS`."""
+    """The sentence of the verdict, shortened to `REASON_CHARACTERS`."""
     usd_per_hour: UsdPerHour | None
     launched_at: UtcDatetime
     idle_since: UtcDatetime | None = None
@@ -61,11 +60,10 @@ class FleetRow:
     verb: str | None = None
     """The action of the open episode: `stop` or `terminate`; `None` if it plans neither."""
     is_reported: bool = False
-    """True if nobody is asked about it, as far as is known: it is reported as idle, and nothing
-    follows."""
+    """True if, as far as is known, its idleness is only reported, and nobody is asked about it."""
     quiet_until: UtcDatetime | None = None
     hours: Hours = NOT_MEASURED
-    """The last one is that of the sweep."""
+    """The last hour is the one in which the sweep ran."""
     advice: tuple[str, ...] = ()
     created_by: str | None = None
     """Creator of an `UNGOVERNED` instance: empty if CloudTrail does not know it, `None` until
@@ -74,8 +72,8 @@ class FleetRow:
 
 @dataclass(frozen=True, slots=True)
 class FleetPage:
-    """The rows of one target by its last sweep. `problem` says why it is incomplete, without
-    names."""
+    """The rows of one target by its last sweep. `problem` says why the page is incomplete, and
+    names no instance."""
 
     account: str
     region: str
@@ -86,12 +84,13 @@ class FleetPage:
 
     @property
     def target(self) -> Target:
+        """Return the account and Region of the page."""
         return Target(self.account, self.region)
 
 
 def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDatetime) -> Hours:
-    """Return the hours up to `now`: those of a row that is `passed` hours old, with the readings in
-    `found`."""
+    """Return the hours up to `now`: the `past` hours of a row that is `passed` hours old, moved on,
+    with the readings of the evidence in `found`."""
     hours: list[float | None] = [*past[passed:], *NOT_MEASURED[:passed]]
     for evidence in found:
         for back in range(HOURS):
@@ -148,7 +147,8 @@ _PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
 
 
 def part_of(kind: VerdictKind | None) -> str:
-    """Return the part of a `Share` to which the cost of an instance with this verdict belongs."""
+    """Return the part of a `Share` to which the cost of an instance with this verdict belongs.
+    `None` stands for an instance without a verdict."""
     if kind in KEPT:
         return "kept"
     if kind is None:

@@ -22,24 +22,25 @@ from governor.table.table import (
     absent,
     packed,
     put,
-    unpacked,
+    unpacked_one,
     where,
 )
 
 _FLEET = "FLEET"
 _MOST_SHARES = 100
-"""Owners and projects kept of a day if not all fit: each name may have 256 characters."""
+"""Pairs of owner and project kept for a day if not all fit: each name may have 256 characters."""
 OTHERS = ("others", "others")
+"""The owner and project that stand for all the others."""
 _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
 
 
 class Fleet(Store):
-    """Pages and days. A month is `yyyy-mm`."""
+    """Pages and days. A month is `yyyy-mm`. Every method may raise CloudError."""
 
     def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
-        """Return the pages of all targets, or of those `among` them, by account and Region. This is
-        one query."""
+        """Return the pages of all targets, or only those of the targets `among`, sorted by account
+        and Region. This is one query. Empty if no sweep has kept a page."""
         pages = self._pages("")
         if among is None:
             return tuple(pages)
@@ -50,11 +51,13 @@ class Fleet(Store):
         return next(self._pages(f"{place(target)}#"), None)
 
     def keep_page(self, page: FleetPage) -> bool:
-        """Replace the whole page of a target; return false if a later sweep has kept its page."""
+        """Replace the whole page of a target. Return false, and change nothing, if a later sweep
+        has kept its page."""
         head = self._table.document(replace(page, rows=()))
         is_not_later = absent() | where("swept_at", "<=", head["swept_at"])
         rows = [self._table.document(row) for row in page.rows]
-        # The rest of a longer earlier page lies behind the end of these rows, and expires.
+        # Items of a longer earlier page may remain after these. Readers stop at the end of the
+        # packed rows, and the rest expires.
         writes: list[Write] = []
         for number, part in enumerate(packed([rows])):
             key = (_FLEET, f"{place(page.target)}#{number:03d}")
@@ -67,8 +70,8 @@ class Fleet(Store):
         return self._table.wins(*writes)
 
     def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
-        """Return the costs of a target on each of these days, read at once. A day without costs, or
-        whose item is damaged, has none."""
+        """Return the costs of a target on each of these days, in order, by one read. A day without
+        a stored item, or with a damaged one, has no shares."""
         items = self._table.get_all([_day_key(target, day) for day in days])
         costs_by_day: dict[date, DayCosts] = {}
         for item in items:
@@ -80,8 +83,8 @@ class Fleet(Store):
         ]
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
-        """Return the days of all targets in a month, by account, Region and day. This is one query;
-        damaged items are left out."""
+        """Return the costs of all targets in a month from the day `since` on, sorted by account,
+        Region and day. This is one query. Damaged items are left out."""
         days: list[DayCosts] = []
         for item in self._table.query(f"DAYS#{month}"):
             if str(item.get("day")) < f"{since}":
@@ -94,7 +97,7 @@ class Fleet(Store):
     def _day(self, item: Document) -> DayCosts | None:
         """Return the costs of a stored day; `None` if the item is damaged."""
         try:
-            [lines] = unpacked([item["shares"]])
+            lines = unpacked_one([item["shares"]])
             shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
             day = date.fromisoformat(item["day"])
             return DayCosts(day, item["account"], item["region"], shares)
@@ -103,7 +106,8 @@ class Fleet(Store):
             return None
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
-        """Yield the page of each target, with a `problem` instead of rows that cannot be read."""
+        """Yield the page of each target, without rows and with a `problem` if its rows cannot be
+        read. A page whose other fields cannot be read is left out."""
         by_target: dict[str, list[Document]] = defaultdict(list)
         for item in self._table.query(_FLEET, prefix):
             by_target[item["sk"].rpartition("#")[0]].append(item)
@@ -114,19 +118,20 @@ class Fleet(Store):
                 self._table.leave_out(f"the page of {name}")
                 continue
             try:
-                [documents] = unpacked(item["rows"] for item in items)
+                documents = unpacked_one(item["rows"] for item in items)
                 yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
             except (CloudError, *DAMAGED):
-                # This happens, too, if a sweep replaces the page between two parts of the query.
+                # Also if a sweep replaces the page between two parts of the query.
                 self._table.leave_out(f"the rows of {name}")
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
 
 
 def keeping(costs: DayCosts) -> Write:
-    """Return the write that replaces the costs of a day, to go with the write of their meter.
+    """Return the write that replaces the costs of a day. It belongs into the transaction that
+    writes the meter.
 
-    An item holds only so many owners and projects, and anybody who tags can add more. Then the most
-    expensive ones are kept, and the rest is summed up.
+    Anybody who may tag can add owners and projects, until they no longer fit into an item. Then the
+    most expensive shares are kept, and the rest is summed up as `OTHERS`.
     """
     target = Target(costs.account, costs.region)
     day = costs.day
@@ -159,7 +164,7 @@ def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
 
 
 def _lines(shares: Mapping[_Payer, Share]) -> list[list[str]]:
-    """Return each owner and project with its amounts, as they are packed."""
+    """Return a line for each owner and project with its amounts as text, ready to be packed."""
     return [
         [
             owner,

@@ -1,7 +1,7 @@
 """Claims on work that several callers may begin, so that only one of them does it.
 
-Claims are sent once, with a short timeout: a warning leaves two minutes, and the caller can do
-without an answer.
+The client sends each claim once, with a short timeout: a warning leaves two minutes, and the caller
+can act without the answer.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ _CANCELLED = "TransactionCanceledException"
 
 
 class Claims(HastyStore):
+    """Claims by key. Every method may raise CloudError."""
+
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """Claim the work that `key` names; return false if another caller has claimed it. The claim
-        lapses after `lease` unless the work is `done`."""
+        """Claim the work that `key` names. Return false if another caller has claimed or done it.
+        The claim lapses after `lease` unless `done` is called before."""
         return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
-        """Claim the work that different `keys` name; return those that this caller shall do."""
+        """Claim the work that different `keys` name. Return the keys that this caller has claimed,
+        and whose work it must do; empty if others have claimed all."""
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
                 self._hasty.transact(*(_taking(key, now + lease, is_over(now)) for key in part))
             except (ConflictError, CloudError) as error:
-                # A refusal says that no claim was made; a lost answer says nothing about them.
+                # If the transaction was refused, no claim was made, so each key is claimed by
+                # itself. After any other error the claims may stand, so the error is raised.
                 if isinstance(error, CloudError) and error.code != _CANCELLED:
                     raise
                 claimed.update(key for key in part if self.claim(key, now, lease))
@@ -38,11 +42,14 @@ class Claims(HastyStore):
         return frozenset(claimed)
 
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
+        """Note that the work is done. Until the time `keep` is over, nobody can claim the key."""
         self._hasty.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
+        """Note that the work of each key is done, as `done` does."""
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:
+    """Return the write that takes a key until a time."""
     return update((f"EVENT#{key}", "SEEN"), {}, condition, until=until)

@@ -8,35 +8,41 @@ from governor.table.table import Key
 
 
 def place(target: Target) -> str:
+    """Return account and Region as they stand in keys."""
     return f"{target.account}#{target.region}"
 
 
 def target_pk(target: Target) -> str:
+    """Return the partition of a target's items."""
     return f"TARGET#{place(target)}"
 
 
 def instance(target: Target, instance_id: str) -> Key:
+    """Return the key of an instance's record."""
     return target_pk(target), f"INSTANCE#{instance_id}"
 
 
 def lock(target: Target, instance_id: str) -> Key:
-    """Return the key of a lock, in a partition that no function facing the internet may write."""
+    """Return the key of an instance's lock. No function that faces the internet may write this
+    partition."""
     return f"LOCK#{place(target)}", f"LOCK#{instance_id}"
 
 
 def holds(target: Target, instance_id: str) -> tuple[Key, Key]:
-    """Return the key of a keep or an exemption, which only answers write, and the key where the
-    release before this one reads it, for a rollback.
+    """Return two keys of a keep or an exemption: the key of this release, which only answers write,
+    and the key where the previous release reads it, so that a rollback finds it.
 
-    Both are written and read for one release; the stricter hold counts.
+    Both are written and read for one release; the stricter of the two counts.
     """
     hold_key = (f"HOLD#{place(target)}", f"HOLD#{instance_id}")
     return hold_key, instance(target, instance_id)
 
 
 def episode(ref: EpisodeRef) -> Key:
+    """Return the key of an episode."""
     return f"EPISODE#{ref.execution_name}", "EPISODE"
 
 
 def approval(approval_id: str) -> Key:
+    """Return the key of a question."""
     return f"APPROVAL#{approval_id}", "REQUEST"

@@ -1,7 +1,6 @@
 """Acts once for an event that may come twice, and runs several calls although one may fail.
 
-This module must not keep an act from happening because the log cannot be written: twice is better
-than never.
+If a claim cannot be written, this module must act all the same: twice is better than never.
 """
 
 from __future__ import annotations
@@ -19,25 +18,29 @@ from governor.table.claims import Claims
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 _AT_ONCE = 16
+"""Threads for calls that are begun together."""
 
 LEASE = timedelta(seconds=30)
-"""Shorter than the wait of a queue (40 seconds) and of Lambda (a minute) before they repeat an
-event."""
+"""How long a claim stands before its action is noted as done. Shorter than a queue (40 seconds) and
+Lambda (a minute) wait before they repeat an event."""
 _KEPT = timedelta(days=1)
-"""EventBridge repeats an event for a day at most. Source: EventBridge user guide, retry policy."""
+"""How long a done action is remembered. EventBridge repeats an event for a day at most. Source:
+EventBridge user guide, retry policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Claims a key, acts, and notes that it is done. If it fails, a repeated event does it."""
+    """Claims a key, acts, and notes that the action is done. If the action fails, a repeated event
+    tries it again once the claim has run out."""
 
     clock: Clock
     claim_store: Claims
 
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
-        """Act unless it was done or is being done, and return whether this call did.
+        """Act unless another call did or does so under this key. Return whether this call acted.
 
-        Raises: as `act`; CloudError, after acting, if the key could not be claimed.
+        The key stays taken for the time `keep` after the action. Raises: the errors of `act`;
+        CloudError, after acting, if the key could not be claimed or noted as done.
         """
         unclaimed: CloudError | None = None
         try:
@@ -54,10 +57,11 @@ class Once:
     def of_many(
         self, keys: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, CloudError | None]]
     ) -> dict[str, CloudError | None]:
-        """Act once for all keys that nobody has acted for, and return the result of each.
+        """Call `act` once with all keys for which no other call acted, and return the result of
+        each of these keys; empty if there are none.
 
-        The result is as `act` returns it: why it failed, or `None`. If a key could not be claimed
-        or noted, it counts as failed, although it was done.
+        A result is the error, or `None` if the action was done. If the keys could not be claimed or
+        noted as done, `act` is called all the same, and they count as failed.
         """
         distinct_keys = tuple(dict.fromkeys(keys))
         free_keys: Sequence[str] = distinct_keys
@@ -76,7 +80,8 @@ class Once:
         return results
 
     def _note_done(self, keys: Sequence[str]) -> CloudError | None:
-        """Note that these are done. Return why that failed, or `None`."""
+        """Note that the actions of these keys are done. Return the error if that failed, else
+        `None`."""
         if not keys:
             return None
         try:
@@ -87,9 +92,9 @@ class Once:
 
 
 def run_all(steps: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run every step, even if one before it fails, and return their results.
+    """Run every step, even if one before it fails, and return their results in order.
 
-    Raises: the first error, with the others as its notes.
+    Raises: the first error, with the others as its notes, if a step failed.
     """
     results: list[Result] = []
     errors: list[Exception] = []
@@ -104,7 +109,7 @@ def run_all(steps: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def joined(failed: Sequence[Exception]) -> Exception:
-    """Return the first error, with the others as its notes."""
+    """Return the first of the errors, with the others as its notes. `failed` must not be empty."""
     first, *later = failed
     for error in later:
         first.add_note(f"also: {error}")
@@ -116,8 +121,9 @@ def begin(
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
     """Begin calls that do not depend on each other, and return a function that waits for them.
 
-    It waits at most as many seconds as it is given, and returns the result of each call, or its
-    error. A call that takes longer continues unseen; its error names `operation`.
+    That function takes the seconds to wait at most, and returns by key the result of each call, or
+    its CloudError. A call that takes longer continues, but its result is lost: an `Unavailable`
+    with the name of the `operation` stands for it. Other errors are raised by that function.
     """
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
@@ -137,12 +143,12 @@ def begin(
 
 
 def too_late(operation: str, limit: str) -> Unavailable:
-    """Return the error of an operation that took longer than `limit`."""
+    """Return the error of an operation that took longer than `limit`, a text like `5 s`."""
     return Unavailable(f"{operation} took more than {limit}", operation=operation)
 
 
 def _result(call: Callable[[], Result]) -> Result | CloudError:
-    """Return the call's result, or the error that it raised."""
+    """Return the call's result, or the CloudError that it raised."""
     try:
         return call()
     except CloudError as error:

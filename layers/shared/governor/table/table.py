@@ -1,10 +1,9 @@
 """The table under the stores: documents by key, and conditional writes. This module must not know
-what is stored.
+the meaning of what is stored.
 
-A document may hold text, whole numbers, booleans, bytes, times, records of a room's `model`, and
-lists and maps of these. A record may stand in place of a document: it is stored with all its
-fields. An item is deleted some time after its `until`, so it counts as gone from then on where that
-matters.
+A document may hold text, whole numbers, booleans, bytes, times, frozen records, and lists and maps
+of these. A record may stand in place of a document: it is stored with all its fields. DynamoDB
+deletes an item some time after its `until`, so a caller to whom the time matters must check it.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ TRANSACTION = 100
 """The most writes in one transaction. Source: DynamoDB API, TransactWriteItems."""
 
 _CHUNK_BYTES = 350_000
-"""An item may have 400 KB with its names and keys."""
+"""Bytes of one packed part: an item may have 400 KB with its names and keys."""
 _SLICE_BYTES = 32_768
+"""Bytes of a part that are unpacked at a time."""
 DAMAGED = (KeyError, ValueError, TypeError, ArithmeticError, zlib.error)
 """Errors that reading raises if packed JSON is cut short or changed."""
 
@@ -69,7 +69,7 @@ def unset(attribute: str) -> Condition:
 
 
 def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
-    """Return the condition that the attribute compares so with the value."""
+    """Return the condition that the attribute compares with the value as the operator says."""
     return Condition(operator, attribute, value)
 
 
@@ -80,11 +80,12 @@ def is_over(now: datetime) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write, or a check, of an item. An update sets `document`, removes the attributes
-    `remove`, and adds the numbers `add`. It sets `first` (map, key, value) if that entry is unset.
+    """One write, or a check, of an item.
 
-    `returns_item` asks for the whole item after an update. If a role may name only some attributes
-    of an item, IAM may refuse that.
+    An update sets the attributes of `document`, removes those named in `remove`, and adds the
+    numbers in `add`. It sets `first`, an entry of a map (map, key, value), if that entry is unset.
+    `returns_item` asks for the whole item after an update; IAM may refuse that to a role which may
+    name only some attributes of an item.
     """
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
@@ -99,28 +100,35 @@ class Write:
 
 
 def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
+    """Return the write that replaces the whole item. `more` are fields of `Write`, as below."""
     return Write("Put", key, condition, document, **more)
 
 
 def insert(key: Key, document: object, **more: Any) -> Write:
+    """Return the write of a new item; its condition fails if the item exists."""
     return put(key, document, absent(), **more)
 
 
 def update(key: Key, changes: object, condition: Condition | None = None, **more: Any) -> Write:
+    """Return the write that sets these attributes and leaves the others. Without a condition, it
+    makes an item that does not exist."""
     return Write("Update", key, condition, changes, **more)
 
 
 def delete(key: Key, condition: Condition | None = None) -> Write:
+    """Return the write that deletes the item. Without a condition, a missing item is no error."""
     return Write("Delete", key, condition)
 
 
 def check(key: Key, condition: Condition) -> Write:
-    """Let a transaction fail unless the condition holds."""
+    """Return the part of a transaction that changes nothing, and lets the transaction fail unless
+    the condition holds."""
     return Write("ConditionCheck", key, condition)
 
 
 def packed(lines: Iterable[Any]) -> list[bytes]:
-    """Return the lines as JSON, compressed, in parts that fit an item each."""
+    """Return the lines as JSON, compressed, in parts that each fit into an item; at least one part,
+    even without lines."""
     # Compressed as a stream, so that only one line is held as text.
     packer = zlib.compressobj(level=3)
     compressed: list[bytes] = []
@@ -133,7 +141,8 @@ def packed(lines: Iterable[Any]) -> list[bytes]:
 
 
 def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the lines that were packed. Raises: as `DAMAGED`."""
+    """Yield the lines that were packed. Raises: one of `DAMAGED` if the parts are cut short or
+    changed."""
     unpacker = zlib.decompressobj()
     rest = b""
     for chunk in chunks:
@@ -150,21 +159,28 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
         yield json.loads(rest)
 
 
+def unpacked_one(chunks: Iterable[bytes]) -> Any:
+    """Return the only line that was packed. Raises: one of `DAMAGED`, also if there is not exactly
+    one line."""
+    [line] = unpacked(chunks)
+    return line
+
+
 def epoch(at: datetime) -> int:
-    """Return an `until` as it is stored, in seconds: the attribute `expires_at_epoch`."""
+    """Return a time in whole seconds, as `until` is stored in the attribute `expires_at_epoch`."""
     return int(at.timestamp())
 
 
 class Table(ABC):
-    """Every read sees what was last written. Any call may raise `CloudError`."""
+    """A table of items. Every read sees the newest write. Any call may raise `CloudError`."""
 
     @abstractmethod
     def get(self, key: Key) -> Document | None:
         """Return the item; `None` if there is none."""
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist, in any order, and read at once if the table can. No key may
-        be given twice."""
+        """Return the items that exist, in any order; empty if none does. The table may read them in
+        one call. No key may be given twice."""
         items = [self.get(key) for key in keys]
         return [item for item in items if item is not None]
 
@@ -174,50 +190,56 @@ class Table(ABC):
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Return the items whose sort key begins with the prefix, in order; with `after`, those
-        behind that key."""
+        """Yield the items whose sort key begins with the prefix, in order; with `after`, only those
+        after that key."""
 
     @abstractmethod
     def write(self, change: Write) -> Document:
-        """Carry out one write; return the item after an update that asks for it. Raises:
-        ConflictError."""
+        """Carry out one write. Return the item if the write asks for it with `returns_item`; an
+        empty document otherwise. Raises: ConflictError if the condition fails."""
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:
-        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError.
+        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError if a
+        condition fails.
 
-        A retry of a transaction gets the answer of the first try. Use it where a retry would see
-        its own write as a conflict.
+        If the client retries a transaction, it gets the answer of the first try. So use one, even
+        for a single write, where a retried `write` would see its own effect as a conflict.
         """
 
     @abstractmethod
     def hasty(self) -> Table:
-        """Return the same table with short timeouts, for writes that are worth nothing later: each
-        is sent once."""
+        """Return the same table for writes that are useless later: with short timeouts, and each
+        request is sent once."""
 
     @abstractmethod
     def document(self, record: object) -> Document:
-        """Return the stored form of a record: text, numbers, booleans and bytes alone."""
+        """Return the stored form of a record: text, numbers, booleans and bytes, in lists and
+        maps."""
 
     @abstractmethod
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        """Yield the record of each item. Raises: CloudError, which names the item."""
+        """Yield the record of each item. Raises: CloudError, which names the item, if one is
+        damaged."""
 
     def read(self, kind: type[Record], key: Key) -> Record | None:
-        """Return the record under this key; `None` if there is none. Raises: CloudError."""
+        """Return the record under this key; `None` if there is none. Raises: CloudError, also if it
+        is damaged."""
         item = self.get(key)
         return next(self.records(kind, [item]), None) if item else None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
-        """Return the records that `query` finds, in order. Raises: CloudError."""
+        """Return the records that `query` finds, in order; empty if there are none. Raises:
+        CloudError, also if one is damaged."""
         return list(self.records(kind, self.query(pk, prefix)))
 
     def leave_out(self, what: str) -> None:
-        """Log an item that cannot be read. The caller goes on without it."""
+        """Log that an item, described by `what`, cannot be read. The caller goes on without it."""
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
     def holds(self, change: Write) -> bool:
-        """Carry out one write; return false if its condition fails."""
+        """Carry out one write. Return false, with nothing changed, if its condition fails. Raises:
+        CloudError."""
         try:
             self.write(change)
         except ConflictError:
@@ -225,7 +247,8 @@ class Table(ABC):
         return True
 
     def wins(self, *writes: Write) -> bool:
-        """Carry out a transaction; return false, and change nothing, if a condition fails."""
+        """Carry out a transaction. Return false, with nothing changed, if a condition fails.
+        Raises: CloudError."""
         try:
             self.transact(*writes)
         except ConflictError:
@@ -233,14 +256,15 @@ class Table(ABC):
         return True
 
     def write_all(self, writes: Sequence[Write]) -> None:
-        """Carry out any number of writes, a transaction's worth at a time."""
+        """Carry out any number of writes in several transactions. Raises: ConflictError if a
+        condition fails; transactions before that one stay done."""
         for part in in_parts(writes, TRANSACTION):
             self.transact(*part)
 
 
 class Readable(Table):
-    """The readable part of another table; `unread` names the rest. It writes nothing, and no action
-    may rest on it."""
+    """Another table without its damaged items, whose names are in `unread`. It writes nothing. No
+    action may be decided by it, as an item may be missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table
@@ -248,7 +272,7 @@ class Readable(Table):
         self.unread: list[str] = []
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
-        """Read items at once that are asked for one by one later."""
+        """Read items in one call that are asked for one by one later."""
         self._known |= dict.fromkeys(keys)
         for item in self._whole.get_all(keys):
             self._known[item["pk"], item["sk"]] = item
@@ -304,11 +328,14 @@ class Readable(Table):
 
 
 class Store:
+    """A part of the table with keys and records of its own."""
+
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def _keep_for_audit(self, entry: Write) -> None:
-        """Write this entry, or log that it is lost: the event itself has happened either way."""
+        """Write an entry of the audit. If that fails, only log it: the event itself has happened.
+        Raises no GovernorError."""
         try:
             self._table.holds(entry)
         except GovernorError:
@@ -316,7 +343,8 @@ class Store:
 
 
 class HastyStore(Store):
-    """A store whose writes are sent once, with a short timeout: they are worth nothing later."""
+    """A store some of whose writes are useless later: `_hasty` sends each once, with a short
+    timeout."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
