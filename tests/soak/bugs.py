@@ -540,7 +540,7 @@ BUGS = (
         (
             Edit(
                 "approvals.refused_answers:RefusedAnswers.__call__",
-                'most.get("refused", 0) > 0',
+                'most_by_query.get("refused", 0) > 0',
                 "False",
             ),
         ),

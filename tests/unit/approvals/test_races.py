@@ -26,7 +26,7 @@ class Beaten:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
-    def settle(self, *_: object) -> None:
+    def settle(self, *_: object, **__: object) -> None:
         self._first()
         raise ConflictError("somebody was faster")
 

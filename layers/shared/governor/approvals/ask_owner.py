@@ -35,9 +35,9 @@ class Asked:
     """The result of one stage."""
 
     heard: bool
-    """The people who are asked have the message."""
+    """True if the people who are asked have the message."""
     settled: bool = False
-    """There is nothing to ask any more."""
+    """True if the question is decided, so that there is nothing to ask any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,11 @@ class AskOwner:
     ) -> Asked:
         """Send the message of the stage, if it has one, and bind the task that waits.
 
-        Raises: MustWait while plans are frozen; SafetyError if there is no such episode, it is
-        over, or it waited too long for the end of a freeze; InputError for the wrong kind of task
-        token; NobodyListens: no time to answer may begin; CloudError: no channel took the message.
+        `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
+        says why an approved step waits, for that stage alone. Raises: MustWait while plans are
+        frozen; SafetyError if there is no such episode, it is over, or it waited too long for the
+        end of a freeze; InputError for the wrong kind of task token; NobodyListens if no time to
+        answer may begin; CloudError if no channel delivered the message.
         """
         _check_token(stage, task_token)
         episode = asked_about(self.episode_store, ref)
@@ -82,7 +84,7 @@ class AskOwner:
         approval = self._await_answer(episode, stage, task_token, until)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
-                # Decided between two stages: the earlier token no longer waits, this one does.
+                # Decided between two stages: the earlier task no longer waits, this one does.
                 self.workflow.answer(task_token, answer_document(approval))
             return Asked(heard=True, settled=True)
         if self._sends_message(episode, stage, now):
@@ -90,14 +92,17 @@ class AskOwner:
         return Asked(heard=is_heard)
 
     def _reaches_people(self, episode: Episode) -> bool:
-        """Return whether the topic mails it to somebody who is asked. Raises: NobodyListens."""
+        """Return whether the topic mails the message to somebody who is asked. Raises:
+        NobodyListens; CloudError."""
         contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
 
     def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
-        """Keep an open question from being asked while an outage may show instances as idle.
+        """Require, for an open question, that no freeze or pause stands: an outage may show
+        instances as idle.
 
-        Raises: MustWait; SafetyError if it waited too long.
+        Raises: MustWait while one stands; SafetyError if the question has waited too long;
+        CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
@@ -126,7 +131,10 @@ class AskOwner:
     def _await_answer(
         self, episode: Episode, stage: Stage, task_token: str | None, until: UtcDatetime
     ) -> Approval:
-        """Bind the task, if there is one, and return the approval as it is stored now."""
+        """Bind the task that waits, if there is one, and return the approval as it is stored now.
+
+        `until` is when the question expires. Raises: NotFound; CloudError.
+        """
         expires_at = until
         if stage is Stage.ASK:
             # The time to answer begins when a channel has the message. Until then it may be
@@ -146,7 +154,7 @@ class AskOwner:
         return self._why_frozen(episode, now) is None
 
     def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
-        """Notify people once that an approved step waits."""
+        """Notify people once an episode that an approved step waits. Raises: CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:
@@ -157,7 +165,8 @@ class AskOwner:
         return Asked(heard=True)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
-        """Return when the question expires, if this stage begins now. Raises: SafetyError."""
+        """Return when the question expires, if this stage begins now. Raises: SafetyError if the
+        episode has no question."""
         planned = episode.schedule
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
@@ -169,9 +178,11 @@ class AskOwner:
         return now + (planned.expire_at - begins_at)
 
     def _rule(self, episode: Episode) -> ApprovalRule:
+        """Return the rules for approvals in the policy of the instance."""
         return self.policies.applied_to(episode.instance).policy.approval
 
     def _link(self, episode: Episode) -> str:
+        """Return the link to the question for everybody, which proves no person."""
         return self.signer.link(episode.approval_id, EVERYBODY)
 
 

@@ -64,24 +64,27 @@ _HOW_TO_CONFIRM = {
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The approval as it stands."""
+    """The result of an answer that was taken, with the approval as it stands now."""
 
     approval: Approval
     delivered: bool
-    """The workflow has this decision. Otherwise it finds it in the table later."""
+    """True if the workflow has this decision; false if it finds the decision in the table later."""
     needs_another: bool = False
-    """This was the first of two approvals: nothing happens before somebody else approves, too."""
+    """True if this was the first of two approvals: nothing happens before somebody else approves,
+    too."""
     holds: bool = False
-    """The decision came after the yes, or where nobody is asked: it holds an episode that would
-    act."""
+    """True if the answer came after the yes, or where nobody is asked: it holds an episode that
+    would act."""
 
     def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
-        """Return the confirmation that every channel shows, with the end of a keep."""
+        """Return the confirmation of this answer that every channel shows, with the end of a
+        keep."""
         until = None
         if decision.answer is Answer.KEEP:
             until = decision.keep_until or keep_end(episode, now)
         values = {"decided": self, "answer": decision.answer, "until": until}
-        return said("answered", values, episode.time_zone, now)[0]
+        lines = said("answered", values, episode.time_zone, now)
+        return lines[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,9 @@ class Decide:
     ) -> Decided:
         """Take the answer to a question.
 
-        A plan that terminates needs the `typed_instance_id`; one that wipes local disks needs
-        `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`.
+        An approval of a plan that terminates needs the `typed_instance_id`; one of a plan that
+        wipes local disks needs `losses_accepted`. Raises: NotFound if there is no such question;
+        DecisionRefused, with the `status` of the question; CloudError.
         """
         approval = self.approval_store.existing(approval_id)
         try:
@@ -130,9 +134,10 @@ class Decide:
     def _decide(
         self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
     ) -> Decided:
-        """Check the decision and store it. `typed` is an instance id, `accepted` that data is lost.
+        """Check the decision, store it, and deliver it.
 
-        Raises: NotFound; DecisionRefused.
+        `typed` is the instance id that the person has typed; `None` without one. `accepted` is true
+        if the person accepts that data is lost. Raises: as `__call__`.
         """
         now = self.clock.now()
         episode = self._episode(approval)
@@ -153,7 +158,7 @@ class Decide:
     def _note_first_yes(self, approval: Approval, episode: Episode, decision: Decision) -> Approval:
         """Store the first of two approvals, unless one is stored, and notify people of it once.
 
-        Return the approval as it is stored now.
+        Return the approval as it is stored now. Raises: NotFound; CloudError.
         """
         stored = self.approval_store.note_first_yes(approval.approval_id, decision)
         is_new = approval.first_yes is None and stored.first_yes == decision
@@ -162,7 +167,11 @@ class Decide:
         return stored
 
     def _settle(self, approval_id: str, episode: Episode, decision: Decision) -> Decided:
-        """Store the decision that ends the question, and deliver it. Raises: DecisionRefused."""
+        """Store the decision that ends the question, and deliver it.
+
+        If the question is decided already, take the decision as a repeat or a hold. Raises:
+        DecisionRefused if it is neither; NotFound; CloudError.
+        """
         try:
             settled = self.approval_store.settle(approval_id, decision, episode.project)
         except ConflictError:
@@ -182,14 +191,14 @@ class Decide:
     def _repeat_or_hold(
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
-        """Take a repeated request or a hold.
+        """Take a request that repeats an earlier one, or a hold.
 
-        Return `None` if the question is open, and this answer may settle it. Raises:
-        DecisionRefused.
+        Return `None` if the decision is neither, the question is open, and this answer may settle
+        the question. Raises: DecisionRefused; CloudError.
         """
         if _repeats(approval.decision, decision):
-            # Delivered again, in case the first delivery was lost. The answer to the person is the
-            # same in either case.
+            # Delivered again, in case the first delivery was lost. The person gets the same
+            # confirmation in either case.
             self._deliver(approval.approval_id)
             return Decided(approval, delivered=True)
         is_yes = decision.answer is Answer.APPROVE
@@ -200,41 +209,49 @@ class Decide:
         return None
 
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
-        """Keep the plan from being carried out any further. Raises: DecisionRefused.
+        """Keep the plan from being carried out any further.
 
-        The table takes either this write or the note of the call: if the hold does not come
-        first, the answer says that the call had begun.
+        The table takes either the hold or the note of the call to EC2, whichever comes first. Once
+        the call is noted, the keep or exemption of the answer is stored all the same. Raises:
+        TooLate, which is a DecisionRefused, if the call was noted first; DecisionRefused;
+        CloudError.
         """
-        brake = _brake_of(decision)
+        hold_decision = _with_trimmed_reason(decision)
         now = self.clock.now()
         held = Decided(approval, delivered=True, holds=True)
-        if _repeats(approval.brake, brake):
+        if _repeats(approval.brake, hold_decision):
             return held
         self._check_terms(episode, decision)
-        standing = hold_of(decision, episode.project, approval.approval_id)
+        keep = hold_of(decision, episode.project, approval.approval_id)
         try:
             check_hold(episode, approval, decision, now)
-            self._take_hold(episode, brake, standing, approval)
+            self._take_hold(episode, hold_decision, keep, approval)
         except TooLate as error:
-            self._stand(episode, standing)
+            self._store_keep(episode, keep)
             return self._hold_late(approval, episode, decision, error)
         return held
 
-    def _stand(self, episode: Episode, standing: Hold) -> None:
-        """Store the keep or the exemption of an answer: guards and sweeps obey it from now on."""
+    def _store_keep(self, episode: Episode, keep: Hold) -> None:
+        """Store the keep or the exemption of an answer: guards and sweeps obey it from now on.
+
+        A `keep` without either stores nothing. Raises: DecisionRefused if others changed the keeps
+        at each attempt; CloudError.
+        """
         try:
-            self.hold_store.stand(episode.ref.target, episode.ref.instance_id, standing)
+            self.hold_store.stand(episode.ref.target, episode.ref.instance_id, keep)
         except ConflictError:
             raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
     def _hold_late(
         self, approval: Approval, episode: Episode, decision: Decision, error: TooLate
     ) -> Decided:
-        """Note a hold that came during the call.
+        """Note a hold that came during the call to EC2; `error` says that it came too late.
 
-        If the call was taken back meanwhile, take it as any other hold. Raises: TooLate otherwise.
+        If the call was taken back meanwhile, take the hold as any other, and return that result.
+        Raises: TooLate otherwise, which says if the hold may still count; DecisionRefused;
+        CloudError.
         """
-        if self.approval_store.note_late_hold(episode, _brake_of(decision)):
+        if self.approval_store.note_late_hold(episode, _with_trimmed_reason(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
         stored = self.approval_store.existing(approval.approval_id)
         episode_now = self._episode(stored)
@@ -243,7 +260,7 @@ class Decide:
         raise error
 
     def _check_terms(self, episode: Episode, decision: Decision) -> None:
-        """Check that the person may give this answer. Raises: NotAllowed.
+        """Require that the person may give this answer. Raises: NotAllowed; CloudError.
 
         Today's policy counts for an exemption, which nothing checks later. An approval is checked
         again before each step.
@@ -254,21 +271,26 @@ class Decide:
         check_terms(terms, episode.plan, decision)
 
     def _take_hold(
-        self, episode: Episode, brake: Decision, standing: Hold, approval: Approval
+        self, episode: Episode, hold_decision: Decision, keep: Hold, approval: Approval
     ) -> None:
-        """Store a hold, unless it repeats one that is stored. Raises: DecisionRefused."""
+        """Store the decision that holds the episode, with its keep or exemption, unless it repeats
+        one that is stored.
+
+        Raises: TooLate, which `_hold` catches, if the call was noted meanwhile; DecisionRefused;
+        CloudError.
+        """
         try:
-            self.approval_store.hold(episode, brake, standing, approval.brake)
+            self.approval_store.hold(episode, hold_decision, keep, replaced=approval.brake)
         except ConflictError:
             stored = self.approval_store.existing(episode.approval_id)
-            if not _repeats(stored.brake, brake):
-                check_hold(self._episode(stored), stored, brake, self.clock.now())
+            if not _repeats(stored.brake, hold_decision):
+                check_hold(self._episode(stored), stored, hold_decision, self.clock.now())
                 raise DecisionRefused(
                     "please try again", status=ApprovalStatus.PENDING.value
                 ) from None
 
     def _sealed(self, episode: Episode, decision: Decision) -> Decision:
-        """Return an approval with its seal, and any other answer as it is.
+        """Return a yes with its seal, and any other answer as it is.
 
         Raises: DecisionRefused if an earlier release asked the question, or KMS could not seal the
         answer; nothing was stored.
@@ -290,7 +312,7 @@ class Decide:
         return replace(decision, seal=seal)
 
     def _episode(self, approval: Approval) -> Episode:
-        """Return the episode of the question. Raises: NotFound."""
+        """Return the episode of the question. Raises: NotFound if there is none; CloudError."""
         episode = self.episode_store.episode(approval.episode)
         if episode is None:
             raise NotFound(f"the episode of approval {approval.approval_id} does not exist")
@@ -299,14 +321,17 @@ class Decide:
     def _notify_of_first_yes(
         self, episode: Episode, decision: Decision, approval: Approval
     ) -> None:
-        """Notify people of the first approval. A failure is only logged: the approval stands."""
+        """Notify people of the first approval. A CloudError is only logged: the approval stands."""
         try:
             self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
         except CloudError:
             _log.exception("nobody could be notified of a first yes")
 
     def _deliver(self, approval_id: str) -> bool:
-        """Hand the decision to the workflow. Return whether it was taken."""
+        """Hand the stored decision to the workflow, and return whether the waiting task took it.
+
+        Return false also if a call of AWS failed.
+        """
         try:
             return hand_over(
                 self.episode_store, self.workflow, self.approval_store.approval(approval_id)
@@ -316,9 +341,11 @@ class Decide:
             return False
 
     def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
-        """End a keep before its time: one's own, or as an approver anybody's.
+        """End the keep of a question before its time: people end their own, approvers anybody's.
 
-        Raises: NotAllowed; DecisionRefused if it is over, or another keep stands by now.
+        `by` is the name for the record; `person` is who is proven, `None` for an unknown person.
+        Raises: NotAllowed; DecisionRefused if the keep is over, or another one stands by now;
+        CloudError.
         """
         approval = view.approval
         now = self.clock.now()
@@ -340,10 +367,12 @@ class Decide:
     def end_hold(
         self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
     ) -> None:
-        """End the keep and the exemption of an instance in one write. A tag that exempts it stays.
+        """End the keep and the exemption of an instance in one write. A tag that exempts the
+        instance stays.
 
-        `shown` is what `key_of` returned for the hold on the page. Raises: DecisionRefused if no
-        hold stands, or another one than shown; NotAllowed.
+        `shown` is what `key_of` returned for the hold on the page. `may` says whether the person
+        may end a hold. Raises: DecisionRefused if no hold stands, or another one than shown;
+        NotAllowed; CloudError.
         """
         now = self.clock.now()
         hold = self.instance_store.record(target, instance_id).hold
@@ -361,12 +390,12 @@ class Decide:
 
 
 def key_of(hold: Hold) -> str:
-    """Return a name of the hold, so that a page ends only the hold that it showed."""
+    """Return a key of the hold, so that a page ends only the hold that it showed."""
     return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
 
 
-def _brake_of(decision: Decision) -> Decision:
-    """Return a hold as it is stored: with its reason trimmed, or no reason if that is empty."""
+def _with_trimmed_reason(decision: Decision) -> Decision:
+    """Return the decision with its reason trimmed, and `None` in place of an empty reason."""
     reason = (decision.reason or "").strip()
     return replace(decision, reason=reason or None)
 
@@ -374,12 +403,15 @@ def _brake_of(decision: Decision) -> Decision:
 def _check_approval(
     episode: Episode, decision: Decision, typed: str | None, accepted: bool
 ) -> None:
-    """Require what no link scanner does: to type an id, and to accept a loss. Raises:
-    DecisionRefused."""
+    """Require of an approval what no link scanner does: to type the instance id (`typed`), and to
+    accept the loss of data (`accepted`).
+
+    Raises: DecisionRefused, also if the episode is over.
+    """
     if decision.answer is not Answer.APPROVE:
         return
     if episode.outcome is not None:
-        # The workflow has ended the episode while the answer was on its way.
+        # The workflow ended the episode while the person's request was on its way.
         why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
         raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
     plan = episode.plan
@@ -395,9 +427,10 @@ def _check_approval(
 
 
 def _repeats(stored: Decision | None, new: Decision) -> bool:
-    """Return whether a request repeats what the same person has already decided.
+    """Return whether a request repeats the decision that the same person has stored; false if none
+    is stored.
 
-    All but the time and the seal must agree: another date or reason is another decision, which
-    came too late.
+    Everything but the time and the seal must agree: another date or reason is another decision,
+    which came too late.
     """
     return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)

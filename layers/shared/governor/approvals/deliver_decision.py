@@ -23,7 +23,8 @@ from governor.episode.store.episodes import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """Return what the waiting task gets, as JSON data. Raises: ValueError while it is pending."""
+    """Return the answer for the waiting task, as JSON data. Raises: ValueError while the question
+    is pending."""
     by = approval.decision.by if approval.decision else "the governor"
     document = {"decision": _answer(approval), "reason": _reason(approval, by), "by": by}
     if approval.status is ApprovalStatus.VOID:
@@ -32,7 +33,8 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 
 
 def _answer(approval: Approval) -> str:
-    """Return the answer as the workflow names it. Raises: ValueError while it is pending."""
+    """Return the answer as the workflow names it. Raises: ValueError while the question is
+    pending."""
     match approval.status:
         case ApprovalStatus.APPROVED:
             return "approve"
@@ -69,10 +71,10 @@ def _reason(approval: Approval, by: str) -> str:
 
 
 def hand_over(episode_store: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
-    """Send the answer of an approval, and return whether the waiting task took it.
+    """Send the answer to a question to the waiting task, and return whether the task took it.
 
-    Otherwise the next stage finds it in the table. Safe to repeat. Raises: CloudError; the decision
-    stands.
+    Return false also if there is nothing to send, or no task waits. The next stage then finds the
+    answer in the table. Safe to repeat. Raises: CloudError; the decision stands.
     """
     if approval is None or approval.status is ApprovalStatus.PENDING:
         return False
@@ -96,8 +98,9 @@ class ConcludeApproval:
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
         """Return the answer document; its `decision` is `expired` if nobody answered.
 
-        With `answered`, a task ended because somebody answered, so nothing expires. Raises:
-        SafetyError; CloudError if KMS could not seal the expiry, and nothing has expired.
+        `answered` says that the task ended because somebody answered, so nothing expires. Raises:
+        SafetyError if there is no question, or `answered` is true and nobody has answered;
+        CloudError, also if KMS could not seal the expiry. Nothing has expired then.
         """
         episode = asked_about(self.episode_store, ref)
         approval = self.approval_store.approval(episode.approval_id)
@@ -109,7 +112,8 @@ class ConcludeApproval:
         return answer_document(must_be_answered(approval))
 
     def _expire(self, episode: Episode, approval: Approval) -> None:
-        """Store that nobody answered, with a seal. Raises: ConflictError; CloudError."""
+        """Store that nobody answered, with a seal. Raises: ConflictError if the question was
+        answered, or its end was moved, meanwhile; CloudError."""
         now = self.clock.now()
         seal = sealed(self.expiry_seal, expiry_text(episode, approval.expires_at, now))
         expiry = SealedExpiry(approval.expires_at, now, seal)
@@ -119,7 +123,8 @@ class ConcludeApproval:
 
 
 def must_be_answered(approval: Approval | None) -> Approval:
-    """Return the approval, if the table holds an answer to it. Raises: SafetyError."""
+    """Return the approval, which must be answered in the table. Raises: SafetyError if there is no
+    approval, or nobody has answered."""
     if approval is None:
         raise SafetyError("there is no approval for this episode")
     if approval.status is ApprovalStatus.PENDING:
@@ -130,7 +135,7 @@ def must_be_answered(approval: Approval | None) -> Approval:
 
 
 def asked_about(episode_store: Episodes, ref: EpisodeRef) -> Episode:
-    """Return the episode of a question. Raises: SafetyError if there is none."""
+    """Return the episode. Raises: SafetyError if there is none; CloudError."""
     episode = episode_store.episode(ref)
     if episode is None:
         raise SafetyError("the episode does not exist")

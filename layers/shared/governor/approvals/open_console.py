@@ -32,8 +32,11 @@ class OpenConsole:
     """The console's address. Only making a code needs it."""
 
     def __call__(self, arn: str) -> str:
-        """Return the address to open. Its fragment is the code, because browsers send no fragment
-        to a server. Raises: NotAllowed."""
+        """Make a code for the IAM caller with this ARN, and return the address to open.
+
+        The fragment of the address is the code, because browsers send no fragment to a server.
+        Raises: NotAllowed if people sign in at an issuer; CloudError.
+        """
         if self.issuer:
             raise NotAllowed(
                 f"people sign in at the issuer here: open {self.base_url}/ in a browser"
@@ -43,7 +46,11 @@ class OpenConsole:
         return f"{self.base_url}/console#{secret}"
 
     def caller(self, secret: str) -> str:
-        """Return the ARN of the code's caller. The code stays good. Raises: NotAllowed."""
+        """Return the ARN of the caller for whom the code `secret` was made. The code stays good.
+
+        Raises: NotAllowed if the code is unknown, used or too old, or people sign in at an issuer;
+        CloudError.
+        """
         if self.issuer:
             raise NotAllowed("People sign in at the issuer here: codes open nothing.")
         code = self.sign_in_store.code(secret)
@@ -56,7 +63,10 @@ class OpenConsole:
         return code.arn
 
     def enter(self, secret: str) -> tuple[str, SignIn]:
-        """Use the code up. Return the id of a new session, and its sign-in. Raises: NotAllowed."""
+        """Use up the code `secret`. Return the id of a new session, and its sign-in.
+
+        Raises: as `caller`.
+        """
         arn = self.caller(secret)
         now = self.clock.now()
         if not self.sign_in_store.use_code(secret, now):

@@ -64,16 +64,19 @@ class Presser(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PauseAll:
+    """Begins and ends the pause of everything."""
+
     pause_store: Pauses
     clock: Clock
     announcer: Announcer
     hub: Target
 
     def begin(self, presser: Presser, reason: str | None, policy: Policy) -> Pause:
-        """Pause everything, and return the pause that stands: it may be one of somebody else.
+        """Pause everything, and return the pause that stands now, which somebody else may have
+        begun before.
 
-        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused where
-        others kept pausing and ending their pauses; CloudError.
+        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused if others
+        kept pausing and ending their pauses; CloudError.
         """
         if not may_pause(presser.grants, presser.person, policy):
             raise NotAllowed(_WHO_MAY_PAUSE)
@@ -91,11 +94,12 @@ class PauseAll:
     def end(
         self, presser: Presser, since: UtcDatetime, policy: Policy, *, policy_is_whole: bool
     ) -> Pause:
-        """End the pause that began at this time, and return it.
+        """End the pause that began at `since`, and return it.
 
-        `policy_is_whole` is false where the document is refused and only its people are known.
+        `policy_is_whole` is false if the policy document is refused and only its people are known.
 
-        Raises: NotAllowed; DecisionRefused where none stands, or another one; CloudError.
+        Raises: NotAllowed; DecisionRefused if nothing is paused, or another pause stands;
+        CloudError.
         """
         if not may_end_pause(
             presser.grants, presser.person, policy, policy_is_whole=policy_is_whole
@@ -113,12 +117,13 @@ class PauseAll:
         return pause
 
     def _announce(self, message: PauseMessage) -> None:
+        """Notify people of the pause or its end. A CloudError is only logged: a sweep sends it."""
         now = self.clock.now()
         try:
             self.announcer.announce(pause_alert(message, self.hub, now))
             self.pause_store.note_pause_message_sent(message, now)
         except CloudError:
-            # The press counts all the same, and the message is kept: a sweep sends it.
+            # The pause, or its end, counts all the same.
             _log.exception("the next sweep sends the message: %s", message.event)
 
 
@@ -133,7 +138,8 @@ class SendPauseMessages:
     once: Once
 
     def __call__(self) -> None:
-        """Raises: CloudError; the messages that are left are sent by the next sweep."""
+        """Send each message that is left to the sweep, once. Raises: CloudError; the next sweep
+        sends the messages that are left."""
         messages = self.pause_store.unsent_pause_messages()
         if not messages:
             return
@@ -142,13 +148,14 @@ class SendPauseMessages:
         for message in messages:
             if message.is_left_to_the_sweep(standing, now):
                 alert = pause_alert(message, self.hub, now, standing)
-                # The role of the sweep notes nothing beside the pause: that it was sent is in the
-                # log.
+                # `once` keeps the note that the message was sent: the role of the sweep may not
+                # write beside the pause.
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=_SENT_FOR)
 
 
 def checked_reason(reason: str | None) -> str | None:
-    """Return the reason without outer spaces; `None` for none. Raises: InputError."""
+    """Return the reason without outer spaces; `None` if there is none. Raises: InputError if it is
+    too long, or has control characters."""
     text = (reason or "").strip()
     if len(text) > LONGEST_REASON:
         raise InputError(f"the reason is longer than {LONGEST_REASON} characters")

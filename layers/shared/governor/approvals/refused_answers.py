@@ -1,4 +1,4 @@
-"""Find out whether people could answer, before silence counts as an answer.
+"""Finds out whether people could answer, before silence counts as an answer.
 
 This module only reads. It never decides that a question was answered.
 """
@@ -29,9 +29,11 @@ class Unanswered(NamedTuple):
     """The time that people had to answer a question or to hold a plan, and did not use."""
 
     what: str
-    """A sentence that says so."""
+    """A sentence that says that nobody answered."""
     length: timedelta
+    """How long people had."""
     until: UtcDatetime
+    """The end of that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,10 @@ class RefusedAnswers:
     namespace: str
 
     def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
-        """Return why silence is no answer yet.
+        """Return why silence is no answer yet; `None` if no request was refused for as long as
+        people had to answer.
 
-        Return `None` once no request was refused for as long as people had to answer. Raises:
-        MetricsLate while the counts of the last minutes are not known.
+        Raises: MetricsLate while the counts of the last minutes are not known.
         """
         window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (
@@ -61,11 +63,11 @@ class RefusedAnswers:
         if answer.problems:
             why = "; ".join(sorted(set(answer.problems.values())))
             return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
-        most: dict[str, float] = {}
+        most_by_query: dict[str, float] = {}
         for key, series in answer.series.items():
-            most[key] = max(count or 0 for count in series)
-        were_refused = most.get("refused", 0) > 0
-        is_crowded = most.get("all", 0) >= _CROWDED
+            most_by_query[key] = max(count or 0 for count in series)
+        were_refused = most_by_query.get("refused", 0) > 0
+        is_crowded = most_by_query.get("all", 0) >= _CROWDED
         if were_refused or is_crowded:
             return (
                 f"{unanswered.what}, but the API refused requests: answers may have been among them"

@@ -12,25 +12,29 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from governor.core.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    pass
-
 
 class RotatingSecret(Protocol):
-    """One secret while it is rotated. `stages` are those of a version, `pending` is the new
-    document, and `promote` puts it in force. Raises: CloudError; ConfigurationError if a document
-    is unusable."""
+    """One secret while it is rotated. Raises: CloudError; ConfigurationError if a document is
+    unusable."""
 
-    def stages(self, version: str) -> frozenset[str]: ...
-    def current(self) -> Mapping[str, str]: ...
-    def pending(self, version: str) -> Mapping[str, str] | None: ...
-    def put_pending(self, version: str, document: Mapping[str, str]) -> None: ...
-    def promote(self, version: str) -> None: ...
+    def stages(self, version: str) -> frozenset[str]:
+        """Return the labels of a version, such as `AWSCURRENT`."""
+
+    def current(self) -> Mapping[str, str]:
+        """Return the document in force."""
+
+    def pending(self, version: str) -> Mapping[str, str] | None:
+        """Return the document of this new version; `None` if it has none yet."""
+
+    def put_pending(self, version: str, document: Mapping[str, str]) -> None:
+        """Store the document of this new version."""
+
+    def promote(self, version: str) -> None:
+        """Put this version in force."""
 
 
 _KEY = re.compile(r"k([1-9][0-9]{0,8})")
@@ -48,8 +52,11 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError if it
-    names no current key."""
+    """Return the document after a rotation: the key that was `next` signs, the one that signed is
+    still accepted, and a new key is `next`.
+
+    Raises: ConfigurationError if the document names no current key.
+    """
     keys = {name: key for name, key in document.items() if _KEY.fullmatch(name)}
     old_name = document.get("current", "")
     next_name = document.get("next", "")
@@ -74,8 +81,12 @@ class RotateKeys:
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Carry out the step for the version that Secrets Manager named. Raises:
-        ConfigurationError."""
+        """Carry out the step for the version that Secrets Manager named. A version in force stays
+        as it is.
+
+        Raises: ConfigurationError if the version is not waiting, or its document is unusable;
+        CloudError.
+        """
         stages = self.secret.stages(version)
         if "AWSCURRENT" in stages:
             return
@@ -92,8 +103,8 @@ class RotateKeys:
             self.secret.promote(version)
 
     def _test(self, version: str) -> None:
-        """Check that the new document can sign, and accepts open links. Raises:
-        ConfigurationError."""
+        """Require that the new document can sign, and accepts open links. Raises:
+        ConfigurationError; CloudError."""
         pending = self.secret.pending(version)
         current = self.secret.current()
         if pending is None:

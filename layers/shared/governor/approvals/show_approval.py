@@ -31,7 +31,8 @@ from governor.policy.model.policy import Mode
 
 @dataclass(frozen=True, slots=True)
 class IdleCost:
-    """The cost of the time that was measured idle, and of the time that was not measured."""
+    """The cost of the time that was measured idle, and of the time that was not measured, with the
+    length of the latter."""
 
     measured_usd: Usd
     unmeasured_usd: Usd
@@ -56,11 +57,13 @@ class ApprovalView:
 
     @property
     def can_hold(self) -> bool:
+        """Return whether somebody can hold the plan before EC2 is called."""
         return can_hold(self.episode, self.approval, self.now)
 
     @property
     def can_hold_late(self) -> bool:
-        """Return whether the call was sent. A hold counts only if EC2 does not carry it out."""
+        """Return whether somebody can hold the plan although the call was sent. Such a hold counts
+        only if EC2 does not carry out the call."""
         return can_hold_late(self.episode, self.approval, self.now)
 
     @property
@@ -70,7 +73,8 @@ class ApprovalView:
 
     @property
     def usd_per_day(self) -> Usd | None:
-        """Return the cost of a day: of its storage if it is stopped. `None` if it is not known."""
+        """Return the cost of the instance a day, or of its storage if the instance is stopped.
+        `None` if it is not known."""
         usd_per_hour = self.episode.price.usd_per_hour
         if self.episode.stopped_in is not None:
             usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
@@ -83,15 +87,16 @@ class ApprovalView:
 
     @property
     def idle_text(self) -> IdleText:
-        """Return for how long it has been idle, as a title, a sentence and a predicate."""
+        """Return for how long the instance has been idle, as a title, a sentence and a
+        predicate."""
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
     def idle_cost(self) -> IdleCost | None:
-        """Return the cost since it turned idle, until it was stopped or until now.
+        """Return the cost of the instance since it turned idle, until it was stopped or until now.
 
-        Return `None` if it is not known. Holes, and the time after the question was opened, are
-        counted apart.
+        Return `None` if that is not known. Times without a reading, and the time after the question
+        was opened, are counted as unmeasured.
         """
         idle = self.episode.idle
         usd_per_hour = self.episode.price.usd_per_hour
@@ -110,7 +115,8 @@ class ApprovalView:
 
     @property
     def _ran_until(self) -> UtcDatetime:
-        """The first of its stop, its termination and the episode's end; now if none came."""
+        """Return when the instance stopped running: the first of its stop, its termination and the
+        episode's end; now if none of these came."""
         steps_done = self.episode.steps_done
         ends = [self.episode.closed_at or self.now]
         if self.episode.mode is not Mode.OBSERVE:
@@ -130,7 +136,8 @@ class ShowApproval:
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:
-        """Return one question, with the deliveries of its messages. Raises: NotFound."""
+        """Return one question, with the deliveries of its messages. Raises: NotFound if there is no
+        such question; CloudError."""
         approval = self.approval_store.existing(approval_id)
         episode = self.episode_store.episode(approval.episode)
         if episode is None:
@@ -139,15 +146,19 @@ class ShowApproval:
         return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
 
     def digest(self, digest_id: str) -> list[ApprovalView]:
-        """Return the questions that were asked in one message, in its order. Raises: NotFound."""
+        """Return the questions that were asked in one message, in its order. Raises: NotFound if
+        there is no such message; CloudError."""
         approval_ids = self.delivery_store.digest(digest_id)
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return the open ones of these questions, the most expensive first. `asked` has the
-        execution name of each question id."""
+        """Return those of the questions that are open, or can still be held, the most expensive
+        first; empty if there are none.
+
+        `asked` has the execution name of the episode by the id of the question. Raises: CloudError.
+        """
         now = self.clock.now()
         views: list[ApprovalView] = []
         for approval, episode in self.approval_store.questions(asked):
@@ -157,9 +168,11 @@ class ShowApproval:
         return by_price(views)
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the open questions and what can still be held, the most expensive first.
+        """Return the questions of these targets that are open, or can still be held, the most
+        expensive first; empty if there are none.
 
-        Unknown prices come last. It reads one episode and one question for each idle instance.
+        Unknown prices come last. One episode and one question are read for each idle instance.
+        Raises: CloudError.
         """
         now = self.clock.now()
         views: list[ApprovalView] = []
@@ -174,7 +187,7 @@ class ShowApproval:
         return by_price(views)
 
     def _view(self, ref: EpisodeRef | None, now: UtcDatetime) -> ApprovalView | None:
-        """Return the question of an episode; `None` if one of the two does not exist."""
+        """Return the question of an episode; `None` if either does not exist."""
         episode = None if ref is None else self.episode_store.episode(ref)
         if episode is None:
             return None
@@ -185,5 +198,5 @@ class ShowApproval:
 
 
 def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
-    """Return the most expensive first; unknown prices come last."""
+    """Return the questions, the most expensive first; those with unknown prices come last."""
     return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))

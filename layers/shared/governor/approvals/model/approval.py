@@ -61,7 +61,8 @@ class Decision:
 
     @property
     def why(self) -> str:
-        """Return the reason of an outcome, if the answer holds an episode that would act."""
+        """Return who kept, exempted or held the instance, and the reason if there is one: the
+        reason of the outcome of an episode that this answer holds."""
         done = {Answer.KEEP: "kept", Answer.EXEMPT: "exempted"}.get(self.answer, "held")
         text = f"{done} by {self.by}"
         return f"{text}: {self.reason}" if self.reason else text
@@ -83,13 +84,14 @@ class Approval:
     decision: Decision | None = None
     first_yes: Decision | None = None
     waits_told_at: UtcDatetime | None = None
-    """Time of the notification that an approved step waits; once an episode."""
+    """Time of the notification that an approved step waits, which is sent once an episode; `None`
+    before it."""
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
-    """The answer that holds it. It stays for good: a held episode ends, and the next one asks
-    again."""
+    """The decision that holds the episode; `None` if nobody holds it. It stays for good: a held
+    episode ends, and the next one asks again."""
     late_hold: Decision | None = None
     """A hold given while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
@@ -100,9 +102,9 @@ class Approval:
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when its links end: some time after the last answer or the expiry.
+        """Return when the links to the question end: some time after the last answer or the expiry.
 
-        Until then, its page is the record.
+        Until then, the page of the question is the record.
         """
         last = max(self.created_at, self.expires_at)
         for decision in (self.first_yes, self.decision, self.brake):
@@ -112,20 +114,21 @@ class Approval:
 
     @property
     def counted_hold(self) -> Decision | None:
-        """Return the hold, also one that came during a call, which counts if the call had no
-        effect."""
+        """Return the decision that holds the episode, or would hold it if the call during which it
+        came had no effect; `None` if there is neither."""
         return self.brake or self.late_hold
 
     @property
     def kept(self) -> Decision | None:
-        """Return the answer that keeps it; `None` if no answer does."""
+        """Return the answer that keeps the instance; `None` if no answer does."""
         decision = self.brake or self.decision
         if decision is None or decision.answer is not Answer.KEEP:
             return None
         return decision
 
     def lasting_keep(self, now: UtcDatetime) -> Decision | None:
-        """Return the answer that keeps it still; `None` if there is none, or its time is over."""
+        """Return the answer that still keeps the instance; `None` if no answer keeps it, its time
+        is over, or somebody ended it."""
         kept = self.kept
         if kept is None or kept.keep_until is None:
             return None
@@ -135,7 +138,8 @@ class Approval:
 
     @property
     def approvers(self) -> str:
-        """Return the people who said yes, each by their address if it is known, with commas."""
+        """Return the people who said yes, each by their address if it is known, with commas between
+        them; `nobody` if nobody did."""
         yeses = [yes for yes in (self.first_yes, self.decision) if yes is not None]
         return ",".join(yes.person or yes.by for yes in yeses) or "nobody"
 

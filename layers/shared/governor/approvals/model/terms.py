@@ -31,7 +31,7 @@ class SignedIn:
 
     @property
     def identity(self) -> str:
-        """As the policy's `identities` name it."""
+        """Return the identity as the policy's `identities` name it."""
         return f"oidc:{self.subject}"
 
     @property
@@ -41,7 +41,7 @@ class SignedIn:
 
 
 class Rank(IntEnum):
-    """Rank of a person; each includes those before it."""
+    """Rank of a person in the console; each includes the rights of those before it."""
 
     VIEWER = 1
     """Looks, and changes nothing."""
@@ -71,6 +71,7 @@ class Scope:
         return "@" in owner and owner.lower() in self.owners
 
     def __or__(self, scope: Scope) -> Scope:
+        """Return the scope that sees what either of the two sees."""
         return Scope(
             self.everything or scope.everything,
             self.accounts | scope.accounts,

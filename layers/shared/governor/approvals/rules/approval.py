@@ -36,8 +36,8 @@ _REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
 def first_approval(episode: Episode) -> Approval:
-    """Return the question of a new episode. Until `await_answer` sets its end, nobody can answer
-    it."""
+    """Return the question of a new episode. It is pending, and nobody can answer it until
+    `await_answer` sets its end."""
     return Approval(
         approval_id=episode.approval_id,
         episode=episode.ref,
@@ -60,14 +60,15 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
 
 
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
-    """Return when a keep without a date ends: on the next working morning of those who are
-    asked."""
+    """Return when a keep without a date ends: on the next working morning of the people who are
+    asked, or at the longest keep that the policy allows."""
     morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
     return min(morning, now + episode.keep_at_most)
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
-    """Return the label of the keep button: `Keep until Mon 09:00 ($408)`."""
+    """Return the label of the keep button, like `Keep until Mon 09:00 ($408)`; without the cost if
+    the price is not known."""
     end = keep_end(episode, now)
     text = f"Keep until {day_and_time(end, episode.time_zone, now)}"
     price = episode.price.usd_per_hour
@@ -77,7 +78,7 @@ def keep_text(episode: Episode, now: UtcDatetime) -> str:
 
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether the plan is carried out from here on unless somebody holds it."""
+    """Return whether the plan is carried out from now on unless somebody holds it."""
     if episode.phase is Phase.CLOSED:
         return False
     if episode.mode is Mode.OBSERVE or not episode.plan.steps:
@@ -88,7 +89,7 @@ def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
 
 
 def _is_expired(approval: Approval, now: datetime) -> bool:
-    """Return whether the time to answer is over, though it may not be recorded yet."""
+    """Return whether the time to answer is over, even if that is not recorded yet."""
     if approval.status is ApprovalStatus.EXPIRED:
         return True
     was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
@@ -96,7 +97,8 @@ def _is_expired(approval: Approval, now: datetime) -> bool:
 
 
 def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether somebody can still hold it: it would act, and EC2 was not called yet."""
+    """Return whether somebody can still hold the episode: it would act, nobody holds it, and EC2
+    was not called for the final step yet."""
     if approval.brake is not None or episode.begun_at is not None:
         return False
     return acts_by_itself(episode, approval, now)
@@ -115,6 +117,7 @@ def late_hold_text(episode: Episode, now: datetime) -> str:
 
 
 def _asked_text(episode: Episode, now: datetime) -> str:
+    """Return that EC2 was asked for the final step, and when, if that is known."""
     text = f"EC2 was asked to {episode.final_step.value} it"
     if episode.begun_at is None:
         return text
@@ -122,8 +125,8 @@ def _asked_text(episode: Episode, now: datetime) -> str:
 
 
 def too_late(episode: Episode, now: datetime) -> str | None:
-    """Return why it is too late to hold the final step, and what to do instead; `None` if it is
-    not."""
+    """Return why it is too late to hold the final step, and what to do instead; `None` if it is not
+    too late."""
     if episode.begun_at is None:
         return None
     asked = _asked_text(episode, now)
@@ -136,10 +139,10 @@ def too_late(episode: Episode, now: datetime) -> str | None:
 
 
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
-    """Check an answer that holds an episode.
+    """Require that an answer can hold the episode.
 
-    Raises: TooLate once the call has begun; DecisionRefused if somebody holds it already, there is
-    nothing to hold, or the answer is incomplete.
+    Raises: TooLate once the call was noted; DecisionRefused if somebody holds the episode already,
+    there is nothing to hold, or the answer is incomplete.
     """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
@@ -156,17 +159,19 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         is_stored = decision.answer is not Answer.HOLD
         stored = ", but your answer is stored for when it runs again" if is_stored else ""
         raise TooLate(f"too late to hold it{stored}. {why_late}", status=status)
-    brake = approval.brake
-    if brake is not None and not _is_stricter(decision, brake):
-        why = f"it is already {people(brake.why)}, so nothing more is done"
+    earlier_hold = approval.brake
+    if earlier_hold is not None and not _is_stricter(decision, earlier_hold):
+        why = f"it is already {people(earlier_hold.why)}, so nothing more is done"
         raise DecisionRefused(why, status=status)
 
 
 def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
-    """Return how this answer holds the instance, which belongs to `project`, from now on.
+    """Return the keep or the exemption that this answer gives the instance, which belongs to
+    `project`.
 
-    Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would
-    hold nothing.
+    Return `NO_HOLD` for a yes, and for an answer that only holds the episode. `approval_id` is the
+    question; `None` without one. Raises: DecisionRefused for a keep without a date or an exemption
+    without a reason.
     """
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return NO_HOLD
@@ -181,16 +186,18 @@ def hold_of(decision: Decision, project: str | None = None, approval_id: str | N
     return Hold(exempt_reason=f"{reason} ({decision.by})", exempt_in=project)
 
 
-def _is_stricter(decision: Decision, brake: Decision) -> bool:
-    """Return whether the new answer holds the instance more than the brake that stands."""
-    hold = hold_of(brake)
-    if brake.answer is Answer.EXEMPT:
+def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:
+    """Return whether the new answer keeps the instance for longer than the decision that holds the
+    episode: by a later date, or by an exemption."""
+    standing = hold_of(earlier_hold)
+    if earlier_hold.answer is Answer.EXEMPT:
         return False
-    return hold != hold.stricter(hold_of(decision))
+    return standing != standing.stricter(hold_of(decision))
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
-    """Check that an answer counts. Raises: DecisionRefused, which says why not."""
+    """Require that the question is open and the answer is complete. Raises: DecisionRefused, which
+    says why the answer does not count."""
     status = approval.status
     if status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=status.value)
@@ -244,7 +251,7 @@ def _why_closed(approval: Approval) -> str:
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
-    """Return the id of an episode's message of this stage, or about this outcome."""
+    """Return the id of an episode's message. `stage` is the value of a stage, or of an outcome."""
     return f"{stage}-{ref.execution_name}"
 
 
@@ -253,8 +260,10 @@ def asked_at(
 ) -> UtcDatetime:
     """Return when a question was asked that no channel has delivered yet.
 
-    A freeze or a pause may have delayed it. The expiry shows by how much: until the delivery it is
-    the time of asking, the limit of the delivery and the time to answer.
+    A freeze or a pause may have delayed the question. Its expiry shows by how much: until the
+    delivery, the expiry is the time of asking plus the limit of the delivery plus the time to
+    answer. Return the planned time of asking if the question was not asked yet, or a later stage
+    has begun.
     """
     if approval is None or approval.stage != Stage.ASK:
         return planned.ask_at
@@ -265,11 +274,11 @@ def asked_at(
 def notice_until(
     episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
 ) -> UtcDatetime | None:
-    """Return when the notice of mode auto is over; `None` if it was delivered to none of its
-    readers.
+    """Return when the notice period of mode auto is over; `None` if its message was delivered to
+    nobody.
 
-    It counts from the first delivery. `minutes` is the notice of today's policy: it may lengthen
-    the notice and never shorten it.
+    The period begins with the first delivery. `minutes` is the period of today's policy: it may
+    lengthen the period and never shorten it.
     """
     delivered_at = _delivered_at(episode, Stage.TELL, deliveries)
     if delivered_at is None:
@@ -278,10 +287,8 @@ def notice_until(
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
-    """Return when the approval began to count: with the answer, or with an expiry that acts as one.
-
-    Without a question that is when the episode was opened.
-    """
+    """Return when the approval began to count: with the answer, or with an expiry that counts as
+    one. Return when the episode was opened if there is neither."""
     if approval is not None and approval.decision is not None:
         return approval.decision.at
     if approval is not None and approval.status is ApprovalStatus.EXPIRED:
@@ -290,10 +297,10 @@ def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
 
 
 def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
-    """Return when silence begins to count as an answer: once those who are asked have had the
+    """Return when silence begins to count as an answer: once the people who are asked have had the
     question and its escalation for as long as planned.
 
-    Return `None` if one of the two messages was delivered to none of them.
+    Return `None` if one of the two messages was delivered to nobody, or nobody is asked.
     """
     planned = episode.schedule
     all_deliveries = list(deliveries)

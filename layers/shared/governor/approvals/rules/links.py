@@ -51,8 +51,8 @@ class LinkSigner:
         self._base_url = base_url
 
     def link(self, page_id: str, number: int) -> str:
-        """Return the URL of a page, for the recipient with this number. Raises:
-        ConfigurationError."""
+        """Return the URL of a page, for the recipient with this number. Raises: ConfigurationError
+        without a base URL or a current key."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/q/{self.relative(page_id, number)}"
@@ -66,7 +66,8 @@ class LinkSigner:
         return f"{self._base_url}/{quoted_path}"
 
     def relative(self, page_id: str, number: int) -> str:
-        """Return the last part of the URL, for a page that links to its neighbors."""
+        """Return the last part of the URL of a page, by which its neighbors link to it. Raises:
+        ConfigurationError."""
         document = self._keys()
         recipient = str(number)
         if number < len(_ONE_LETTER):
@@ -75,16 +76,18 @@ class LinkSigner:
         return f"{page_id}.{recipient}.{signature}"
 
     def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """Return the same in the form of earlier releases, for a page opened by such a link."""
+        """Return the last part of the URL in the form of earlier releases, for a page that was
+        opened by such a link. Raises: ConfigurationError."""
         epoch = str(int(expires_at.timestamp()))
         key_id, signature = self._sign("link", approval_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
     def check_short(self, link: str) -> tuple[str, int]:
-        """Return the page and the recipient's number. The page's record says when the link ends.
+        """Return the page id and the recipient's number that a link names. The record of the page
+        says when the link ends.
 
-        Raises: LinkForged.
+        Raises: LinkForged; ConfigurationError.
         """
         document = self._keys()
         match = _SHORT.fullmatch(link)
@@ -113,30 +116,32 @@ class LinkSigner:
         return fields["r"]
 
     def csrf(self, page_id: str, *whose: str) -> str:
-        """Return the value that a form of this page must send back. `whose` names the person, end
-        and session."""
+        """Return the value that a form of this page must send back. `whose` names the person, the
+        end and the session for which it counts. Raises: ConfigurationError."""
         return ".".join(self._sign("csrf", page_id, *whose))
 
     def check_csrf(self, token: str, page_id: str, *whose: str) -> None:
-        """Check the value that a form has sent back. Raises: LinkForged."""
+        """Require the value that `csrf` made for the same page and the same `whose`. Raises:
+        LinkForged; ConfigurationError."""
         key_id, _, signature = token.partition(".")
         self._check(signature, "csrf", page_id, key_id, *whose)
 
     def _sign(self, context: str, page_id: str, *parts: str) -> tuple[str, str]:
-        """Return the id of the current key, and its signature of these parts."""
+        """Return the id of the current key, and its signature of these parts. Raises: as `_mac`."""
         document = self._keys()
         key_id = document.get("current", "")
         return key_id, _mac(document, key_id, context, page_id, key_id, *parts)
 
     def _check(self, signature: str, context: str, page_id: str, key_id: str, *parts: str) -> None:
-        """Check that the signature belongs to exactly these parts. Raises: LinkForged."""
+        """Require that the signature belongs to exactly these parts. Raises: LinkForged; as
+        `_mac`."""
         if not _is_signed(self._keys(), key_id, signature, context, page_id, key_id, *parts):
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """Return a text for a cookie, of ASCII letters, digits, `-`, `_`, `.`.
+        """Return the values as a signed text for a cookie, of ASCII letters, digits, `-`, `_`, `.`.
 
-        Raises: ConfigurationError.
+        `purpose` are the parts that `unseal` must name, too. Raises: ConfigurationError.
         """
         document = self._keys()
         key_id = document.get("current", "")
@@ -148,8 +153,8 @@ class LinkSigner:
     def unseal(
         self, purpose: Sequence[str], sealed: str, now: datetime
     ) -> Mapping[str, str] | None:
-        """Return the values; `None` unless they were sealed for exactly this purpose and their time
-        is not over."""
+        """Return the values of a text that `seal` made; `None` unless they were sealed for exactly
+        this purpose and their time is not over. Raises: ConfigurationError."""
         key_id, _, payload_and_signature = sealed.partition(".")
         payload, _, signature = payload_and_signature.partition(".")
         document = self._keys()
@@ -165,7 +170,7 @@ class LinkSigner:
 
 
 def _recipient_number(recipient: str) -> int:
-    """Return the number that a short link writes as one letter, or as it is."""
+    """Return the recipient's number, which a short link writes in digits or as one letter."""
     return int(recipient) if recipient.isdigit() else _ONE_LETTER.index(recipient)
 
 
@@ -181,7 +186,8 @@ def _is_signed(
 
 
 def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: str) -> str:
-    """Return the shortened signature of a link. Raises: as `_mac`."""
+    """Return the shortened signature of a link to this page for this recipient. Raises: as
+    `_mac`."""
     return _mac(document, key_id, "short link", page_id, number)[:_MAC_LETTERS]
 
 

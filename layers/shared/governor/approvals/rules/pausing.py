@@ -9,7 +9,8 @@ from governor.policy.model.policy import Policy
 
 
 def may_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
-    """Return whether somebody may pause everything: any admin, and anybody whom a contact names."""
+    """Return whether this person may pause everything: any admin may, and anybody whom a contact of
+    the policy names."""
     is_admin = any(grant.rank is Rank.ADMIN for grant in grants)
     return is_admin or _is_named(person, policy)
 
@@ -17,11 +18,12 @@ def may_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
 def may_end_pause(
     grants: Collection[Grant], person: str, policy: Policy, *, policy_is_whole: bool
 ) -> bool:
-    """Return whether somebody may end the pause: an admin of everything.
+    """Return whether this person may end the pause: only an admin of everything may.
 
-    Where the policy names no such admin, anybody whom a contact names may: somebody must be able
-    to. A refused document shows its contacts alone. It may name an admin, so nobody may end the
-    pause by it. Nothing acts under such a document either, so the pause that stays costs nothing.
+    If the policy names no such admin, anybody whom a contact names may, because somebody must be
+    able to. If the document is refused (`policy_is_whole` is false), only its contacts are known,
+    and it may name an admin: nobody may end the pause then. Nothing acts under such a document
+    either, so the pause that stays costs nothing.
     """
     if not policy_is_whole:
         return False
@@ -33,4 +35,5 @@ def may_end_pause(
 
 
 def _is_named(person: str, policy: Policy) -> bool:
+    """Return whether a contact of the policy has this address or identity."""
     return policy.ownership.person(person) is not None

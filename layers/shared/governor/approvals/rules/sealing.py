@@ -46,7 +46,8 @@ SealMaker = Callable[[bytes], str]
 
 
 def sealed(make: SealMaker, text: bytes) -> str:
-    """Return the seal as it is stored: the version of the text, and the signature.
+    """Return the seal of a text as it is stored: the version of the texts, and the signature that
+    `make` makes.
 
     Raises: CloudError.
     """
@@ -67,7 +68,8 @@ def plan_hash(plan: Plan) -> str:
 
 
 def opening_text(episode: Episode) -> bytes:
-    """Return the text of an opening: how the episode acts, on whose approval, on what, and when."""
+    """Return the text of an opening: the mode, the people who decide, the instance and the times of
+    the episode."""
     instance = episode.instance
     volumes = {volume.volume_id: volume.delete_on_termination for volume in instance.volumes}
     return _text(
@@ -121,7 +123,7 @@ def delivery_text(delivery: Delivery) -> bytes:
 
 
 def counts_for_silence(delivery: Delivery) -> bool:
-    """Return whether somebody's time to answer, or to hold it, begins with this delivery."""
+    """Return whether somebody's time to answer, or to hold the plan, begins with this delivery."""
     stages = tuple(f"{stage.value}-" for stage in _COUNTED_STAGES)
     return delivery.reached_people and delivery.message.startswith(stages)
 
@@ -132,19 +134,19 @@ def counted_messages(ref: EpisodeRef) -> tuple[str, ...]:
 
 
 def is_opening_sealed(episode: Episode) -> bool:
-    """Return whether the episode has a seal of this version; only KMS knows whether it is
+    """Return whether the episode has a seal of this version. Only KMS knows whether that seal is
     genuine."""
     return signature_of(episode.opening_seal) is not None
 
 
 def ended_unsealed(episode: Episode) -> bool:
-    """Return whether the episode ended only because a record lacked its seal: its question is asked
-    again."""
+    """Return whether the episode ended only because a record lacked its seal. Its question is then
+    asked again."""
     return episode.outcome is Outcome.VOID and UNSEALED in (episode.outcome_reason or "")
 
 
 def given_yeses(approval: Approval) -> tuple[Decision, ...]:
-    """Return the answers that an approval rests on."""
+    """Return the answers that an approval rests on, the first yes first; empty if there is none."""
     answers = (approval.first_yes, approval.decision)
     return tuple(answer for answer in answers if answer is not None)
 
@@ -163,11 +165,15 @@ def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
 
 
 def _json(value: object) -> bytes:
+    """Return a value as JSON with sorted keys, so that equal values have one text."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def _plain(value: object) -> object:
-    """Return the value in a form that is the same before and after it was stored."""
+    """Return the value as plain data in a form that is the same before and after it was stored.
+
+    Raises: TypeError for a value that is neither plain nor a record.
+    """
     match value:
         case Enum():
             return value.value
@@ -190,7 +196,8 @@ def _plain(value: object) -> object:
 def _plain_collection(
     value: Mapping[object, object] | Set[object] | Sequence[object],
 ) -> dict[str, object] | list[str] | list[object]:
-    """Return a collection in that form: a set as its sorted texts, a sequence as a list."""
+    """Return a collection in the form of `_plain`: a set as a list of its sorted texts, a sequence
+    as a list."""
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(member) for key, member in value.items()}
     if isinstance(value, Set):
@@ -223,6 +230,7 @@ def _parts(record: object) -> Mapping[str, object]:
 
 
 def _default_of(field: Field[object]) -> object:
+    """Return the default of a field; `MISSING` if it has none."""
     if field.default_factory is not MISSING:
         return field.default_factory()
     return field.default

@@ -87,7 +87,7 @@ def permits(role: Role, answer: Answer) -> bool:
 
 
 def check_role(role: Role, answer: Answer) -> None:
-    """Check that this role may give this answer. Raises: NotAllowed, which says who may."""
+    """Require that this role may give this answer. Raises: NotAllowed, which says who may."""
     if not permits(role, answer):
         raise NotAllowed(
             f"you are signed in, but not in the group that may {answer.value}: you may "
@@ -156,8 +156,8 @@ def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
-    """Return whether this person may have a stopped instance started again, which then costs
-    money."""
+    """Return whether this person may have a stopped instance started again, after which it costs
+    money. `None` is somebody unknown."""
     return _has(terms, person, "undo")
 
 
@@ -211,7 +211,7 @@ def is_known(terms: Terms, person: str | None) -> bool:
 
 
 def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
-    """Check that an answer may come from its person. Raises: NotAllowed, which says who may."""
+    """Require that the answer may come from its person. Raises: NotAllowed, which says who may."""
     if may(terms, plan, decision.answer, decision.person):
         return
     by = decision.by
@@ -227,7 +227,11 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
 
 
 def why_not(person: str | None, by: str, wanted: Power) -> str:
-    """Return why a person whom the policy does not know may not do this, and what to do instead."""
+    """Return why a person whom the policy does not know may not use this power, and what to do
+    instead.
+
+    `person` is who is proven, `None` for somebody unknown; `by` is their name in the record.
+    """
     doing = "start it again" if wanted == "undo" else f"{wanted} it"
     if person is None and not by.startswith("slack:"):
         why = f"this link went to a list, and the policy lets nobody {doing} by it"
@@ -239,8 +243,8 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
-    """Return whether the approval came from people who may give it. It is asked again before each
-    action."""
+    """Return whether the answer is a yes from people who may give it under these terms. This is
+    checked again before each action."""
     decision = approval.decision
     if decision is None or decision.answer is not Answer.APPROVE:
         return False
@@ -259,8 +263,8 @@ def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) ->
 
 
 def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
-    """Return by name the contacts with the address of this identity, else with this verified
-    address."""
+    """Return the contacts that name the person who signed in, by the name of the contact; empty if
+    none does."""
     person = person_of(people, who.identity, who.email)
     contacts: dict[str, Contact] = {}
     for name, contact in people.contacts.items():
@@ -271,8 +275,8 @@ def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
-    """Return the grants of a person: by groups or ARN, and for the instances that they own as a
-    contact."""
+    """Return the grants of the person who signed in: by groups or ARN, and for the instances that
+    the person owns as a contact. Return an empty tuple if there are none."""
     grants: list[Grant] = []
     for console_scope in policy.console.scopes.values():
         if _covers(console_scope, who):
@@ -305,7 +309,8 @@ def _covers(console_scope: ConsoleScope, who: SignIn) -> bool:
 
 
 def _is_arn_like(pattern: str, arn: str) -> bool:
-    """Compare an ARN; `*` stands for any session name, because a caller chooses that name."""
+    """Return whether the pattern is this ARN. A `*` at its end stands for any session name, because
+    a caller chooses that name."""
     role, star, _ = pattern.rpartition("*")
     if not star:
         return arn == pattern

@@ -38,10 +38,13 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 
 class Approvals(Store):
-    def save_opened(self, episode: Episode) -> Episode:
-        """Write the episode and its pending approval once; return the stored one (first wins).
+    """Questions and answers. Every method may raise CloudError."""
 
-        Raises: ConflictError when the episode does not hold the lock (any more).
+    def save_opened(self, episode: Episode) -> Episode:
+        """Write the episode and its pending approval once; return the episode that was stored
+        first.
+
+        Raises: ConflictError if the episode does not hold the lock, or no longer does.
         """
         ref = episode.ref
         question = first_approval(episode)
@@ -63,18 +66,22 @@ class Approvals(Store):
         return episode
 
     def approval(self, approval_id: str) -> Approval | None:
+        """Return the question with this id; `None` if there is none."""
         return self._table.read(Approval, keys.approval(approval_id))
 
     def existing(self, approval_id: str) -> Approval:
-        """As `approval`. Raises: NotFound where there is none."""
+        """Return the question with this id. Raises: NotFound if there is none."""
         approval = self.approval(approval_id)
         if approval is None:
             raise NotFound(f"approval {approval_id} does not exist", operation="dynamodb:GetItem")
         return approval
 
     def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
-        """Return questions with their episodes: execution names by the questions' ids. Read at
-        once."""
+        """Return the questions with these ids, each with its episode. Read at once.
+
+        `asked` has the execution name of the episode by the id of the question. Questions whose
+        episode or record is missing are left out.
+        """
         wanted_keys = {keys.approval(approval_id) for approval_id in asked}
         for execution_name in asked.values():
             wanted_keys.add((f"EPISODE#{execution_name}", "EPISODE"))
@@ -102,7 +109,11 @@ class Approvals(Store):
     def open_questions(
         self, refs: Sequence[EpisodeRef]
     ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
-        """Return the episodes that can be read, each with its question if it asks. Read at once."""
+        """Return the episodes that can be read, each with its question. Read at once.
+
+        The question is `None` if the episode does not ask (any more), or the question cannot be
+        read.
+        """
         table = Readable(self._table)
         items = table.get_all([keys.episode(ref) for ref in refs])
         episodes = list(table.records(Episode, items))
@@ -119,24 +130,34 @@ class Approvals(Store):
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
-        """Open the approval for answers until `expires_at`, and bind the task token that waits, if
-        any. Return it as stored: it may already be decided. Raises: NotFound."""
+        """Open the question for answers until `expires_at`, and bind the task that waits to it.
+
+        `task_token` is `None` if no task waits. Return the question as it is stored: it may be
+        decided already. Raises: NotFound.
+        """
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
+        """Note that people were notified that an approved step waits. Raises: ConflictError if
+        there is no such question."""
         self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
 
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
-        """Note the first of two approvals; return the approval as stored. Raises: NotFound."""
+        """Note the first of two approvals, unless one is noted or the question is decided. Return
+        the question as it is stored. Raises: NotFound."""
         is_first = _PENDING & unset("first_yes")
         self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self.existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
-        """Change PENDING to the decision's status, once, and store a keep or an exemption, all or
-        nothing. Raises: ConflictError when it is no longer pending, NotFound."""
+        """Change PENDING to the decision's status, once, and store the keep or the exemption of the
+        answer, all or nothing. Return the question as it is stored.
+
+        Raises: ConflictError if the question is no longer pending; NotFound; DecisionRefused for a
+        keep without a date or an exemption without a reason.
+        """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         approval, decided = self._decision(approval_id, changes, _PENDING)
         standing = hold_of(decision, project, approval_id)
@@ -152,9 +173,13 @@ class Approvals(Store):
         outcome: str = "void",
         expiry: SealedExpiry | None = None,
     ) -> Approval:
-        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Silence counts with the
-        `expiry` alone. Raises: ConflictError, also where it expires at another time than the
-        `expiry` says; NotFound."""
+        """Change PENDING to VOID, or to EXPIRED if `expired`, once, with the episode's `outcome`.
+        Return the question as it is stored.
+
+        `expiry` is the sealed note that nobody answered. Only with it can silence count as an
+        answer. Raises: ConflictError if the question is no longer pending, or ends at another time
+        than the `expiry` says; NotFound.
+        """
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
         condition = _PENDING
@@ -168,8 +193,8 @@ class Approvals(Store):
     def _decision(
         self, approval_id: str, changes: Document, condition: Condition
     ) -> tuple[Approval, Write]:
-        """Return the question, and the write that decides it. Raises: ConflictError where it is
-        decided already."""
+        """Return the question, and the write that decides it. Raises: ConflictError if it is
+        decided already; NotFound."""
         approval = self.existing(approval_id)
         # This saves a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
@@ -177,31 +202,39 @@ class Approvals(Store):
         return approval, update(keys.approval(approval_id), changes, condition)
 
     def hold(
-        self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None
+        self,
+        episode: Episode,
+        hold_decision: Decision,
+        keep: Hold,
+        replaced: Decision | None,
     ) -> None:
-        """Hold the episode in place of `before` alone, and store the keep or exemption that the
-        answer gives the instance.
+        """Hold the episode by this decision, and store the keep or the exemption that the answer
+        gives the instance.
 
-        Raises: ConflictError: the final step was noted, somebody else holds the episode, or it is
-        over.
+        `replaced` is the decision that holds the episode until now; `None` if nobody holds it.
+        Raises: ConflictError if another decision holds the episode, its final step was noted, or it
+        is over.
         """
         holding = update(
-            keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before)
+            keys.approval(episode.approval_id),
+            {"brake": hold_decision},
+            present() & _is_held_by(replaced),
         )
         not_begun = IS_OPEN & absent(f"steps_done.{episode.final_step.value}")
         still_open = check(keys.episode(episode.ref), not_begun)
-        self._with_standing(episode.ref, standing, brake.at, holding, still_open)
+        self._with_standing(episode.ref, keep, hold_decision.at, holding, still_open)
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once. From then on the longest keep that still runs holds.
+        """End the keep of this question before its date, once. From then on the longest other keep
+        that still runs holds the instance.
 
-        Another keep that stands stays, even with the same date. A keep of the previous release is
-        recognized by its date alone. Raises: ConflictError: the keep was ended, or another one
-        stands or came meanwhile.
+        `kept` is the answer that keeps, `by` who ends it. A keep of another question stays, even
+        with the same date. A keep of the previous release is recognized by its date alone. Raises:
+        ConflictError if the keep was ended, or another one stands or came meanwhile.
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
-        not_ended = present() & unset("keep_ended_at") & _is_brake(approval.brake)
+        not_ended = present() & unset("keep_ended_at") & _is_held_by(approval.brake)
         place, old_place = keys.holds(ref.target, ref.instance_id)
         has_its_date = where("snoozed_until", "=", kept.keep_until)
         is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
@@ -217,8 +250,8 @@ class Approvals(Store):
         )
 
     def _with_standing(self, ref: EpisodeRef, standing: Hold, at: datetime, *writes: Write) -> None:
-        """Carry out these writes together with those of a standing answer. Raises:
-        ConflictError."""
+        """Carry out these writes together with those of a keep or an exemption (`standing`), all or
+        nothing. Raises: ConflictError if a condition fails in every alternative."""
         *alternatives, last = holds.standing_writes(ref.target, ref.instance_id, standing)
         is_written = any(self._table.wins(*writes, *alternative) for alternative in alternatives)
         if not is_written:
@@ -227,8 +260,8 @@ class Approvals(Store):
             holds.forget_past_keeps(self._table, ref.target, ref.instance_id, at)
 
     def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
-        """Keep a hold that came while the final step was under way. It counts if that step has no
-        effect.
+        """Keep a hold that came while the final step was under way, and return true. The hold
+        counts if that step has no effect.
 
         Return false if the call is no longer noted, or another late hold stands.
         """
@@ -247,8 +280,8 @@ class Approvals(Store):
         at: datetime,
         decision: Decision | None = None,
     ) -> None:
-        """Keep an answer that was refused, for the audit alone: the first of its kind by the same
-        person."""
+        """Keep an answer that was refused, for the audit alone: only the first of its kind by the
+        same person."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
         refused: Document = {
             "what": "refused",
@@ -262,6 +295,6 @@ class Approvals(Store):
         self._keep_for_audit(update(key, refused, absent(), until=at + _APPROVALS_KEPT))
 
 
-def _is_brake(read: Decision | None) -> Condition:
-    """Return the condition that still this decision alone holds the episode, or still nobody."""
-    return unset("brake") if read is None else where("brake.at", "=", read.at)
+def _is_held_by(decision: Decision | None) -> Condition:
+    """Return the condition that this decision holds the episode; with `None`, that nobody does."""
+    return unset("brake") if decision is None else where("brake.at", "=", decision.at)

@@ -14,8 +14,12 @@ _CODES_KEPT = timedelta(days=1)
 
 
 class SignIns(Store):
+    """Sessions and codes. Every method may raise CloudError."""
+
     def keep_session(self, session_id: str, who: SignIn) -> None:
-        # An update: functions that face the internet may neither put nor delete. So for codes.
+        """Store a new session until it ends. Raises: ConflictError if the id is in use."""
+        # An update, because functions that face the internet may neither put nor delete. The same
+        # holds for codes.
         self._table.write(update(_key("SESSION", session_id), who, absent(), until=who.ends_at))
 
     def session(self, session_id: str, now: datetime) -> SignIn | None:
@@ -26,22 +30,27 @@ class SignIns(Store):
         return session
 
     def end_session(self, session_id: str, now: datetime) -> None:
+        """End a session now. Without such a session nothing happens."""
         self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
+        """Store a new code. Raises: ConflictError if its secret is in use."""
         until = code.ends_at + _CODES_KEPT
         self._table.write(update(_key("CODE", secret), code, absent(), until=until))
 
     def code(self, secret: str) -> Code | None:
+        """Return the code with this secret, also one that was used or has ended; `None` if it is
+        not known."""
         return Readable(self._table).read(Code, _key("CODE", secret))
 
     def use_code(self, secret: str, now: datetime) -> bool:
-        """Use up a code; return false if it was used before."""
+        """Use up a code, and return true; return false if it was used before."""
         is_unused = where("used_at", "=", None)
         return self._table.holds(update(_key("CODE", secret), {"used_at": now}, is_unused))
 
 
 def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:
+    """Return the key of a session or a code, by the hash of its secret."""
     # Both are 256 random bits. Nobody finds one by trying, so a plain hash hides them well enough.
     digest = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
     return f"{kind}#{digest}", kind
