@@ -21,8 +21,8 @@ class InstanceController(Protocol):
     """The only way to stop or terminate an instance, one a call. With `dry_run`, EC2 checks and
     does nothing. `prepare` carries out a step that goes right before.
 
-    Each returns the id of the request, by which CloudTrail finds it; `None` for a dry run. Raises:
-    Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    Each method returns the id of the request, by which CloudTrail finds the call; `None` for a dry
+    run. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
@@ -33,26 +33,29 @@ class InstanceController(Protocol):
 class InstanceStarter(Protocol):
     """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
 
-    def start(self, target: Target, instance_id: str) -> str | None: ...
+    def start(self, target: Target, instance_id: str) -> str | None:
+        """Start the instance, and return the id of the request."""
 
 
 class UndoAnswer(NamedTuple):
-    """The result of an undo: whether the instance was asked to start, and the answer to the person
-    who asked."""
+    """The result of an undo."""
 
     done: bool
+    """True if EC2 was asked to start the instance."""
     text: str
+    """The answer to the person who asked for the undo."""
 
 
 class Undoer(Protocol):
     """Has the stopped instance of an episode started again, by the only function that may."""
 
-    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer: ...
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Have the instance started. `by` is the person who asked, `channel` the way they
+        asked."""
 
 
 class Snapshotter(Protocol):
-    """Makes a crash-consistent set of snapshots of all volumes, or of all but the root volume if
-    `boot` is false. Raises: as `InstanceController`."""
+    """Makes and finds snapshots, and reads user data. Raises: as `InstanceController`."""
 
     def create(
         self,
@@ -62,9 +65,12 @@ class Snapshotter(Protocol):
         *,
         dry_run: bool,
         boot: bool = True,
-    ) -> Sequence[Snapshot]: ...
+    ) -> Sequence[Snapshot]:
+        """Make a crash-consistent set of snapshots of all volumes, or of all but the root volume if
+        `boot` is false, and return it. Return an empty sequence for a dry run."""
 
-    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
+        """Return the snapshots with all of these tags; empty if there are none."""
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
         """Return the user data as the instance receives it; empty if it has none."""
@@ -74,8 +80,11 @@ class SnapshotRemover(Protocol):
     """The only way to delete a snapshot. Raises: Protected if an image needs it, or if it is
     locked; else as `InstanceController`."""
 
-    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
-    def delete(self, target: Target, snapshot_id: str) -> str | None: ...
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
+        """Return the snapshots with all of these tags; empty if there are none."""
+
+    def delete(self, target: Target, snapshot_id: str) -> str | None:
+        """Delete the snapshot, and return the id of the request."""
 
 
 class Workflow(Protocol):
@@ -86,15 +95,17 @@ class Workflow(Protocol):
         ended."""
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """Return whether the execution still runs; `None` if it is not known. It may have started
-        moments ago, or be forgotten: after 90 days, or with a state machine that was replaced."""
+        """Return whether the execution still runs; `None` if Step Functions does not know it. It
+        may then have started moments ago, or be forgotten: after 90 days, or with a state machine
+        that was replaced."""
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """Hand the decision to the waiting task; return false if that task no longer waits."""
+        """Hand the decision to the waiting task, and return true; return false if that task no
+        longer waits."""
 
 
 class Vault(Protocol):
     """Keeps user data, which may hold secrets. People may read it; no function can."""
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
-        """Keep one copy, and return where it is."""
+        """Keep one copy of the user data, and return the record of that copy."""

@@ -1,4 +1,5 @@
-"""One idle episode: its lock, the frozen evidence, and the record of its outcome.
+"""One idle episode: its lock, the evidence as it was when the episode was opened, and the record of
+its outcome.
 
 Also the state that the sweep keeps between runs. An instance has at most one open episode, and an
 episode has one workflow. These records decide nothing by themselves.
@@ -84,7 +85,8 @@ def quiet_until(
     """Return when people may be notified of the same idleness again; `None` if the outcome itself
     decides what is next.
 
-    `failures` is how many episodes in a row had failed before, `None` for an aborted workflow.
+    `was_opened` is false if the episode was closed before anybody was asked or notified. `failures`
+    is how many episodes in a row had failed before; `None` for an aborted workflow.
     """
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
@@ -97,7 +99,7 @@ def quiet_until(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The people who may decide, frozen with the question."""
+    """The terms of a question: who may decide it. They stay as they were when it was opened."""
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     """The powers of somebody whose link went to a list."""
@@ -133,7 +135,7 @@ class Episode:
     project: str
     keep_at_most: timedelta = timedelta(days=30)
     idle_below_percent: Percent = 5.0
-    """The policy's threshold of utilization when it was judged; a line in the picture."""
+    """The policy's threshold of utilization when the instance was judged; a line in the picture."""
     history: History | None = None
     """The day before, for the picture; `None` if it could not be read. No verdict rests on it."""
     terms: Terms = Terms()
@@ -147,7 +149,7 @@ class Episode:
     """How long people may hold an action of mode auto, counted from the delivery to the owner.
     `None`: an hour."""
     asked_under: AskedUnder | None = None
-    """The policy's figures when it was opened; `None` in episodes of earlier releases."""
+    """The policy's settings when the episode was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
     """True if the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
@@ -155,7 +157,8 @@ class Episode:
     user_data: UserData | None = None
     """Record of the copy that is kept before a termination; `None` before that."""
     snapshots_reserved_at: UtcDatetime | None = None
-    """Start of an attempt to make them; no other attempt may begin until this one is long over."""
+    """The start of an attempt to make the snapshots; no other attempt may begin until that one is
+    long over."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
     """The step that the last recheck cleared. A recheck clears one step, not those after it."""
@@ -191,15 +194,16 @@ class Episode:
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Return since when it had been idle when this was opened, by the day before; `None` if
-        that was not measured."""
+        """Return since when the instance had been idle when the episode was opened, by the day
+        before; `None` if that was not measured."""
         if self.history is None:
             return None
         return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
 
     @property
     def by_budget(self) -> bool:
-        """Return whether it is asked about only because its project is over budget."""
+        """Return whether people are asked only because the project of the instance is over
+        budget."""
         return BY_BUDGET in self.overrides
 
     @property
@@ -209,18 +213,20 @@ class Episode:
 
     @property
     def notice_length(self) -> timedelta:
+        """Return how long people may hold an action of mode auto: an hour if none is recorded."""
         return timedelta(hours=1) if self.notice is None else self.notice
 
     @property
     def own_plan(self) -> tuple[Step, ...]:
-        """Return the steps of its plan, without the stop of an earlier episode."""
+        """Return the steps of the plan, without a stop that an earlier episode has carried out."""
         if self.stopped_in is None:
             return self.plan.steps
         return tuple(step for step in self.plan.steps if step is not Step.STOP)
 
     @property
     def own_steps(self) -> Mapping[str, UtcDatetime]:
-        """Return `steps_done`, without the stop of an earlier episode."""
+        """Return when EC2 was asked for each step, without the stop of an earlier episode; empty
+        before the first call."""
         return {step: at for step, at in self.steps_done.items() if step in self.own_plan}
 
     @property
@@ -230,12 +236,14 @@ class Episode:
 
     @property
     def begun_at(self) -> UtcDatetime | None:
-        """Return when EC2 was asked for the final step; from then on nothing holds it."""
+        """Return when EC2 was asked for the final step; `None` if it was not asked yet. From then
+        on nobody can hold the step."""
         return self.steps_done.get(self.final_step.value)
 
     @property
     def is_past_final_step(self) -> bool:
-        """Return whether a step after the final one was begun: EC2 has carried out that one."""
+        """Return whether a step after the final one was begun, which shows that EC2 has carried out
+        the final one."""
         steps_after = self.own_plan
         if self.final_step in steps_after:
             steps_after = steps_after[steps_after.index(self.final_step) + 1 :]
@@ -243,14 +251,15 @@ class Episode:
 
     @property
     def can_be_started(self) -> bool:
-        """Return whether people may have it started again: this episode stopped it and is done."""
+        """Return whether people may have the instance started again: this episode stopped it, has
+        nothing more to do with it, and nobody has undone the stop."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
         return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
 
     def has_stopped(self, later: EpisodeRef) -> bool:
-        """Return whether this episode stopped the same run of the instance, and nobody has undone
-        it."""
+        """Return whether this episode stopped the run of the instance that the `later` episode is
+        about, and nobody has undone the stop."""
         is_same_run = replace(later, number=self.ref.number) == self.ref
         if not is_same_run or self.ref.number >= later.number:
             return False
@@ -258,6 +267,7 @@ class Episode:
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:
+        """Return the ids of the snapshots in order; empty if there are none."""
         return tuple(sorted(self.snapshots))
 
 
@@ -288,7 +298,8 @@ class InstanceRecord:
     done."""
 
     def is_warned(self, now: datetime) -> bool:
-        """Return whether it is saving its work, because EC2 takes it back."""
+        """Return whether a warning stands that EC2 takes the instance back: the instance is saving
+        its work."""
         return self.warned_until is not None and now < self.warned_until
 
     def last_episode(self, launch_time: datetime) -> EpisodeRef:
@@ -313,7 +324,7 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An instance whose last workflow failed."""
+    """A failure of the last workflow of an instance, with its cause."""
 
     target: Target
     instance_id: str
@@ -325,7 +336,7 @@ class Failing:
     """The step that failed; `ask` before the first one."""
     at: UtcDatetime
     over_at: UtcDatetime | None = None
-    """The time from which it no longer failed."""
+    """The time from which the workflow no longer failed; `None` if it still does."""
     owner: str = ""
     """Owner of the instance when it failed, as is `project`; empty in records of earlier
     releases."""
@@ -334,9 +345,9 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Observations of the last sweep.
+    """The last sweep's observations of an instance.
 
-    It is a cache: losing it costs reads, and one comparison with the sweep before.
+    The record is a cache: losing it costs reads, and one comparison with the sweep before.
     """
 
     launch_time: UtcDatetime

@@ -79,7 +79,9 @@ class StoragePrices:
             (volume.iops or 0, _INCLUDED_IOPS, self.usd_per_iops_month),
             (volume.throughput or 0, _INCLUDED_THROUGHPUT, self.usd_per_mibps_month),
         ):
-            charged = max(0, amount - included_by_type.get(kind, amount))
+            # A type that is not listed is not charged for this amount.
+            included = included_by_type.get(kind, amount)
+            charged = max(0, amount - included)
             if charged and kind not in price_by_type:
                 return None
             usd += charged * price_by_type.get(kind, Decimal(0))
@@ -93,7 +95,7 @@ class Price:
     usd_per_hour: UsdPerHour | None
     """`None` if it is not known; zero only if the hour is paid for already."""
     source: str
-    """Where it comes from, in words for the approval page."""
+    """The origin of the price, in words for the approval page."""
     as_of: UtcDatetime | None = None
     list_usd_per_hour: UsdPerHour | None = None
     """The price before `prices.discount_percent`, if that was subtracted."""
@@ -120,12 +122,14 @@ class Saving:
 
     @property
     def saved_usd_per_hour(self) -> UsdPerHour | None:
+        """Return the saving per hour; `None` if a cost is not known."""
         if self.cost_before_usd_per_hour is None or self.cost_after_usd_per_hour is None:
             return None
         return self.cost_before_usd_per_hour - self.cost_after_usd_per_hour
 
     @property
     def saved_usd_per_day(self) -> Usd | None:
+        """Return the saving per day; `None` if a cost is not known."""
         hourly = self.saved_usd_per_hour
         if hourly is None:
             return None
@@ -150,14 +154,17 @@ class Plan:
 
     @property
     def destroys(self) -> bool:
+        """Return whether the plan terminates the instance."""
         return Step.TERMINATE in self.steps
 
     @property
     def verb(self) -> str:
+        """Return the verb of the plan, for a sentence."""
         return "terminate" if self.destroys else "stop"
 
     @property
     def doing(self) -> str:
+        """Return the noun of the plan, for the beginning of a sentence."""
         return "Terminating" if self.destroys else "Stopping"
 
 

@@ -58,7 +58,8 @@ class Change:
     after: Mapping[str, Any]
     """Empty for a removed item."""
     principal: str | None = None
-    """Author of a change by the table itself: DynamoDB deletes items that have expired."""
+    """The AWS principal of a change that DynamoDB made itself, by deleting an item that has
+    expired; `None` for any other change."""
 
     @property
     def subject(self) -> str:
@@ -68,12 +69,13 @@ class Change:
 
     @property
     def key(self) -> str:
-        """Return where its document is kept: the same for the same change in any shard."""
+        """Return the key of the document in the bucket: the same for the same change in any
+        shard."""
         item = short_hash(self.pk, self.sk)
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
     def document(self) -> dict[str, Any]:
-        """Return the document of the audit."""
+        """Return the document of the change, as JSON data without task tokens."""
         item = self.after or self.before
         changed = self._changed_attributes()
         plan = item.get("plan")
@@ -94,14 +96,15 @@ class Change:
         }
 
     def _changed_attributes(self) -> set[str]:
-        changed = set()
+        """Return the names of the attributes that differ, without those that are left out."""
+        changed: set[str] = set()
         for name in {*self.before, *self.after} - _UNSEEN:
             if self.before.get(name) != self.after.get(name):
                 changed.add(name)
         return changed
 
     def _what(self, changed: set[str]) -> str:
-        """Return what happened, in two or three words."""
+        """Return what happened, in two or three words; `changed` if nothing says more."""
         if not self.after:
             return "removed"
         if not self.before and self.sk in _INSERTED:
@@ -109,7 +112,7 @@ class Change:
         if self.sk == _WRITER:
             return "policy written"
         if "what" in self.after:
-            # An entry of a journal says it itself.
+            # The entry of a journal names its event itself.
             return str(self.after["what"])
         partition = self.pk.partition("#")[0]
         if partition in _PARTITIONS:
@@ -136,16 +139,18 @@ class Change:
 
 
 def _attributes(item: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return those of the attributes that the item has, by name in order."""
+    """Return those of the attributes that the item has, in order of their names."""
     return {name: item[name] for name in sorted(names & item.keys())}
 
 
 def _hash(plan: object) -> str:
+    """Return the hash of a plan as it is stored."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 def _place(subject: str) -> dict[str, str | None]:
-    """Return account, Region and instance of an episode; `None` for each if it is none."""
+    """Return the account, Region and instance of an episode by its execution name; `None` for each
+    if the subject is no episode."""
     try:
         ref = episode_from_execution_name(subject)
     except ValueError:

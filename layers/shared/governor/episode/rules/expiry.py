@@ -1,4 +1,4 @@
-"""Decide which snapshots of closed episodes may be deleted, and when.
+"""Decides which snapshots of closed episodes may be deleted, and when.
 
 Only a snapshot that an episode has recorded may be deleted. A tag can keep a snapshot longer and
 never causes its deletion. This module deletes nothing itself.
@@ -41,8 +41,8 @@ class Expiry:
 
 
 def switched_off(policies: Sequence[Policy]) -> str | None:
-    """Return why these policies together let no snapshot be deleted; `None` if each of them allows
-    it."""
+    """Return why these policies let no snapshot be deleted; `None` if each of them allows it. No
+    policy at all allows nothing."""
     if not policies or any(policy.mode is Mode.OBSERVE for policy in policies):
         return "mode observe changes nothing"
     if not all(policy.plan.delete_expired_snapshots for policy in policies):
@@ -67,7 +67,8 @@ class Holdings:
     frozen: str | None = None
 
     def kept_by(self, now: UtcDatetime) -> str | None:
-        """Return why no snapshot may be deleted now; `None` if each one's own date decides."""
+        """Return why no snapshot may be deleted now; `None` if the date of each snapshot
+        decides."""
         why_off = switched_off(self.policies)
         if why_off is not None:
             return why_off
@@ -85,12 +86,14 @@ class Holdings:
 
     @property
     def _has_open_episode(self) -> bool:
+        """Return whether an episode of the instance is not closed."""
         if self.record.open_episode is not None:
             return True
         return any(episode.phase is not Phase.CLOSED for episode in self.episodes)
 
     def _why_exempt(self) -> str | None:
-        """Return the tag by which a policy exempts the instance; `None` if there is none.
+        """Return the reason that a tag exempts the instance by one of the policies; `None` if none
+        does.
 
         Once EC2 no longer lists the instance, the tags that it had in its episodes count.
         """
@@ -119,8 +122,8 @@ class Holdings:
         return dates
 
     def _needed(self) -> set[str]:
-        """Return the snapshots that hold the last copy of a volume, unless each policy lets these
-        go."""
+        """Return the snapshots that hold the last copy of a volume; empty if the instance still has
+        its volumes, or each policy lets these snapshots go."""
         may_lose_all = all(policy.plan.delete_last_of_terminated for policy in self.policies)
         if self._has_all_volumes or (self.policies and may_lose_all):
             return set()
@@ -163,9 +166,10 @@ class Holdings:
                 return
 
     def _date(self, episode: Episode, snapshot: Snapshot) -> UtcDatetime | None:
-        """Return the end of its retention, or the later date in its tag.
+        """Return the end of the snapshot's retention, or the later date in its tag.
 
-        Return `None` if the tag has no date: somebody who removed or changed it wants it kept.
+        Return `None` if the episode is open, or the tag has no date: somebody who removed or
+        changed the tag wants the snapshot kept.
         """
         days = [policy.plan.snapshot_retention_days for policy in self.policies]
         if episode.asked_under is not None and episode.asked_under.plan is not None:
@@ -182,7 +186,11 @@ class Holdings:
 def to_notice(
     dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime
 ) -> list[str]:
-    """Return the snapshots about which the owner must be notified now, in order."""
+    """Return the ids of the snapshots about which the owner must be notified now, in order; empty
+    if there are none.
+
+    `dates` are those of `Holdings.dates`. `known` holds the notice about each snapshot, by its id.
+    """
     snapshot_ids = []
     for snapshot_id, date in dates.items():
         expiry = known.get(snapshot_id)
@@ -203,10 +211,11 @@ def to_delete(
     delivered_at: Mapping[str, UtcDatetime],
     now: UtcDatetime,
 ) -> list[Expiry]:
-    """Return the snapshots whose date and notice are both over.
+    """Return the notices of the snapshots whose date and notice period are both over; empty if
+    there are none.
 
-    `delivered_at` says when people got each message. `to_notice` replaces a message that no longer
-    counts.
+    `dates` are those of `Holdings.dates`. `delivered_at` says when people got each message.
+    `to_notice` replaces a message that no longer counts.
     """
     due: list[Expiry] = []
     for expiry in known:

@@ -30,7 +30,8 @@ carried out in the same call as the main step that comes next in the plan, right
 
 
 def main_of(steps: Sequence[Step], step: Step) -> Step:
-    """Return the main step in whose call this step of the plan is carried out."""
+    """Return the main step in whose call this step of the plan is carried out: the next main step
+    in `steps`, else the termination."""
     for following in steps[steps.index(step) :]:
         if following in MAIN_STEPS:
             return following
@@ -38,12 +39,13 @@ def main_of(steps: Sequence[Step], step: Step) -> Step:
 
 
 def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
-    """Return the steps of the plan that are carried out with this main step, before it."""
+    """Return the steps of the plan that are carried out with this main step, before it; empty if
+    there are none."""
     return tuple(step for step in steps if step is not main and main_of(steps, step) is main)
 
 
 def unmet(companion: Step, instance: Instance) -> str | None:
-    """Return why a companion cannot be carried out; `None` if it can."""
+    """Return why a companion step cannot be carried out; `None` if it can."""
     if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
         return "its Spot request is not known, so a successor could be launched"
     return None
@@ -83,11 +85,13 @@ def about_stopped(policy: Policy) -> Policy:
 
 
 def _may_lose_unasked(policy: Policy, plan: Plan) -> bool:
+    """Return whether the plan loses no local disks, or the policy allows that unasked."""
     return policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
 
 
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
-    """Return the plan by this policy. It has no steps if nothing can be done."""
+    """Return the plan by this policy, drawn from the facts. It has no steps if nothing can be
+    done."""
     action, reasons = _possible_action(facts, policy)
     steps = _steps(facts, action)
     return Plan(
@@ -136,7 +140,8 @@ def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str
 
 
 def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
-    """Return the same for an instance that nothing protects from a stop."""
+    """Return the possible action, with the reasons if it is not the policy's, for an instance that
+    nothing protects from a stop."""
     action: Action = rule.action
     reasons: list[str] = []
     unstoppable = can_stop(facts)
@@ -235,7 +240,8 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def _lost_disks(facts: PlanFacts) -> list[str]:
-    """Return a line about the local disks of the running instance; empty if it has none."""
+    """Return a line about the local disks that the steps wipe; empty if the instance has none, or
+    is stopped already."""
     if facts.instance.state == "stopped":
         return []
     if facts.shape is None:
@@ -252,7 +258,8 @@ def _lost_disks(facts: PlanFacts) -> list[str]:
 
 
 def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
-    """Return what a termination deletes besides the instance, a line each."""
+    """Return what a termination deletes besides the instance, a line each: always at least the
+    user data."""
     losses: list[str] = []
     for volume in instance.volumes:
         if volume.delete_on_termination:
@@ -284,7 +291,7 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 
 
 def _instance_text(launch: LaunchFacts) -> str:
-    """Return that the instance is kept, and what starting it again depends on."""
+    """Return the line that the instance is kept, and what its next start depends on."""
     text = "the instance itself; starting it again depends on free capacity of its type"
     if launch.placement_group:
         return f"{text} in the placement group {launch.placement_group}"
@@ -292,13 +299,14 @@ def _instance_text(launch: LaunchFacts) -> str:
 
 
 def _kept_volumes(instance: Instance, steps: tuple[Step, ...]) -> list[Volume]:
-    """Return the volumes that still exist after the steps."""
+    """Return the volumes that still exist after the steps; empty if none do."""
     if Step.TERMINATE not in steps:
         return list(instance.volumes)
     return [volume for volume in instance.volumes if not volume.delete_on_termination]
 
 
 def _volume_text(volume: Volume) -> str:
+    """Return the id, the device and the size of a volume."""
     size = "size unknown" if volume.size_gib is None else f"{volume.size_gib} GiB"
     return f"volume {volume.volume_id} ({volume.device}, {size})"
 
@@ -332,7 +340,7 @@ def saving_of(
 
 
 def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHour:
-    """Return the price of all Elastic IPs of an instance."""
+    """Return the price of all Elastic IPs of an instance per hour; zero if it has none."""
     launch = instance.launch or LaunchFacts()
     address_price = storage.address_usd_per_hour
     if address_price is None:
@@ -341,7 +349,8 @@ def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHou
 
 
 def _volumes_per_month(volumes: Iterable[Volume], storage: StoragePrices, flat: Prices) -> Usd:
-    """Return the price of these volumes, each by its type, or by the policy's flat price."""
+    """Return the price of these volumes per month, each by its type if that price is known, else by
+    the policy's flat price; zero for no volumes."""
     total = Decimal(0)
     for volume in volumes:
         usd = storage.usd_per_month(volume)

@@ -1,8 +1,7 @@
-"""Find out whether a stop or a termination took effect when its answer may be lost.
+"""Finds out whether a stop or a termination took effect when its answer may be lost.
 
-EC2 gives these calls no token, so a repeated call is a second call. Nothing is sent again before
-this says that the first one has had no effect. This module reads what EC2 shows and decides nothing
-else.
+EC2 gives these calls no token, so a repeated call is a second call. No call is sent again before
+this module says that the first one has had no effect. It judges only what EC2 shows.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class Effect(StrEnum):
 
 
 def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: datetime) -> Effect:
-    """Return the effect of a stop or a termination sent at this time. An `instance` of `None` is
-    gone."""
+    """Return the effect of a stop or a termination that was sent at `sent_at`, by the instance as
+    EC2 shows it; `None` if EC2 no longer shows it."""
     if instance is None:
         # EC2 lists a terminated instance for about an hour.
         return Effect.DONE if step is Step.TERMINATE else Effect.CHANGED_BY_OTHERS
@@ -59,7 +58,8 @@ def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: 
 
 
 def _changed_at(instance: Instance) -> UtcDatetime | None:
-    """Return when somebody asked EC2 for the state; `None` if the reason names no time."""
+    """Return when somebody asked EC2 for the state of the instance; `None` if EC2's reason for the
+    state names no time."""
     match = _REASON_TIME.search(instance.state_transition_reason)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Episodes, from the lock on the instance record to the close that frees it.
+"""Episodes. An episode locks its instance when it opens, and frees the lock when it closes.
 
 The question of an episode is in `governor.approvals.store.approvals`, the notes before calls to
 EC2 in `governor.remediation.store`.
@@ -40,11 +40,13 @@ _NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
 
 
 class Episodes(Store):
+    """Episodes, their locks and journals. Every method may raise CloudError."""
+
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Open the episode on the lock of its instance, and count it.
+        """Take the lock of the instance for this episode, and count the episode.
 
         Return true if this call took the lock, or the same episode holds it already; false if
-        another episode is open, or this number has been used.
+        another episode is open, or the number of this episode has been used.
         """
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
@@ -52,21 +54,22 @@ class Episodes(Store):
         return self._table.wins(*(update(key, locked, is_free_or_own) for key in locks(ref)))
 
     def free_lock(self, ref: EpisodeRef) -> None:
-        """Free the locks that a closed episode still holds: the previous release freed only the
-        record."""
+        """Free the locks that a closed episode still holds: the previous release freed only the one
+        on the record. Without such a lock nothing happens."""
         for key in locks(ref):
             self._table.holds(update(key, {}, is_held_by(ref), remove=["open_episode"]))
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
+        """Return the episode; `None` if it was never stored."""
         return self._table.read(Episode, keys.episode(ref))
 
     def clear_step(
         self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
     ) -> bool:
-        """Let this step through once after a recheck. `seen` is the episode as the recheck read it.
+        """Let this step through once after a recheck, and return true.
 
-        Return false if another recheck has let a step through since. Raises: ConflictError when the
-        episode is closed.
+        `seen` is the episode as the recheck read it. Return false if another recheck has let a step
+        through since. Raises: ConflictError if the episode is closed, or does not exist.
         """
         cleared_before = {} if seen is None else seen.first_cleared
         cleared: Document = {
@@ -93,14 +96,15 @@ class Episodes(Store):
         return True
 
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
-        """Note why the episode goes no further, after the outcome or the error's name. A closed
-        episode stays as it is."""
+        """Note why the episode goes no further. `name` is the outcome, or the name of the error. A
+        closed episode stays as it is."""
         self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN))
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `note_step` does, and let this one attempt make the snapshots.
+        """Note the step as `Calls.note_step` does, let this one attempt make the snapshots, and
+        return true.
 
-        Return false if the episode has snapshots, is closed, or was reserved after `stale`.
+        Return false if the episode has snapshots, is closed, or was reserved at `stale` or later.
         """
         is_free = unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
         reserved = {"snapshots_reserved_at": at}
@@ -119,8 +123,8 @@ class Episodes(Store):
         self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
-        """Note volume ids by snapshot id, once; return those that are noted. Raises:
-        ConflictError."""
+        """Note the volume ids by snapshot id, once; return those that are noted now, which may be
+        those of another attempt. Raises: ConflictError if there is no such episode."""
         change = update(
             keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
         )
@@ -132,13 +136,15 @@ class Episodes(Store):
         return stored.snapshots
 
     def note_user_data(self, ref: EpisodeRef, kept: UserData) -> None:
-        """Note where the copy is. Raises ConflictError when the episode is closed."""
+        """Note where the copy of the user data is. Raises: ConflictError if the episode is
+        closed."""
         self._table.write(update(keys.episode(ref), {"user_data": kept}, IS_OPEN))
 
     def forget_step(self, episode: Episode, step: str, noted_at: datetime) -> bool:
-        """Take back the note of a call made at this time, which had no effect.
+        """Take back the note of a call made at `noted_at`, which had no effect, and return true.
 
-        Return false if the step was rechecked, or noted again, since `episode` was read.
+        Return false if the episode was rechecked or closed, or the step was noted again, since
+        `episode` was read.
         """
         remaining_steps = {name: at for name, at in episode.steps_done.items() if name != step}
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
@@ -148,21 +154,24 @@ class Episodes(Store):
         )
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
-        """Keep a fact that the episode itself does not hold, for the audit alone: a refusal, or
-        EC2's answer."""
+        """Keep facts that the episode itself does not hold, for the audit alone: a refusal, or
+        EC2's answer. `what` names the event."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
         self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _JOURNAL_KEPT))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
-        """Note that people know the outcome. Raises ConflictError when there is no such episode."""
+        """Note that people were notified of the outcome. Raises: ConflictError if there is no such
+        episode."""
         # The record first: if only this write succeeds, nobody is notified a second time.
         is_untold = where("untold", "=", ref.execution_name)
         self._table.holds(update(_record(ref), {}, is_untold, remove=("untold",)))
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid the episode; return true if nobody was noted before. Raises: ConflictError
-        unless the episode is closed or its instance stopped."""
+        """Note who undid the episode, and return true; return false if somebody was noted before.
+
+        Raises: ConflictError unless the episode is closed, or its stop was noted.
+        """
         key = keys.episode(ref)
         undone = {"undone_at": at, "undone_by": by}
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
@@ -186,10 +195,12 @@ class Episodes(Store):
         booking: Sequence[Write] = (),
     ) -> bool:
         """Close the episode, even if it was never saved, free its lock and carry out the writes
-        that book its saving, all or nothing.
+        that book its saving (`booking`), all or nothing.
 
-        `became` is what GPU Governor made of the instance. Return true if the episode was open.
-        Raises: ConflictError where it keeps changing.
+        `quiet_until` is when people may be notified of the same idleness again; `None` if the
+        outcome decides that. `became` is `STOPPED` or `TERMINATED` if GPU Governor did that to the
+        instance. Return true if this call closed the episode; false if it was closed before.
+        Raises: ConflictError if the episode keeps changing.
         """
         closed = {
             "phase": Phase.CLOSED,
@@ -217,8 +228,8 @@ class Episodes(Store):
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
 
     def _held_locks(self, ref: EpisodeRef) -> list[Key]:
-        """Return the places of the lock that this episode holds."""
-        held_locks = []
+        """Return the places of the lock that this episode holds; empty if it holds none."""
+        held_locks: list[Key] = []
         for key in locks(ref):
             item = self._table.get(key) or {}
             if item.get("open_episode") == ref.execution_name:
@@ -227,19 +238,21 @@ class Episodes(Store):
 
 
 def _record(ref: EpisodeRef) -> Key:
+    """Return the key of the record of the instance."""
     return keys.instance(ref.target, ref.instance_id)
 
 
 def locks(ref: EpisodeRef) -> tuple[Key, Key]:
-    """Return where the lock is, and where the previous release reads it.
+    """Return the key of the lock, and the key where the previous release reads the lock.
 
-    Both are written and read for one release, since a rollback brings the previous one back. An
+    Both are written and read for one release, because a rollback brings the previous one back. An
     instance is locked if either place says so.
     """
     return keys.lock(ref.target, ref.instance_id), _record(ref)
 
 
 def is_held_by(ref: EpisodeRef) -> Condition:
+    """Return the condition that this episode holds the lock."""
     return where("open_episode", "=", ref.execution_name)
 
 
@@ -251,7 +264,8 @@ def _freeing(
     *,
     opened: bool,
 ) -> list[Write]:
-    """Return the writes that free the lock of a closed episode and note its end on the record."""
+    """Return the writes that free the lock of a closed episode and note its end on the record of
+    the instance. `opened` says that the episode was saved, so people may not know its outcome."""
     values: Document = {"last_outcome": outcome}
     removed: list[str] = []
     added: dict[str, int] = {}

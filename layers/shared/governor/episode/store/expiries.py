@@ -16,20 +16,22 @@ _GOES_ON = present() & (absent("ended_at") | where("ended_at", "=", None))
 
 class Expiries(Store):
     """Notices to owners about expiring snapshots, and each snapshot's end. Each target has its own
-    partition."""
+    partition. Every method may raise CloudError."""
 
     def expiries(self, target: Target) -> list[Expiry]:
+        """Return all notices about snapshots of a target; empty if there are none."""
         return self._table.read_all(Expiry, f"EXPIRY#{keys.place(target)}")
 
     def note_expiring(self, target: Target, expiries: Iterable[Expiry]) -> None:
-        """Note that the owner was notified of these snapshots; replace what is stored of them."""
+        """Note that the owner was notified of these snapshots. Earlier notices about them are
+        replaced."""
         self._table.write_all([put(_expiry_key(target, expiry), expiry) for expiry in expiries])
 
     def begin_deletion(self, target: Target, expiry: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now to delete the snapshot.
+        """Note that EC2 is asked now to delete the snapshot, and return true.
 
-        Return false while everything is paused, and if the owner was notified again or the
-        snapshot has ended since `expiry` was read.
+        Return false while everything is paused, and if the owner was notified again, or the
+        snapshot was deleted, since `expiry` was read.
         """
         is_unchanged = _GOES_ON & where("noticed_at", "=", expiry.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
@@ -39,10 +41,12 @@ class Expiries(Store):
     def end_deletion(
         self, target: Target, expiry: Expiry, at: UtcDatetime, what: str, request_id: str | None
     ) -> None:
-        """Note the end of the snapshot, once."""
+        """Note the end of the snapshot, once. `what` says how it ended; `request_id` is that of
+        EC2's answer, `None` without one."""
         ended = {"ended_at": at, "what": what, "request_id": request_id}
         self._table.holds(update(_expiry_key(target, expiry), ended, _GOES_ON))
 
 
 def _expiry_key(target: Target, expiry: Expiry) -> Key:
+    """Return the key of the notice about one snapshot."""
     return f"EXPIRY#{keys.place(target)}", f"{expiry.episode}#{expiry.snapshot_id}"

@@ -40,10 +40,17 @@ KEEP_ATTRIBUTES = ("snoozed_until", "kept_in", "kept_by")
 
 
 class Holds(Store):
-    def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
-        """Store a keep or an exemption by itself; a longer keep stays.
+    """Keeps and exemptions. Every method may raise CloudError.
 
-        Raises: ConflictError: somebody else changed the keeps at each attempt.
+    A hold is stored in two places for one release: its own, and the record where the previous
+    release reads it.
+    """
+
+    def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
+        """Store a keep or an exemption by itself; a longer keep stays. A hold with neither stores
+        nothing.
+
+        Raises: ConflictError if somebody else changed the keeps at each attempt.
         """
         alternatives = standing_writes(target, instance_id, standing)
         for _ in range(_ATTEMPTS):
@@ -52,19 +59,22 @@ class Holds(Store):
         raise ConflictError(f"the keeps of {instance_id} change all the time")
 
     def _is_stored(self, alternatives: Sequence[Sequence[Write]]) -> bool:
-        """Write the first alternative, or the last one where a longer keep stands. Return false if
-        that keep ended in between."""
+        """Write the first alternative, or the last one if a longer keep stands, and return true.
+
+        Return false if that longer keep ended in between.
+        """
         are_written = [self._table.holds(write) for write in alternatives[0]]
-        if all(are_written[:1]):
+        # The first write is for the place of this release. Without any write nothing is left to do.
+        if not are_written or are_written[0]:
             return True
         return all(self._table.holds(write) for write in alternatives[-1])
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off. From then on the longest other keep that still runs
-        holds.
+        """End the keep and the exemption of an instance. From then on the longest other keep that
+        still runs holds the instance.
 
-        Raises: ConflictError where another hold than `seen` stands, or anything of it changes at
-        this moment.
+        `seen` is the hold to end, `by` who ends it. Raises: ConflictError if another hold than
+        `seen` stands, or anything of the hold changes at this moment.
         """
         place, old_place = keys.holds(target, instance_id)
         item = self._table.get(place) or {}
@@ -95,10 +105,10 @@ class Holds(Store):
 
 
 def standing_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
-    """Return the writes of a standing answer about the instance, as alternatives for a transaction.
+    """Return the writes that store a keep or an exemption, as alternatives for a transaction.
 
-    The first writes both places. A longer keep stays, so each of the others is for one or both
-    places with a longer keep. Without a standing answer there is one alternative without writes.
+    The first alternative writes both places. A longer keep stays, so each of the others is for one
+    or both places with a longer keep. A hold with neither has one alternative without writes.
     """
     if hold.snoozed_until is not None:
         return _standing_keep(target, instance_id, hold, hold.snoozed_until)
@@ -114,7 +124,7 @@ def standing_writes(target: Target, instance_id: str, hold: Hold) -> list[list[W
 def _standing_keep(
     target: Target, instance_id: str, hold: Hold, until: UtcDatetime
 ) -> list[list[Write]]:
-    """Return the alternatives of `standing_writes` for a keep."""
+    """Return the alternatives of `standing_writes` for a keep that ends at `until`."""
     place, old_place = keys.holds(target, instance_id)
     is_shorter = unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
@@ -133,8 +143,8 @@ def hold_ended(
     others: keeps.OtherKeeps,
     condition: Condition,
 ) -> Write:
-    """Return the write that takes these attributes of a hold off, or puts the longest other keep in
-    their place, and forgets keeps that are over."""
+    """Return the write that removes these attributes of a hold, or puts the longest of the other
+    keeps in their place, and forgets keeps that are over."""
     kept: Document = {}
     if others.longest.snoozed_until is not None:
         kept = {name: getattr(others.longest, name) for name in KEEP_ATTRIBUTES}
@@ -146,8 +156,8 @@ def hold_ended(
 def hold_copy_ended(
     place: Key, names: Sequence[str], following: Hold, condition: Condition
 ) -> Write:
-    """Return the write of `hold_ended` for the previous release, which knows only the end of a
-    keep."""
+    """Return the write of `hold_ended` for the place of the previous release, which knows only the
+    end of a keep. `following` is the longest other keep; `NO_HOLD` if there is none."""
     kept: Document = {}
     if following.snoozed_until is not None:
         kept = {"snoozed_until": following.snoozed_until}
@@ -156,8 +166,8 @@ def hold_copy_ended(
 
 
 def forget_past_keeps(table: Table, target: Target, instance_id: str, at: datetime) -> None:
-    """Take keeps that are over off the item. Otherwise the item of an instance that is kept every
-    day would grow without end."""
+    """Remove keeps that are over from the item of the hold. Otherwise the item of an instance that
+    is kept every day would grow without end. A CloudError is only logged."""
     place, _ = keys.holds(target, instance_id)
     try:
         item = table.get(place) or {}
@@ -178,6 +188,7 @@ def _is_hold_as_read(item: Document) -> Condition:
 
 
 def _as_read(item: Document, attribute: str) -> Condition:
-    """Return the condition that the attribute is as the item holds it; unset if it does not."""
+    """Return the condition that the attribute has the value in the item; that it is unset if the
+    item has none."""
     value = item.get(attribute)
     return unset(attribute) if value is None else where(attribute, "=", value)

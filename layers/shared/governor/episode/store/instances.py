@@ -43,9 +43,11 @@ be no target."""
 
 
 class Instances(Store):
+    """Records of instances, with their locks and holds. Every method may raise CloudError."""
+
     def records(self, target: Target) -> dict[str, InstanceRecord]:
-        """Return all records of a target by instance id. One that cannot be read says so in
-        `problem`."""
+        """Return all records of a target by instance id; empty if there are none. A record that
+        cannot be read says so in its `problem`."""
         items_by_id: dict[str, list[Document]] = defaultdict(list)
         # The locks are read before the records. The close of an episode frees the lock and says how
         # long the instance is quiet: a reader that sees the lock free must see that, too.
@@ -64,16 +66,18 @@ class Instances(Store):
         return records
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
-        """Return the record of an instance; an empty one if there is none."""
+        """Return the record of an instance; an empty record if none is stored. Raises: CloudError
+        also if the record cannot be read."""
         hold, record = keys.holds(target, instance_id)
         items = self._table.get_each([record, keys.lock(target, instance_id), hold])
         return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record with its lock and hold. Raises: CloudError.
+        """Return the record of these items, the first of which is the record itself, with its lock
+        and hold. Raises: CloudError if one cannot be read.
 
-        The release before this one keeps both in the record: an episode that either names is open,
-        and the stricter hold counts.
+        The release before this one keeps the lock and the hold in the record. An episode that
+        either place names is open, and the stricter hold counts.
         """
         identity = {
             "account": target.account,
@@ -92,7 +96,8 @@ class Instances(Store):
         return record
 
     def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
-        """Note when these instances were marked; with `None`, that they are not marked."""
+        """Note that the instances with these `ids` were marked at `at`; with `None`, that they are
+        not marked."""
         if at is not None:
             self._table.write_all(
                 [
@@ -105,7 +110,8 @@ class Instances(Store):
             self._remove(target, instance_id, "marked_at")
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
-        """Note when warnings end, by instance id. The last one counts."""
+        """Note when the warning of each instance ends, by instance id. An earlier note is
+        replaced."""
         self._table.write_all(
             [
                 update(keys.instance(target, instance_id), {"warned_until": end})
@@ -125,16 +131,21 @@ class Instances(Store):
         self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
 
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
-        # Without a record there is nothing to remove.
+        """Remove these attributes from the record of an instance. Without a record nothing
+        happens."""
         self._table.holds(
             update(keys.instance(target, instance_id), {}, present(), remove=attributes)
         )
 
 
 class Failures(Store):
+    """Failures of workflows, and open incidents. Every method may raise CloudError."""
+
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause, with those that are over. Damaged
-        ones are left out."""
+        """Return the newest failure of each instance and cause; empty if there is none.
+
+        Failures that are over are included, with their `over_at`. Damaged records are left out.
+        """
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         failures: list[Failing] = []
@@ -148,8 +159,8 @@ class Failures(Store):
         return failures
 
     def _worked_at(self, failure: Failing, worked: Document) -> datetime:
-        """Return when the step that failed last worked in its target; the time of the failure if
-        that is not known."""
+        """Return when the step of this failure last worked in its target, by the item `worked`;
+        the time of the failure if that is not known."""
         text = worked.get(failure.step)
         if not text:
             return failure.at
@@ -174,6 +185,7 @@ class Failures(Store):
         self._table.holds(update(_cause(failure), {"over_at": at}, present()))
 
     def drop_failing(self, failures: Iterable[Failing]) -> None:
+        """Delete the records of these failures."""
         self._table.write_all([delete(_cause(failure)) for failure in failures])
 
     def note_incident(self, incident: Incident) -> None:
@@ -189,7 +201,8 @@ class Failures(Store):
         )
 
     def incidents(self) -> list[Incident]:
-        """Return the open incidents that can be read."""
+        """Return the open incidents, without those that cannot be read; empty if there are
+        none."""
         return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
 
     def drop_incident(self, incident: Incident) -> None:
@@ -199,13 +212,16 @@ class Failures(Store):
 
 
 def _incident(key: str) -> Key:
+    """Return the key of an incident in the table."""
     return _INCIDENTS, key
 
 
 def _cause(failure: Failing) -> Key:
+    """Return the key of the newest failure of this instance and cause."""
     failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
     return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
 
 
 def _worked(target: Target) -> Key:
+    """Return the key of the times at which steps last worked in a target."""
     return _FAILING, f"WORKED#{keys.place(target)}"

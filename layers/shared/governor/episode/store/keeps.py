@@ -21,10 +21,11 @@ _KEEP = "keep_"
 
 
 def name_of(keep: Hold) -> str:
-    """Return the attribute that remembers a keep, by its question, if it has one, and its end.
+    """Return the name of the attribute that remembers a keep: by its question, if it has one, and
+    its end.
 
     Several people may keep an instance by the same question. A keep with the same end as another
-    one of its question is refused, so no two of them have the same name.
+    one of its question is refused, so no two keeps have the same name.
     """
     question = keep.kept_by or "none"
     if keep.snoozed_until is None:
@@ -33,7 +34,7 @@ def name_of(keep: Hold) -> str:
 
 
 def only_keep(hold: Hold) -> Hold:
-    """Return the keep without an exemption."""
+    """Return the keep of a hold, without its exemption."""
     return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
 
 
@@ -48,16 +49,19 @@ class OtherKeeps:
 
 
 def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
-    """Return what an item remembers beside `ended`. Raises: CloudError where a keep cannot be
-    read."""
+    """Return the keeps that an item remembers beside `ended`, the keep that ends; `NO_HOLD` if none
+    ends.
+
+    Raises: CloudError if a keep cannot be read.
+    """
     longest = NO_HOLD
-    names = []
+    names_to_forget: list[str] = []
     for name, keep in _remembered(table, item):
         if name == name_of(ended) or not keep.stands(at):
-            names.append(name)
+            names_to_forget.append(name)
         else:
             longest = longest.stricter(keep)
-    return OtherKeeps(longest, names)
+    return OtherKeeps(longest, names_to_forget)
 
 
 def as_read(item: Document) -> Condition:
@@ -66,6 +70,8 @@ def as_read(item: Document) -> Condition:
 
 
 def _remembered(table: Table, item: Document) -> Iterator[tuple[str, Hold]]:
+    """Yield each keep that the item remembers, with the name of its attribute. Raises: CloudError
+    if a keep cannot be read."""
     for name, value in item.items():
         if name.startswith(_KEEP):
             [keep] = table.records(Hold, [value])
