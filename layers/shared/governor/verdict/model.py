@@ -1,4 +1,4 @@
-"""Verdicts: what an instance is, and which family of treatment follows."""
+"""Verdicts: the kind of an instance at one moment, and the family that says how it is treated."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Family(Enum):
 
 
 class VerdictKind(StrEnum):
+    """The kinds of verdicts, by the names that are stored."""
+
     BUSY = "busy"
     IDLE = "idle"
     PARTLY_IDLE = "partly-idle"
@@ -39,6 +41,7 @@ class VerdictKind(StrEnum):
 
     @property
     def family(self) -> Family:
+        """Return the family of this kind."""
         return _FAMILIES[self]
 
 
@@ -49,7 +52,7 @@ _KNOWN = {kind.value: kind for kind in VerdictKind}
 
 
 def known_kind(name: str) -> VerdictKind | None:
-    """Return the kind of this stored name, or `None` if this release does not know it."""
+    """Return the kind with this stored name; `None` if this release does not know the name."""
     if name == "resting":
         # Earlier releases wrote this for an idle instance before its question.
         return VerdictKind.IDLE
@@ -57,7 +60,8 @@ def known_kind(name: str) -> VerdictKind | None:
 
 
 def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
-    # The family of every kind is looked up, so a kind without one would fail at import.
+    """Return the kinds of these families, in the order of `VerdictKind`."""
+    # The family of every kind is looked up, so a kind without a family fails at import.
     return tuple(kind for kind in VerdictKind if kind.family in families)
 
 
@@ -94,7 +98,7 @@ NOTES: Mapping[VerdictKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The standing answer of a person about an instance, from the state table."""
+    """The keep and the exemption of an instance: people have said that it stays as it is."""
 
     snoozed_until: UtcDatetime | None = None
     exempt_reason: str | None = None
@@ -108,6 +112,7 @@ class Hold:
     release."""
 
     def stands(self, now: UtcDatetime) -> bool:
+        """Return whether the instance is exempt, or is kept still."""
         if self.exempt_reason is not None:
             return True
         return self.snoozed_until is not None and self.snoozed_until > now
@@ -134,16 +139,20 @@ EXEMPT_BY_DECISION = "exempted by decision"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on an instance and its reason. It cannot change before `not_before`, so nothing
-    is read until then. `advice` holds hints that never lead to an action by themselves."""
+    """The verdict on an instance and its reason."""
 
     kind: VerdictKind
     reason: str
     evidence: Evidence | None = None
+    """The measurements behind the verdict; `None` if it needed none."""
     not_before: UtcDatetime | None = None
+    """The verdict cannot change before this time, so nothing is read until then."""
     last_busy: UtcDatetime | None = None
+    """The end of the newest work that is known."""
     advice: tuple[str, ...] = ()
+    """Hints that never lead to an action by themselves."""
     manager: Manager | None = None
+    """The service that runs the instance; `None` if none does."""
     presence: str = ""
     """A sentence about people who may be logged in; empty if nobody is known to be."""
     is_late: bool = False

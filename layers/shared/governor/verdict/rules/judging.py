@@ -1,4 +1,4 @@
-"""Decide about one instance at one moment: its verdict, whether a question may start, and what the
+"""Decides about one instance at one moment: its verdict, whether a question may start, and what the
 next sweep must remember.
 
 The sweep and the back-test both decide with a `Subject`, in this order:
@@ -42,9 +42,11 @@ class Memory:
     last_busy: UtcDatetime | None = None
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
-    """It is proved idle without a break since then."""
+    """The time since which the instance is proved idle without a break; `None` if it is not
+    idle, or that is not known."""
     late_since: UtcDatetime | None = None
-    """The first of the sweeps without data up to now, if its readings were only late then."""
+    """The time of the first of the sweeps without data up to now, if the readings were only late
+    then."""
     reason: str = ""
 
 
@@ -61,7 +63,7 @@ class Subject:
     """True if people know of its idleness: then only whether work resumed is worth a read."""
 
     def before_reading(self) -> Verdict | None:
-        """Return the verdict that needs no metrics; `None` if they must be read."""
+        """Return the verdict that needs no metrics; `None` if the metrics must be read."""
         memory = self.memory
         verdict = judge_unread(self.instance, self.hold, self.policy, self.now)
         if verdict is not None or memory is None:
@@ -71,7 +73,8 @@ class Subject:
         return self._still_busy(memory)
 
     def _is_watched(self, memory: Memory) -> bool:
-        """Return whether people know that it is idle, and its next read is not due yet."""
+        """Return whether people know that the instance is idle, and its next read is not due
+        yet."""
         is_known = (
             self.people_know
             and memory.verdict is VerdictKind.IDLE
@@ -82,7 +85,9 @@ class Subject:
 
     def _still_busy(self, memory: Memory) -> Verdict | None:
         """Return the verdict of an instance that worked within the idle window, which saves a read.
-        Return `None` if it may be idle by now."""
+
+        Return `None` if the instance may be idle by now.
+        """
         worked = memory.last_busy
         if worked is None or memory.verdict not in WORKING:
             return None
@@ -97,10 +102,10 @@ class Subject:
         )
 
     def figures_to_read(self) -> frozenset[str]:
-        """Return the figures that a sweep reads if utilization alone would call the instance idle.
-        Return none if people know of it.
+        """Return the figures that a sweep reads if utilization alone would call the instance idle;
+        an empty set if people know of the idleness.
 
-        Memory is also read if a question could start sooner while it is released.
+        Memory is also read if a question could start sooner while memory is released.
         """
         if self.people_know:
             return frozenset()
@@ -110,8 +115,8 @@ class Subject:
         return figures | {"memory"}
 
     def _may_ask_sooner(self) -> bool:
-        """Return whether released memory could let a question start sooner: it may be idle for long
-        enough."""
+        """Return whether released memory could let a question start sooner: the policy allows that,
+        and the instance may have been idle for long enough."""
         sooner = sooner_window(self.policy)
         if sooner is None:
             return False
@@ -119,8 +124,8 @@ class Subject:
         return idle_since is None or self.now - idle_since >= sooner
 
     def after_reading(self, evidence: Evidence) -> Verdict:
-        """Return the verdict by the idle window: by utilization alone if people know of the
-        idleness."""
+        """Return the verdict by `evidence`, which covers the idle window: by utilization alone if
+        people know of the idleness."""
         in_full = not self.people_know
         verdict = judge(self.instance, self.hold, evidence, self.policy, self.now, in_full=in_full)
         if verdict.kind is VerdictKind.NO_DATA:
@@ -131,8 +136,8 @@ class Subject:
         return replace(verdict, reason=idle_sentence(idle_for, self.policy, verdict.manager))
 
     def _is_late(self, verdict: Verdict, evidence: Evidence) -> bool:
-        """Return whether it is too early to alert anybody. Readings that stay late, or always have
-        new holes, are silence."""
+        """Return whether readings without data may only be late, so that it is too early to alert
+        anybody. Readings that stay late, or have new holes again and again, are silence."""
         late_since = self._late_since() or self.now
         late_for = self.now - late_since
         if verdict.is_late:
@@ -141,9 +146,10 @@ class Subject:
         return has_short_hole and late_for < LATE + self.policy.window
 
     def window_to_prove(self, verdict: Verdict) -> timedelta | None:
-        """Return how far to look back before a question; `None` while none can start.
+        """Return the window to prove idle before a question; `None` while no question can start.
 
-        If nothing is known from before the idle window, all the time since launch counts.
+        If nothing is known from before the idle window, the instance counts as idle since launch:
+        the proof then shows whether it was.
         """
         evidence = verdict.evidence
         policy = self.policy
@@ -160,10 +166,11 @@ class Subject:
         return None
 
     def judge_question(self, evidence: Evidence, window: timedelta) -> Verdict:
-        """Judge utilization and vetoes over all of `window`: `policy.ask_window`, or
-        `policy.released_window` while memory is released.
+        """Return the verdict by utilization and vetoes over all of `window`: `policy.ask_window`,
+        or `policy.released_window` while memory is released.
 
-        `idle` means that people may be asked; at a recheck it means that the action may go ahead.
+        The kind `idle` means that people may be asked; at a recheck it means that the action may go
+        ahead.
         """
         policy = self.policy
         if policy.never_asks:
@@ -194,11 +201,11 @@ class Subject:
         return sooner is not None and window >= sooner and is_released(evidence, policy)
 
     def judge_again(self, evidence: Evidence) -> tuple[Verdict, timedelta | None]:
-        """Judge `evidence` over `policy.ask_window`, for a question and for the action after it:
-        `idle` if it may go ahead.
+        """Return the verdict by `evidence` over `policy.ask_window`, for a question and for the
+        action after it: the kind is `idle` if that may go ahead.
 
-        If memory is released, return also the shorter window to try with `judge_question`; `None`
-        otherwise.
+        Return also the shorter window to try with `judge_question` if the verdict is not idle and
+        memory is released; `None` if there is no window to try.
         """
         policy = self.policy
         verdict = self.judge_question(evidence, policy.ask_window)
@@ -210,8 +217,8 @@ class Subject:
         return verdict, None
 
     def remembered(self, verdict: Verdict, proof: Verdict | None) -> Memory:
-        """Return the memory for the next sweep. `proof` is the verdict over the longer window, if
-        it was read."""
+        """Return the memory for the next sweep. `proof` is the verdict over the longer window;
+        `None` if that was not read."""
         late_since = None
         if verdict.kind is VerdictKind.NO_DATA:
             late_since = self._late_since() or (self.now if verdict.is_late else None)
@@ -226,15 +233,16 @@ class Subject:
         )
 
     def _late_since(self) -> UtcDatetime | None:
-        """Return since when it has been late, by the sweeps before. Return `None` if it was not, or
-        if the sweeps paused."""
+        """Return since when the readings have been late, by the sweeps before. Return `None` if
+        they were not late, or if there was no sweep for a while."""
         memory = self.memory
         if memory is None or self.now - memory.at >= LATE:
             return None
         return memory.late_since
 
     def _idle_since(self, verdict: Verdict, proof: Verdict | None) -> UtcDatetime | None:
-        """Return since when it is idle, by this verdict and the proof; `None` if it is not idle."""
+        """Return since when the instance is idle, by this verdict and the proof; `None` if it is
+        not idle, or that is not known."""
         memory = self.memory
         evidence = verdict.evidence
         if memory is not None:
@@ -253,8 +261,11 @@ class Subject:
     def _since_by_proof(
         self, evidence: Evidence, proof: Verdict, longer_evidence: Evidence
     ) -> UtcDatetime | None:
-        """Return since when it is idle, by the idle window and the longer one. Return `None` if
-        that is not known: then the next sweep looks at the whole longer window again."""
+        """Return since when the instance is idle, by the idle window and the longer one.
+
+        Return `None` if that is not known: the next sweep then looks at the whole longer window
+        again.
+        """
         since = self._since(evidence)
         known_since = None if self._known_since(evidence.window) is None else since
         if longer_evidence.read_problem is not None or proof.is_late:
@@ -272,20 +283,23 @@ class Subject:
         return latest(worked_until, hole_until)
 
     def _since(self, evidence: Evidence) -> UtcDatetime:
-        """Return since when an idle instance is idle, by this sweep and the one before. A long hole
-        starts it again."""
+        """Return since when an idle instance is idle, by this sweep and the one before. After a
+        long time without a reading, the idle time begins again."""
         since = self._known_since(evidence.window) or evidence.window.start
         hole_until = unmeasured_until(evidence.gpus, evidence.window)
         return max(since, hole_until or since)
 
     def _known_since(self, window: Window) -> UtcDatetime | None:
-        """Return since when it is idle, by the memory of the sweep before. Return `None` if there
-        is a gap between that and `window`."""
+        """Return since when the instance is idle, by the memory of the sweep before: since the
+        start of `window` if it worked then.
+
+        Return `None` if nothing is known, or there is a gap between that sweep and `window`.
+        """
         memory = self.memory
         policy = self.policy
         if memory is None:
             return None
-        # An idle instance may have been read so long before the last sweep.
+        # The last sweep may not have read an idle instance, but remembered an earlier reading.
         unread_for = policy.watch_every if memory.verdict is VerdictKind.IDLE else timedelta()
         if window.start > memory.at - unread_for - policy.lag - policy.period:
             return None
@@ -293,8 +307,10 @@ class Subject:
 
 
 def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) -> bool:
-    """Return whether a check that happens so often is due again after a check at `before`. Each key
-    has its own offset, so that not all checks are due at once."""
+    """Return whether a check that happens once in `every` is due again after a check at `before`.
+
+    Each key has its own offset, so that not all checks are due at once.
+    """
     offset = zlib.crc32(key.encode())
     interval = max(1, int(every.total_seconds()))
     last_interval = (int(before.timestamp()) + offset) // interval
@@ -303,19 +319,20 @@ def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) ->
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
+    """Return the figures that the policy sets a limit for; an empty set if there are none."""
     return frozenset(figure for figure in FIGURES if limit_of(policy, figure) is not None)
 
 
 def asked_because(
     idle_for: timedelta, evidence: Evidence, policy: Policy, manager: Manager | None
 ) -> str:
-    """Return the reason of a question about an instance that has been idle for so long."""
+    """Return the reason of a question about an instance that has been idle for `idle_for`."""
     is_sooner = evidence.window.length < policy.ask_window
     return idle_sentence(idle_for, policy, manager, released=is_sooner)
 
 
 def is_released(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether no GPU holds memory, so that the job has plainly gone. Unknown memory counts
+    """Return whether no GPU holds memory, which shows that the job has ended. Unknown memory counts
     as held."""
     held_percent = evidence.memory_newest_percent
     if held_percent is None:
@@ -324,8 +341,8 @@ def is_released(evidence: Evidence, policy: Policy) -> bool:
 
 
 def sooner_window(policy: Policy) -> timedelta | None:
-    """Return the window of a proof while memory is released. Return `None` if it is no shorter, or
-    if the policy may act without an answer."""
+    """Return the window of a proof while memory is released. Return `None` if that window is not
+    shorter than the usual one, or if the policy may act without an answer."""
     may_act_unasked = policy.mode is Mode.AUTO or policy.approval.on_expiry == "act"
     if may_act_unasked or policy.released_window >= policy.ask_window:
         return None
