@@ -204,7 +204,8 @@ def test_the_docs_say_which_vetoes_a_back_test_cannot_replay() -> None:
 
 
 def test_each_row_has_a_field_of_the_evidence_and_a_limit_in_the_policy() -> None:
-    """A figure that a policy may require is one whose series have known names."""
+    """A figure that a policy may require is one whose series have known names. Another may veto
+    without it: a new name in `required` needs a new number of the schema."""
     evidence_fields = {field.name for field in fields(Evidence)}
     for row in FIGURES.values():
         section, _, name = row.limit.partition(".")
@@ -212,4 +213,5 @@ def test_each_row_has_a_field_of_the_evidence_and_a_limit_in_the_policy() -> Non
         assert hasattr(getattr(Policy(), section), name)
     known = set(get_args(get_args(get_type_hints(Vetoes)["required"])[0]))
 
-    assert {figure for figure in FIGURES if can_be_replayed(figure)} == known
+    assert known
+    assert known <= {figure for figure in FIGURES if can_be_replayed(figure)}

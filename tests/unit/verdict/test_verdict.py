@@ -17,6 +17,7 @@ from governor.aws.record_codec import read_all, written
 from governor.core.instance import OWN_TAGS
 from governor.core.units import letters_and_digits, printable
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
+from governor.evidence.rules.figures import FIGURES, Figure
 from governor.evidence.rules.series import (
     coverage_percent,
     evidence_document,
@@ -108,14 +109,17 @@ def test_a_gpu_that_publishes_nothing_is_not_idle() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("power_percent_of_limit", 40.0), ("cpu_percent", 30.0), ("network_bytes_per_second", 1e6)],
-)
-def test_other_figures_veto(field: str, value: float) -> None:
+VETOES = [row for row in FIGURES.values() if row.limit.startswith("vetoes.")]
+
+
+@pytest.mark.parametrize("row", VETOES, ids=lambda row: row.field)
+def test_other_figures_veto(row: Figure) -> None:
     """At its limit a figure makes the instance busy; just under it does not."""
-    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, **{field: value}))
-    assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, **{field: value * 0.999}))
+    limit: dict[str, Any] = {row.limit.removeprefix("vetoes."): 40.0}
+    policy = replace(POLICY, vetoes=replace(POLICY.vetoes, **limit))
+
+    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, **{row.field: 40.0}), policy)
+    assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, **{row.field: 39.9}), policy)
 
 
 def test_a_required_figure_that_is_missing_is_no_data() -> None:

@@ -1,5 +1,5 @@
-"""Each night: checks that the ledger's totals have not changed since the last statement, keeps a copy
-of the month for other tools, and reports weeks and months.
+"""Each night: checks that the ledger's totals have not changed since the last statement, keeps a
+copy of the month for other tools, and reports weeks and months.
 
 Owners, owners of projects, and the default owner get reports. This module must not change entries
 of the ledger.

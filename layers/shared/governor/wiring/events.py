@@ -12,7 +12,7 @@ from governor.events.notify_warning import AdviseElsewhere, NotifyWarning
 from governor.events.respond_to_warnings import LifecycleHooks, RespondToWarnings
 from governor.events.send_checkpoint import SendCheckpoint
 from governor.policy.document import PolicyBook
-from governor.remediation.end_episode import VoidEpisode
+from governor.remediation.void_episode import VoidEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.endings import void_episode
