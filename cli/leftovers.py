@@ -724,4 +724,6 @@ def _ids(remains: Sequence[tuple[str, str]]) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / 10**9:.1f} GB" if count >= 10**8 else f"{count / 10**6:.1f} MB"
+    if count >= 10**8:
+        return f"{count / 10**9:.1f} GB"
+    return f"{count / 10**6:.1f} MB"

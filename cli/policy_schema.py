@@ -24,7 +24,9 @@ class _Schema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, Decimal):
-            return int(dft) if dft == int(dft) else float(dft)
+            if dft == int(dft):
+                return int(dft)
+            return float(dft)
         return super().encode_default(dft)
 
 

@@ -37,7 +37,9 @@ class Column:
     def cell(self, text: str) -> str:
         """Return the text of a cell as it is shown."""
         shown = printable(text)
-        return shown if self.longest is None else clip(shown, self.longest)
+        if self.longest is None:
+            return shown
+        return clip(shown, self.longest)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -289,7 +289,9 @@ def _listed(columns: Iterable[str]) -> str:
     as commands."""
     text = ", ".join(sorted(columns)) or "none"
     plain = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return plain if len(plain) <= _LONGEST_LIST else f"{plain[:_LONGEST_LIST]}..."
+    if len(plain) <= _LONGEST_LIST:
+        return plain
+    return f"{plain[:_LONGEST_LIST]}..."
 
 
 def _whole(rows: Iterable[Sequence[str]], columns: int) -> Iterator[Sequence[str]]:

@@ -99,12 +99,16 @@ class Past:
     @property
     def measured_percent(self) -> int:
         """Return the measured share of the hours in which it ran; rounded down."""
-        return 100 * len(self.measured) // len(self.ran) if self.ran else 0
+        if self.ran:
+            return 100 * len(self.measured) // len(self.ran)
+        return 0
 
     @property
     def share_run(self) -> float:
         """Return the share of the hours since it first ran in which it ran; 0 if it never did."""
-        return len(self.ran) / (self.hours.bins - self.ran[0]) if self.ran else 0.0
+        if self.ran:
+            return len(self.ran) / (self.hours.bins - self.ran[0])
+        return 0.0
 
     @cached_property
     def worked(self) -> list[int]:

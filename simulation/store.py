@@ -137,7 +137,9 @@ def _name(query: MetricQuery) -> str:
 
 
 def _unpacked(readings: bytes | None, window: Window) -> array[float]:
-    return holes(window.bins) if readings is None else array("d", readings)
+    if readings is None:
+        return holes(window.bins)
+    return array("d", readings)
 
 
 def _packed(series: Series | None) -> bytes | None:

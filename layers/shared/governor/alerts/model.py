@@ -136,7 +136,9 @@ class Words:
     @property
     def all_lines(self) -> list[str]:
         """Return the title and the lines of the body; empty if there are no words at all."""
-        return [self.title, *self.lines] if self.title else list(self.lines)
+        if self.title:
+            return [self.title, *self.lines]
+        return list(self.lines)
 
     @property
     def lead(self) -> tuple[str, ...]:

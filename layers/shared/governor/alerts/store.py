@@ -65,7 +65,9 @@ class Deliveries(Store):
     def digest(self, digest_id: str) -> tuple[str, ...]:
         """Return the questions of a digest; an empty tuple if it is not known."""
         item = self._table.get((f"DIGEST#{digest_id}", "DIGEST"))
-        return tuple(item["approval_ids"]) if item else ()
+        if item:
+            return tuple(item["approval_ids"])
+        return ()
 
     def numbers(self, page_id: str) -> dict[str, int]:
         """Return the number of each recipient of links to this page."""

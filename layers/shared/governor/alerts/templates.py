@@ -116,7 +116,9 @@ def alert_of(
 
 def _fact(value: object) -> object:
     """Return a time or an amount as text, and anything else as it is."""
-    return plain(value) if isinstance(value, datetime | Decimal) else value
+    if isinstance(value, datetime | Decimal):
+        return plain(value)
+    return value
 
 
 def worded(

@@ -171,7 +171,9 @@ class Ec2Controller(Ec2Writer):
         except NotFound:
             return {}
         requests: Sequence[Mapping[str, Any]] = answer.get("SpotInstanceRequests", ())
-        return requests[0] if requests else {}
+        if requests:
+            return requests[0]
+        return {}
 
     def _client_for(self, operation: str, target: Target, kind: str, resource_id: str) -> Any:
         """Return a client that may carry out this operation on this one resource.

@@ -228,4 +228,6 @@ def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "\n(cut)"
+    if len(text) <= _TEXT_LIMIT:
+        return text
+    return text[:_TEXT_LIMIT] + "\n(cut)"

@@ -76,4 +76,6 @@ def plain(value: object) -> Any:
         return sorted(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    return value if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return value
+    return str(value)

@@ -436,7 +436,9 @@ class Reservation:
     def holder(self) -> str:
         """Return its account, with its name if it has one."""
         name = printable(self.tags.get(NAME_TAG, ""))
-        return f"{name} of account {self.account}" if name else f"account {self.account}"
+        if name:
+            return f"{name} of account {self.account}"
+        return f"account {self.account}"
 
     @property
     def ends(self) -> str:

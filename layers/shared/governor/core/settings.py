@@ -210,7 +210,9 @@ class Amount:
 
 def _as_written(value: float) -> Decimal:
     """Return the amount with the shortest digits that mean this float: those in the document."""
-    return Decimal(int(value)) if value.is_integer() else Decimal(str(value))
+    if value.is_integer():
+        return Decimal(int(value))
+    return Decimal(str(value))
 
 
 PER_UNIT = Amount(1_000_000)

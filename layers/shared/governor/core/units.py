@@ -116,8 +116,12 @@ def span(length: timedelta) -> str:
     if hours < 1:
         return f"{minutes} min"
     if hours < 24:
-        return f"{hours} h {minutes_of_hour:02d} min" if minutes_of_hour else f"{hours} h"
-    return f"{hours} h" if hours < 48 else f"{hours // 24} days"
+        if minutes_of_hour:
+            return f"{hours} h {minutes_of_hour:02d} min"
+        return f"{hours} h"
+    if hours < 48:
+        return f"{hours} h"
+    return f"{hours // 24} days"
 
 
 def left(length: timedelta) -> str:

@@ -192,7 +192,9 @@ class RespondToWarnings:
         except CloudError as error:
             reaction.notes.append(f"how long the group waits is not known: {error}")
             return warned
-        return warned if wait is None else replace(warned, stated_end=warned.at + wait)
+        if wait is None:
+            return warned
+        return replace(warned, stated_end=warned.at + wait)
 
     def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
         """Send the hooks that go before any notification. At the same time, note the warnings."""

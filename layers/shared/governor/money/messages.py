@@ -215,7 +215,9 @@ def _week_text(report: Report) -> str:
 
 def _whose(owner: Owner) -> str:
     """Return the owner's name, or the project if the report is about one."""
-    return owner.name if owner.project == UNASSIGNED else f"project {owner.project}"
+    if owner.project == UNASSIGNED:
+        return owner.name
+    return f"project {owner.project}"
 
 
 def _day(at: UtcDatetime) -> str:

@@ -228,7 +228,9 @@ def digest_of(
 def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
     """Return what this field of all alerts says, or how many different values it has."""
     values = {str(getattr(alert, field_name)) for alert in alerts}
-    return values.pop() if len(values) == 1 else f"{len(values)} different"
+    if len(values) == 1:
+        return values.pop()
+    return f"{len(values)} different"
 
 
 def _question_words(

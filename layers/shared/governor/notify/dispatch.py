@@ -274,7 +274,9 @@ class Dispatch:
         return self.delivery_store.claim_delivery(claim, now)
 
     def _message_of_all(self, route: Route, items: Sequence[Item]) -> Message:
-        return self._digest(route, items) if len(items) > 1 else self._message(route, items[0])
+        if len(items) > 1:
+            return self._digest(route, items)
+        return self._message(route, items[0])
 
     def _message(self, route: Route, item: Item) -> Message:
         return compose.message_of(

@@ -226,4 +226,6 @@ def one_line(text: str, limit: int) -> str:
 
 def clip(text: str, limit: int) -> str:
     """Return at most `limit` characters; the last one is an ellipsis if something was cut."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"

@@ -111,7 +111,9 @@ class PolicyVersions(Store):
         """Return the projects that have used more than their budget of this month (`yyyy-mm`);
         empty if none was noted."""
         item = self._table.get(_OVER_BUDGET) or {}
-        return tuple(item["projects"]) if item.get("month") == month else ()
+        if item.get("month") == month:
+            return tuple(item["projects"])
+        return ()
 
     def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
         """Keep these projects, for all functions. Only a change is written, and audited."""

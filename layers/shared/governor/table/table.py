@@ -226,7 +226,9 @@ class Table(ABC):
         """Return the record under this key; `None` if there is none. Raises: CloudError, also if it
         is damaged."""
         item = self.get(key)
-        return next(self.records(kind, [item]), None) if item else None
+        if item:
+            return next(self.records(kind, [item]), None)
+        return None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
         """Return the records that `query` finds, in order; empty if there are none. Raises:

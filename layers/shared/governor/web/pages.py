@@ -180,7 +180,9 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
 
 def _short_name(view: ApprovalView) -> str:
     name = view.episode.instance.name
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
@@ -323,7 +325,9 @@ def _progress(view: ApprovalView) -> str:
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:
-        return "" if episode.begun_at is None else f"EC2 was asked to {episode.plan.verb} it."
+        if episode.begun_at is None:
+            return ""
+        return f"EC2 was asked to {episode.plan.verb} it."
     done = sum(step.value in episode.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
 

@@ -171,7 +171,9 @@ class LinkSigner:
 
 def _recipient_number(recipient: str) -> int:
     """Return the recipient's number, which a short link writes in digits or as one letter."""
-    return int(recipient) if recipient.isdigit() else _ONE_LETTER.index(recipient)
+    if recipient.isdigit():
+        return int(recipient)
+    return _ONE_LETTER.index(recipient)
 
 
 def _is_signed(

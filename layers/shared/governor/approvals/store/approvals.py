@@ -297,4 +297,6 @@ class Approvals(Store):
 
 def _is_held_by(decision: Decision | None) -> Condition:
     """Return the condition that this decision holds the episode; with `None`, that nobody does."""
-    return unset("brake") if decision is None else where("brake.at", "=", decision.at)
+    if decision is None:
+        return unset("brake")
+    return where("brake.at", "=", decision.at)

@@ -164,7 +164,9 @@ def sparkline(hours: Sequence[int | None]) -> Markup:
 
 
 def _spark_height(percent: int | None) -> int | None:
-    return None if percent is None else 1 + round(min(percent, 100) * 0.11)
+    if percent is None:
+        return None
+    return 1 + round(min(percent, 100) * 0.11)
 
 
 def day_text(day: date) -> str:

@@ -191,4 +191,6 @@ def _as_read(item: Document, attribute: str) -> Condition:
     """Return the condition that the attribute has the value in the item; that it is unset if the
     item has none."""
     value = item.get(attribute)
-    return unset(attribute) if value is None else where(attribute, "=", value)
+    if value is None:
+        return unset(attribute)
+    return where(attribute, "=", value)

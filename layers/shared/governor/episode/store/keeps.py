@@ -66,7 +66,9 @@ def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) ->
 
 def as_read(item: Document) -> Condition:
     """Return the condition that no keep came, and none was ended, since the item was read."""
-    return absent(COUNT) if COUNT not in item else where(COUNT, "=", item[COUNT])
+    if COUNT not in item:
+        return absent(COUNT)
+    return where(COUNT, "=", item[COUNT])
 
 
 def _remembered(table: Table, item: Document) -> Iterator[tuple[str, Hold]]:

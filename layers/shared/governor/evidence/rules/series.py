@@ -43,7 +43,9 @@ def gpu_label(dimensions: Dimensions) -> str:
 
 def by_index(label: str) -> tuple[int, str]:
     """Return a key that sorts labels of GPUs: indexes by number, after anything else."""
-    return (int(label), "") if label.isdigit() else (-1, label)
+    if label.isdigit():
+        return (int(label), "")
+    return (-1, label)
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:

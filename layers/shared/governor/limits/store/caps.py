@@ -133,7 +133,9 @@ class _Count:
 
     def unchanged(self) -> Condition:
         """Return the condition that nobody has counted since this count was read."""
-        return absent("version") if self.version is None else where("version", "=", self.version)
+        if self.version is None:
+            return absent("version")
+        return where("version", "=", self.version)
 
 
 @dataclass(frozen=True, slots=True)
