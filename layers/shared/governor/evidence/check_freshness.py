@@ -43,8 +43,7 @@ def why_readings_are_stale(
     )
     request = EvidenceRequest(
         instance=instance,
-        # These names say where to read and how finely. The instance's own policy says what the
-        # readings mean.
+        # This policy only says where to read and how finely. `policy` says what the readings mean.
         policy=Policy(metrics=names),
         per_gpu=True,
         figures=frozenset(required_figures(policy)),

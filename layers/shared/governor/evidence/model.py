@@ -24,6 +24,7 @@ class Window:
 
     @property
     def length(self) -> timedelta:
+        """Return the time from the start to the end."""
         return self.end - self.start
 
     @property
@@ -56,10 +57,10 @@ class GpuReadings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All measurements that a verdict rests on, frozen with the episode and hashed.
+    """All measurements that a verdict rests on. An episode stores them, with their hash.
 
     Maxima are over the window. They are `None` if nothing was published, or if the figure was not
-    asked for (`read` names those that were).
+    asked for (`read` names the figures that were).
     """
 
     window: Window
@@ -81,10 +82,10 @@ class Evidence:
     read: frozenset[str] = frozenset()
     """The figures that were asked for."""
     read_problem: str | None = None
-    """Why an answer is incomplete."""
+    """The reason if an answer of CloudWatch is incomplete; `None` if all were complete."""
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work`: the end
-    of the last one."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the period with the maximum. For `work`:
+    the end of the last period in which a job said that it works."""
     work: str | None = None
     """The metric by which a job says that it works: namespace and name."""
     samples: Series = ()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class InstanceReader(Protocol):
-    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or left out.
+    """EC2, read only. An instance that EC2 does not know, or no longer knows, is `None`, or left
+    out.
 
     Lists leave out a record without the fields that EC2 always sends. Describing such an instance
     fails; among others, only that one fails.
@@ -39,28 +40,45 @@ class InstanceReader(Protocol):
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """Return all running instances once, hidden ones too, with volumes without sizes. `odd`
-        receives what is wrong, by instance id: by "" if it may be about any missing instance."""
+        """Return all running instances that the selector names, each once, hidden ones too. Their
+        volumes have no sizes.
+
+        `odd` receives problems by instance id, and by "" a problem that may be about any instance
+        that is missing.
+        """
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
-        """Return running instances of an accelerated type without the tag: up to 500, only to be
-        shown."""
+        """Return running instances of an accelerated type without the selector's tag: up to 500,
+        only to be shown."""
 
     def creator(self, target: Target, instance_id: str) -> str | None:
-        """Return who launched it, mostly as an ARN; `None` if CloudTrail's last 90 days do not
-        say."""
+        """Return who launched the instance, mostly as an ARN; `None` if CloudTrail's last 90 days
+        do not say."""
 
-    def describe(self, target: Target, instance_id: str) -> Instance | None: ...
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """Return the instance as EC2 shows it now; `None` if EC2 does not know it."""
+
     def describe_all(
         self, target: Target, instance_ids: Sequence[str]
-    ) -> Mapping[str, Instance | CloudError]: ...
-    def protection(self, target: Target, instance_id: str) -> Protection: ...
-    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
-    def knows_reservation(self, target: Target, reservation_id: str) -> bool: ...
-    def reservations(self, target: Target) -> Sequence[Reservation]:
-        """Return those of accelerated types that are charged to the target's account."""
+    ) -> Mapping[str, Instance | CloudError]:
+        """Return each instance by its id, or the error of one that cannot be read. Instances that
+        EC2 does not know are left out."""
 
-    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
+    def protection(self, target: Target, instance_id: str) -> Protection:
+        """Return whether the instance is protected from a stop and from a termination."""
+
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        """Return the type of a Spot request; `None` if EC2 does not know it."""
+
+    def knows_reservation(self, target: Target, reservation_id: str) -> bool:
+        """Return whether EC2 knows this Capacity Reservation."""
+
+    def reservations(self, target: Target) -> Sequence[Reservation]:
+        """Return the Capacity Reservations of accelerated types that are charged to the target's
+        account; empty if there are none."""
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
+        """Return the volumes of the instance, with their sizes and types if EC2 tells them."""
 
 
 class MetricQuery(NamedTuple):
@@ -93,12 +111,16 @@ class SeriesFilter(NamedTuple):
 
 
 class Listed(NamedTuple):
+    """A series that CloudWatch lists."""
+
     namespace: str
     metric: str
     dimensions: tuple[tuple[str, str], ...]
 
 
 class MetricReader(Protocol):
+    """CloudWatch, read only."""
+
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         """Return the series of all queries over the window. Never raises: `problems` names what
         could not be read."""
@@ -106,13 +128,12 @@ class MetricReader(Protocol):
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> Mapping[str, Sequence[Listed]]:
-        """Return the series by their `InstanceId`. Never call this with an `instance_id` in a
-        loop."""
+        """Return the listed series by their `InstanceId`; with `instance_id`, only those of that
+        instance. Never call this with an `instance_id` in a loop."""
 
 
 class InstanceTagger(Protocol):
-    """Sets EC2 tags in batches; a tag with the value `None` is removed. It returns failures by
-    instance id, which do not affect the others."""
+    """Sets EC2 tags in batches."""
 
     def set_tags(
         self,
@@ -121,7 +142,12 @@ class InstanceTagger(Protocol):
         tags: Mapping[str, str | None],
         *,
         dry_run: bool,
-    ) -> Mapping[str, str]: ...
+    ) -> Mapping[str, str]:
+        """Set the tags of these instances; a tag with the value `None` is removed.
+
+        Return the reason by instance id for each instance whose tags could not be set; empty if all
+        were set. A failed call is in the result, not raised.
+        """
 
 
 class SessionReader(Protocol):
@@ -130,5 +156,5 @@ class SessionReader(Protocol):
     def open_sessions(
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:
-        """Return the sessions begun after `since`. Raises: AccessDenied if the member role is of an
-        earlier release."""
+        """Return the open sessions that began after `since`; empty if there are none. Raises:
+        AccessDenied if the member role is of an earlier release."""

@@ -120,7 +120,8 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def limit_of(policy: Policy, figure: str) -> float | None:
-    """Return the limit that a figure must stay under; `None` if the policy does not ask for it."""
+    """Return the limit that a figure must stay under; `None` if the policy sets no limit for the
+    figure."""
     row = FIGURES[figure]
     if row.publisher is Publisher.INSTANCE and not policy.metrics.bound_namespaces:
         return None
@@ -130,14 +131,16 @@ def limit_of(policy: Policy, figure: str) -> float | None:
 
 
 def required_figures(policy: Policy) -> Iterator[str]:
-    """Yield the figures that must be measured, because they may veto."""
+    """Yield the figures that must be measured before an instance counts as idle, because the policy
+    lets them veto."""
     for figure in (*policy.vetoes.required, *published_by(Publisher.INSTANCE)):
         if limit_of(policy, figure) is not None:
             yield figure
 
 
 def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
-    """Return CloudWatch's names of the metrics that show a figure."""
+    """Return CloudWatch's names of the metrics that show a figure. `names` are the policy's names
+    for the agent's metrics."""
     row = FIGURES[figure]
     if row.publisher in (Publisher.AGENT, Publisher.INSTANCE):
         return tuple(getattr(names, setting) for setting in row.metrics)
@@ -145,12 +148,12 @@ def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
 
 
 def published_by(*publishers: Publisher) -> tuple[str, ...]:
-    """Return the figures that one of these publishes, in the order of the table."""
+    """Return the figures that one of these publishers publishes, in the order of the table."""
     return tuple(figure for figure, row in FIGURES.items() if row.publisher in publishers)
 
 
 def can_be_replayed(figure: str) -> bool:
-    """Return whether a back-test can read the past of a figure: it needs the names of its
+    """Return whether a back-test can read earlier values of a figure, which takes the names of its
     series."""
     return FIGURES[figure].publisher in (Publisher.AGENT, Publisher.EC2)
 
@@ -171,7 +174,7 @@ def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float
 def _whole(scale: Scale, shape: Shape | None) -> int | None:
     """Return the reading of a GPU that is 100%: its power limit in W, or its memory in MiB.
 
-    Return `None` if the instance type does not say.
+    Return `None` if the instance type is not known, or does not say.
     """
     if shape is None:
         return None

@@ -1,4 +1,4 @@
-"""Judge how old the newest readings of an instance are, before an action that no person has
+"""Judges how old the newest readings of an instance are, before an action that no person has
 approved.
 
 This module judges ages alone. Whether the readings show idleness is for `verdict` to say.
@@ -36,7 +36,8 @@ def reading_period(metrics: Metrics) -> timedelta:
 
 
 def oldest_gpu_reading(metrics: Metrics) -> timedelta:
-    """Return how long ago the newest period of every GPU may have ended."""
+    """Return how long ago the newest period with a reading of each GPU may have ended at
+    most."""
     if reading_period(metrics) == MINUTE:
         return timedelta(minutes=OLDEST_READING_MINUTES)
     return _OLDEST_READING_OF_5_MINUTES
@@ -59,16 +60,16 @@ def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
 
 def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     """Return why the newest readings are too old, or are not those of every GPU; `None` if they are
-    good.
+    new and complete.
 
-    `evidence` is read by `reading_period`, and `MOST_AHEAD` beyond `now`.
+    `evidence` has the periods of `reading_period`, and its window ends `MOST_AHEAD` after `now`.
     """
     return _why_gpus_stale(evidence, policy, now) or _why_figures_stale(evidence, policy, now)
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
-    """Yield why a policy's readings are always or often too old to act without a person's
-    approval."""
+    """Yield the reasons for which a policy's readings are always or often too old to act without a
+    person's approval; none if they are new enough."""
     metrics = policy.metrics
     collected = timedelta(seconds=metrics.collection_interval_seconds)
     oldest = oldest_gpu_reading(metrics)
@@ -90,6 +91,8 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
 
 
 def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    """Return why the newest readings of the GPUs are too old or incomplete; `None` if they are
+    not."""
     if not evidence.gpus:
         return "no GPU has published a reading in the last 30 minutes"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
@@ -109,6 +112,8 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
 
 
 def _why_gpus_missing(reporting: int, expected: int | None) -> str:
+    """Return the reason that not every GPU is known to have a reading. `expected` is `None` if
+    nobody knows how many GPUs the instance has."""
     if expected is None:
         return (
             f"{reporting} GPUs published a reading lately, and it is not known how "
@@ -120,6 +125,7 @@ def _why_gpus_missing(reporting: int, expected: int | None) -> str:
 def _why_gpu_stale(
     gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime
 ) -> str | None:
+    """Return why the newest reading of one GPU is too old, or is dated ahead; `None` if neither."""
     window = evidence.window
     label = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
     ended = last_reading_end(gpu.utilization, window)
@@ -136,6 +142,8 @@ def _why_gpu_stale(
 
 
 def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    """Return why the newest reading of a figure that may veto is too old or missing; `None` if none
+    is."""
     for figure in required_figures(policy):
         allowed = oldest_gpu_reading(policy.metrics)
         if _is_of_ec2(figure):
@@ -150,6 +158,7 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
 
 
 def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:
+    """Return the reason that a reading, which ended then, is older than is allowed."""
     return (
         f"{what} ended at {in_utc(ended)}; without a person's approval it may be at most "
         f"{minutes(allowed)} min old"

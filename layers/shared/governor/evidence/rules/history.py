@@ -33,35 +33,37 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """The time in which every GPU has been under the threshold, until now."""
+    """The time in which every GPU has been under the threshold, up to the end of the history."""
 
     since: UtcDatetime
     at_least: bool
-    """True if it may have begun before, at a time that was not measured."""
+    """True if the idle time may have begun before `since`, at a time that was not measured."""
 
 
 def idle_span(
     history: History, below_percent: Percent, launch_time: UtcDatetime
 ) -> IdleSpan | None:
     """Return since when the instance has been idle without a break; `None` if the newest periods
-    were not measured.
+    were not measured, or nothing was.
 
-    A hole of up to `LONGEST_HOLE` is part of it; nothing is known of the time before a longer one.
+    Times of up to `LONGEST_HOLE` without a reading are part of the idle time. Nothing is known of
+    the time before a longer one.
     """
     window = history.window
     periods_before_launch = max(0, (launch_time - window.start) // window.period)
-    run = replace(window, start=window.start + window.period * periods_before_launch)
+    since_launch = replace(window, start=window.start + window.period * periods_before_launch)
     gpus = [GpuReadings(gpu.gpu, gpu.utilization[periods_before_launch:]) for gpu in history.gpus]
-    idle_from = _last_work(gpus, run, below_percent)
-    unknown_until = evidence.unmeasured_until(gpus, run)
-    if unknown_until is not None and (idle_from is None or unknown_until > idle_from):
-        if unknown_until == run.end:
+    worked_until = _last_work(gpus, since_launch, below_percent)
+    unknown_until = evidence.unmeasured_until(gpus, since_launch)
+    if unknown_until is not None and (worked_until is None or unknown_until > worked_until):
+        if unknown_until == since_launch.end:
             return None
         return IdleSpan(unknown_until, at_least=True)
-    if idle_from is not None:
-        return IdleSpan(max(idle_from, launch_time), at_least=False)
-    if evidence.peak(evidence.measured_together(gpus, run)) is None:
+    if worked_until is not None:
+        return IdleSpan(max(worked_until, launch_time), at_least=False)
+    if evidence.peak(evidence.measured_together(gpus, since_launch)) is None:
         return None
+    # It was idle in all of the history.
     return IdleSpan(max(window.start, launch_time), at_least=launch_time < window.start)
 
 
@@ -78,8 +80,8 @@ def _last_work(
 
 
 def measured_time(history: History, since: UtcDatetime) -> timedelta:
-    """Return how much of the time from `since` to the end of the history was measured on every
-    GPU."""
+    """Return how much of the time from `since` to the end of the history was measured on every GPU;
+    zero if nothing was."""
     window = history.window
     measured = timedelta(0)
     for index, reading in enumerate(evidence.measured_together(history.gpus, window)):

@@ -20,9 +20,9 @@ Dimensions = tuple[tuple[str, str], ...]
 
 
 def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
-    """Return the window of the last whole periods that end at least `lag` before `now`.
+    """Return the window of this length, at least one period, that ends at least `lag` before `now`.
 
-    A period that is filled in part would look idle.
+    It has whole periods alone, because one that is filled in part would look idle.
     """
     step = int(period.total_seconds())
     last = int((as_utc(now) - lag).timestamp()) // step * step
@@ -49,9 +49,10 @@ def by_index(label: str) -> tuple[int, str]:
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
-    """Return the highest reading of each period; holes are `None` or NaN.
+    """Return the higher of two readings in each period; holes are `None` or NaN.
 
-    One GPU can be published under two dimension sets.
+    Return the `right` series if `left` is `None`. One GPU can be published under two dimension
+    sets, whose series are merged so.
     """
     if left is None:
         return tuple(right)
@@ -66,13 +67,13 @@ def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -
 
 
 def is_reading(value: float | None) -> bool:
-    """Return whether a value measures anything: some publishers write -1 or NaN if the driver says
+    """Return whether a value is a reading: some publishers write -1 or NaN if the driver says
     N/A."""
     return value is not None and value >= 0
 
 
 def readings(series: Series) -> list[float]:
-    """Return the values that measure something."""
+    """Return the readings of a series; empty if there are none."""
     # `is_reading` in one pass: a call for every value takes half of the time of a judgement.
     return [value for value in series if value is not None and value >= 0]
 
@@ -91,7 +92,7 @@ def mean(series: Series) -> float | None:
 
 
 def coverage_percent(series: Series) -> Percent:
-    """Return the share of the periods that have a reading."""
+    """Return the share of the periods that have a reading; 0 for an empty series."""
     if not series:
         return 0.0
     return 100.0 * len(readings(series)) / len(series)
@@ -116,14 +117,14 @@ LONGEST_HOLE = timedelta(minutes=15)
 
 
 def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
-    """Return the bins that cover the newest part of the window, newest first.
+    """Return the bins that cover the newest `length` of the window, newest first.
 
-    A bin has five minutes, or a period if that is longer. Return `None` if the window is too short.
-    A series that is shorter than the window has its holes at the end.
+    A bin has five minutes, or a period if that is longer. Return `None` if the window is shorter
+    than `length`. A series that is shorter than the window counts as having holes at its end.
     """
     bin_length = max(END_BIN, window.period)
     periods_per_bin = bin_length // window.period
-    # Rounded up.
+    # Floor division of the negative length rounds up.
     number_of_bins = max(1, -(-length // bin_length))
     values = padded(series, window)
     if len(values) < periods_per_bin * number_of_bins:
@@ -143,8 +144,8 @@ def padded(series: Series, window: Window) -> Series:
 
 
 def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
-    """Return the highest reading in the newest part of the window; `None` unless every bin of it
-    has one."""
+    """Return the highest reading in the newest `length` of the window; `None` unless every bin of
+    it has a reading."""
     bins = newest_bins(series, window, length)
     if bins is None:
         return None
@@ -169,6 +170,7 @@ def last_reading_end(series: Series, window: Window) -> UtcDatetime:
 def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDatetime]]:
     """Yield the length and the end of each time without a reading, newest last."""
     periods = 0
+    # A reading after the end of the window ends a hole that lasts until then.
     for index, value in enumerate((*padded(series, window), 0.0)):
         # `not value >= 0`, because NaN is no reading.
         if value is None or not value >= 0:
@@ -179,11 +181,12 @@ def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDateti
 
 
 def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
-    """Return the end of the newest time that is too long for a proof of idleness, and in which some
-    GPU was not measured. Nothing before it is known.
+    """Return the end of the newest hole that is too long for a proof of idleness: a time in which
+    some GPU was not measured. Nothing is known of the time before that end.
 
-    Consecutive holes of different GPUs count as one. Return `None` if there is no such time.
+    Consecutive holes of different GPUs count as one. Return `None` if there is no such hole.
     """
+    # Most instances have no hole at all.
     if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
         return None
     newest_end: UtcDatetime | None = None
@@ -194,16 +197,16 @@ def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime
 
 
 def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
-    """Return a series with a reading in the periods in which every GPU has one, and holes in the
-    others."""
+    """Return a series with the reading 0 in the periods in which every GPU has a reading, and holes
+    in the others; empty if there are no GPUs."""
     rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
     return tuple([0.0 if all(map(is_reading, row)) else None for row in rows])
 
 
 def busiest(gpus: Sequence[GpuReadings], window: Window, below: Percent) -> Series:
-    """Return the utilization of the busiest GPU in each period.
+    """Return the utilization of the busiest GPU in each period; empty if there are no GPUs.
 
-    A period is a hole unless a GPU worked in it, or all of them were measured.
+    A period is a hole unless a GPU was not `below` this threshold in it, or all GPUs were measured.
     """
     rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
     return tuple([busiest_of(row, below) for row in rows])
@@ -232,7 +235,8 @@ def longest_hole(series: Series, window: Window) -> timedelta:
 
 
 def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
-    """Return each GPU for the table beside the picture: name, highest, average, share measured."""
+    """Return a row for each GPU of the table beside the picture: its name, its highest and average
+    utilization, and the share that was measured."""
     rows = []
     for gpu in evidence.gpus:
         row = (
@@ -246,6 +250,7 @@ def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def _percent_text(percent: Percent | None) -> str:
+    """Return the percentage as people read it; `not measured` for `None`."""
     return "not measured" if percent is None else f"{percent:.1f}%"
 
 
@@ -257,11 +262,11 @@ _LEFT_OUT_IF_EMPTY = (
     "longest_hole_minutes",
     "bound_utilization_percent",
 )
-"""Fields that were added later. Evidence that was frozen before they existed keeps its hash."""
+"""Fields that were added later. Evidence that was stored before they existed keeps its hash."""
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Return plain JSON data with all of the evidence to the last digit. This form is hashed and
+    """Return the whole evidence as plain JSON data, to the last digit. This form is hashed and
     stored."""
     document: dict[str, Any] = {}
     for evidence_field in fields(evidence):
