@@ -18,16 +18,21 @@ if TYPE_CHECKING:
 
 
 class InstanceController(Protocol):
-    """The only way to stop or terminate an instance, one a call. With `dry_run`, EC2 checks and
-    does nothing. `prepare` carries out a step that goes right before.
+    """The only way to stop or terminate an instance, one a call. With `dry_run`, EC2 only checks
+    the call.
 
     Each method returns the id of the request, by which CloudTrail finds the call; `None` for a dry
     run. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
     """
 
-    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
-    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
-    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None: ...
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        """Stop the instance."""
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        """Terminate the instance."""
+
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
+        """Carry out a companion step, such as the cancellation of a Spot request."""
 
 
 class InstanceStarter(Protocol):

@@ -25,7 +25,7 @@ _NAMED = 12
 State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
-def who(writer: str, author: str) -> str:
+def writer_text(writer: str, author: str) -> str:
     """Return who wrote a version and how that is known: the ARN that CloudTrail recorded, or the
     author's own statement."""
     if writer:
@@ -64,6 +64,7 @@ def difference(before: str, after: str) -> Difference:
 
 
 def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str:
+    """Return the sentence that says how many lines were removed and added."""
     lines_before = Counter(old_lines)
     lines_after = Counter(new_lines)
     removed = (lines_before - lines_after).total()

@@ -31,7 +31,14 @@ from governor.policy.ask_consent import (
     consents_now,
     consents_of_new,
 )
-from governor.policy.messages import Difference, State, consent_line, difference, version_alert, who
+from governor.policy.messages import (
+    Difference,
+    State,
+    consent_line,
+    difference,
+    version_alert,
+    writer_text,
+)
 from governor.policy.model.contacts import Ownership
 from governor.policy.rules.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
 from governor.policy.rules.consent import (
@@ -166,7 +173,7 @@ class ReviewPolicy:
         """
         text_in_force = self.policy_text.read()
         in_force = self.parse_accepted(text_in_force)
-        writer = who(self.policy_store.writer(newest.version), newest.author)
+        writer = writer_text(self.policy_store.writer(newest.version), newest.author)
         try:
             document = self._parsed(newest)
             risky_settings = risky(in_force, document)

@@ -237,7 +237,7 @@ class ExpireSnapshots:
         return Holdings(
             instance=instance,
             # Read after the snapshots, because people may answer meanwhile.
-            frozen=frozen(self.brake_store, self.pause_store, target, base.breaker, now),
+            why_frozen=frozen(self.brake_store, self.pause_store, target, base.breaker, now),
             record=self.instance_store.record(target, taken.instance_id),
             episodes=taken.episodes,
             snapshots=snapshots,

@@ -87,12 +87,14 @@ class OpenEpisode:
         """
         base = self.policies.base().policy
         if not self.accounts.governs(base, ref.account, ref.region):
-            return Opened(None, f"the policy's targets do not name {ref.account}")
+            return Opened(episode=None, reason=f"the policy's targets do not name {ref.account}")
         if not self.episode_store.take_lock(ref):
-            return Opened(None, "another episode of this instance is open, or this one is over")
+            return Opened(
+                episode=None, reason="another episode of this instance is open, or this one is over"
+            )
         stored = self.episode_store.episode(ref)
         if stored is not None:
-            return Opened(stored, "already opened")
+            return Opened(stored, reason="already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         if instance is None:
@@ -158,7 +160,7 @@ class OpenEpisode:
         episode = replace(
             draft, history=history, idle_for=idle_for, presence=verdict.presence or None
         )
-        return Opened(self._save(episode), "opened")
+        return Opened(self._save(episode), reason="opened")
 
     def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
         """Return the closed episode that stopped the instance.
@@ -217,7 +219,7 @@ class OpenEpisode:
             # Who must approve depends on what the instance costs while it runs.
             terms=terms_of(policy, plan, stopping.price),
         )
-        return Opened(self._save(episode), "opened")
+        return Opened(self._save(episode), reason="opened")
 
     def _draft(
         self,
@@ -314,7 +316,7 @@ class OpenEpisode:
         now = self.clock.now()
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
-        return Opened(None, reason)
+        return Opened(episode=None, reason=reason)
 
 
 def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:

@@ -20,6 +20,8 @@ from governor.table.table import Key, Store, Write, absent, check, unset, update
 
 
 class Calls(Store):
+    """Notes of calls to EC2. Every method may raise CloudError."""
+
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """Note when EC2 was first asked for a step, unless somebody holds the episode or, for a
         step that destroys something, everything is paused.

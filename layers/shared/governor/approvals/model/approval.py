@@ -36,6 +36,8 @@ class Stage(StrEnum):
 
 
 class Answer(StrEnum):
+    """The answers that a person can give."""
+
     APPROVE = "approve"
     KEEP = "keep"
     EXEMPT = "exempt"

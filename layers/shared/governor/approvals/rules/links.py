@@ -47,6 +47,8 @@ class LinkSigner:
     """
 
     def __init__(self, keys: Callable[[], Mapping[str, str]], base_url: str | None) -> None:
+        """Use the keys that `keys` returns at each call. `base_url` is `None` where no links are
+        made."""
         self._keys = keys
         self._base_url = base_url
 

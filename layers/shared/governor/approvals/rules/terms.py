@@ -1,7 +1,7 @@
 """Rights: who may give which answer, and who sees and does what in the console.
 
-The terms of a question are frozen when it is opened. A link that went to a list proves nothing
-about the person who uses it; any other proof names a person.
+The terms of a question stay as they were when it was opened. A link that went to a list proves
+nothing about the person who uses it; any other proof names a person.
 """
 
 from __future__ import annotations
@@ -136,12 +136,14 @@ def stricter(asked: Terms, now: Terms) -> Terms:
         broadcast_may=asked.broadcast_may & now.broadcast_may,
         people_needed=max(asked.people_needed, now.people_needed),
         known_people=known_people,
-        tag_owner_may=_both(asked.tag_owner_may, now.tag_owner_may),
-        cli_may=_both(asked.cli_may, now.cli_may),
+        tag_owner_may=_powers_of_both(asked.tag_owner_may, now.tag_owner_may),
+        cli_may=_powers_of_both(asked.cli_may, now.cli_may),
     )
 
 
-def _both(asked: frozenset[Power] | None, now: frozenset[Power] | None) -> frozenset[Power] | None:
+def _powers_of_both(
+    asked: frozenset[Power] | None, now: frozenset[Power] | None
+) -> frozenset[Power] | None:
     """Return the powers that both allow. `None` in terms of earlier releases allows all."""
     if asked is None:
         return now
@@ -152,13 +154,13 @@ def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
     """Return whether this answer may come from this person; `None` is somebody unknown."""
     if answer is Answer.APPROVE and terms.people_needed > 1:
         return is_known(terms, person)
-    return _has(terms, person, power(answer, plan))
+    return _has_power(terms, person, power(answer, plan))
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
     """Return whether this person may have a stopped instance started again, after which it costs
     money. `None` is somebody unknown."""
-    return _has(terms, person, "undo")
+    return _has_power(terms, person, "undo")
 
 
 def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
@@ -174,7 +176,7 @@ def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -
     return role is Role.APPROVER and is_known(terms, person)
 
 
-def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
+def _has_power(terms: Terms, person: str | None, wanted: Power) -> bool:
     """Return whether the terms give this person that power; `None` is somebody unknown.
 
     People whom the policy names by address have every power.

@@ -64,7 +64,8 @@ class Holdings:
     policies: Sequence[Policy]
     """The policies of the instance as it is, and as it was in each episode; each of them can keep
     every snapshot."""
-    frozen: str | None = None
+    why_frozen: str | None = None
+    """Why plans of the target may not be carried out; `None` if nothing is frozen or paused."""
 
     def kept_by(self, now: UtcDatetime) -> str | None:
         """Return why no snapshot may be deleted now; `None` if the date of each snapshot
@@ -72,8 +73,8 @@ class Holdings:
         why_off = switched_off(self.policies)
         if why_off is not None:
             return why_off
-        if self.frozen is not None:
-            return self.frozen
+        if self.why_frozen is not None:
+            return self.why_frozen
         if self.record.problem is not None:
             return f"its record cannot be read: {self.record.problem}"
         if self._has_open_episode:

@@ -311,22 +311,20 @@ def _volume_text(volume: Volume) -> str:
     return f"volume {volume.volume_id} ({volume.device}, {size})"
 
 
-def saving_of(
-    instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy
-) -> Saving:
+def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
     """Return the costs per hour before and after these steps. They are `None` if the price or a
     volume's size is not known."""
-    price = price_of.usd_per_hour
+    usd_per_hour = price.usd_per_hour
     sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
-    if price is None or len(sizes) < len(instance.volumes):
-        return Saving(None, None)
+    if usd_per_hour is None or len(sizes) < len(instance.volumes):
+        return Saving(cost_before_usd_per_hour=None, cost_after_usd_per_hour=None)
 
-    storage = price_of.storage or StoragePrices()
+    storage = price.storage or StoragePrices()
     addresses = _addresses_per_hour(instance, storage)
     volumes_per_month = _volumes_per_month(instance.volumes, storage, policy.prices)
-    before = price + addresses + volumes_per_month / HOURS_PER_MONTH
+    before = usd_per_hour + addresses + volumes_per_month / HOURS_PER_MONTH
     if not steps:
-        return Saving(before, before)
+        return Saving(cost_before_usd_per_hour=before, cost_after_usd_per_hour=before)
 
     kept_volumes = _kept_volumes(instance, steps)
     after_per_month = _volumes_per_month(kept_volumes, storage, policy.prices)
@@ -336,7 +334,8 @@ def saving_of(
             snapshot_price = policy.prices.snapshot_usd_per_gib_month
         # A first snapshot is charged by its used blocks; the full size is the most it can cost.
         after_per_month += sum(sizes) * snapshot_price
-    return Saving(before, addresses + after_per_month / HOURS_PER_MONTH)
+    after = addresses + after_per_month / HOURS_PER_MONTH
+    return Saving(cost_before_usd_per_hour=before, cost_after_usd_per_hour=after)
 
 
 def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHour:

@@ -79,8 +79,7 @@ class Holds(Store):
         place, old_place = keys.holds(target, instance_id)
         item = self._table.get(place) or {}
         old_item = self._table.get(old_place) or {}
-        [hold] = self._table.records(Hold, [item])
-        [copied_hold] = self._table.records(Hold, [old_item])
+        hold, copied_hold = self._table.records(Hold, [item, old_item])
         if hold.stricter(copied_hold) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
         others = keeps.beside(self._table, item, at, seen)

@@ -74,7 +74,7 @@ class _Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class _HourOfBefore:
+class _OldReleaseHour:
     """A counter of the previous release, for one clock hour."""
 
     begins: datetime
@@ -93,7 +93,7 @@ class _Count:
     cap: str
     version: int | None
     by_minute: Mapping[datetime, int]
-    hours: tuple[_HourOfBefore, ...]
+    hours: tuple[_OldReleaseHour, ...]
 
     def counted(self, now: datetime) -> list[_Counted]:
         """Return the actions that count now, by their minute or hour; those that leave the window
@@ -177,15 +177,15 @@ class ActionCaps(Store):
             Throttled: too many others reserved at the same time. Nothing is counted.
         """
         for _ in range(_ATTEMPTS):
-            held = self._reservation(name, step)
+            reservation = self._reservation(name, step)
             counts = [self._count(cap, now) for cap in caps]
-            stands = held is not None and held.stands(caps, now)
+            stands = reservation is not None and reservation.stands(caps, now)
             if not stands:
                 full_cap = _full(counts, caps, now)
                 if full_cap is not None:
                     return full_cap
             writes = _reserving(
-                _reservation_key(name, step), held, counts, now, attempt, stands=stands
+                _reservation_key(name, step), reservation, counts, now, attempt, stands=stands
             )
             if self._table.wins(*writes):
                 return None
@@ -198,7 +198,7 @@ class ActionCaps(Store):
         may be this one. A failure is only logged: the count then stays until it leaves the window.
         In both cases the count can only hold actions back.
         """
-        self._give_back(name, step, attempt)
+        self._give_back(name, step, attempt=attempt)
 
     def give_back_all(self, name: str, step: str) -> None:
         """Undo the count of a step whose call certainly had no effect, whatever attempts rest on
@@ -208,9 +208,9 @@ class ActionCaps(Store):
         note is taken back, and earlier ones had no effect, or the step would not have been noted
         again.
         """
-        self._give_back(name, step, None)
+        self._give_back(name, step, attempt=None)
 
-    def _give_back(self, name: str, step: str, attempt: str | None) -> None:
+    def _give_back(self, name: str, step: str, *, attempt: str | None) -> None:
         """Give back what one attempt reserved, or all attempts (`None`). A failure is only
         logged."""
         is_given_back = False
@@ -228,8 +228,8 @@ class ActionCaps(Store):
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Return the cap that is reached; `None` if each has room, or the step is counted already.
         Nothing is counted."""
-        held = self._reservation(name, step)
-        if held is not None and held.stands(caps, now):
+        reservation = self._reservation(name, step)
+        if reservation is not None and reservation.stands(caps, now):
             return None
         return _full([self._count(cap, now) for cap in caps], caps, now)
 
@@ -243,7 +243,7 @@ class ActionCaps(Store):
     def used(self, now: datetime) -> dict[str, int]:
         """Return how many actions count now, by the name of the cap, without caps that count
         none."""
-        hours = _hours_of_before(now)
+        hours = _old_release_hours(now)
         pks = [_PK, *(_hour_pk(begins) for begins in hours)]
         items: dict[Key, Document] = {}
         for pk in pks:
@@ -263,26 +263,28 @@ class ActionCaps(Store):
         Return true if nothing of it is reserved now; false if others changed the reservation or a
         count meanwhile.
         """
-        held = self._reservation(name, step)
-        if held is None:
+        reservation = self._reservation(name, step)
+        if reservation is None:
             return True
-        if attempt is not None and attempt not in held.attempts:
+        if attempt is not None and attempt not in reservation.attempts:
             return True
         key = _reservation_key(name, step)
         remaining_attempts: list[str] = []
         if attempt is not None:
-            remaining_attempts = [known for known in held.attempts if known != attempt]
+            remaining_attempts = [known for known in reservation.attempts if known != attempt]
         if remaining_attempts:
-            without_attempt = update(key, {"attempts": remaining_attempts}, _unchanged(held))
+            without_attempt = update(key, {"attempts": remaining_attempts}, _unchanged(reservation))
             return self._table.holds(without_attempt)
-        free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])
+        free = update(key, {}, _unchanged(reservation), remove=["at", "attempts", "caps"])
         # No version is checked: counting less takes nobody's room.
-        counting = [update(_key(cap), {}, add={_name(held.minute): -1}) for cap in held.caps]
+        counting = [
+            update(_key(cap), {}, add={_name(reservation.minute): -1}) for cap in reservation.caps
+        ]
         return self._table.wins(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> _Count:
         """Return the count of a cap, also of one that has counted nothing yet."""
-        hours = _hours_of_before(now)
+        hours = _old_release_hours(now)
         keys = [_key(cap), *((_hour_pk(begins), cap) for begins in hours)]
         items = {key: self._table.get(key) or {} for key in keys}
         return _count_of(cap, hours, items)
@@ -311,21 +313,23 @@ def _count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) ->
         by_minute = dict(_minutes(item))
     except DAMAGED as error:
         raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
-    of_before = tuple(_hour_of_before((_hour_pk(begins), cap), begins, items) for begins in hours)
-    return _Count(cap, version, by_minute, of_before)
+    old_hours = tuple(_old_release_hour((_hour_pk(begins), cap), begins, items) for begins in hours)
+    return _Count(cap, version, by_minute, old_hours)
 
 
-def _hour_of_before(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _HourOfBefore:
+def _old_release_hour(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _OldReleaseHour:
     """Return the counter of the previous release at this key, which counts nothing if there is no
     item. Raises: CloudError if it cannot be read."""
     item = items.get(key, {})
     try:
         stored = int(item["taken"]) if "taken" in item else None
         is_closed = "before" in item
-        number = int(item["before"]) if is_closed else stored or 0
+        number = stored or 0
+        if is_closed:
+            number = int(item["before"])
     except DAMAGED as error:
         raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
-    return _HourOfBefore(begins, number, stored, is_closed)
+    return _OldReleaseHour(begins, number, stored, is_closed)
 
 
 def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str | None:
@@ -338,7 +342,7 @@ def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str |
 
 def _reserving(
     key: Key,
-    held: _Reservation | None,
+    reservation: _Reservation | None,
     counts: list[_Count],
     now: datetime,
     attempt: str,
@@ -347,21 +351,21 @@ def _reserving(
 ) -> Iterator[Write]:
     """Yield the writes of one transaction: the reservation at `key`, and the count of each cap.
 
-    `held` is the reservation as it was read; `None` if there is none. `stands` says that it counts
+    `reservation` is the one as it was read; `None` if there is none. `stands` says that it counts
     the step already, so that its count is only moved.
     """
     minute = now.astimezone(UTC).replace(second=0, microsecond=0)
     attempts = {attempt}
     moved_from = None
-    if held is not None and stands:
-        attempts |= set(held.attempts)
-        moved_from = held.minute
+    if reservation is not None and stands:
+        attempts |= set(reservation.attempts)
+        moved_from = reservation.minute
     kept = {
         "at": f"{minute:{_MINUTE_FORMAT}}",
         "attempts": sorted(attempts),
         "caps": [count.cap for count in counts],
     }
-    is_unchanged = absent("at") if held is None else _unchanged(held)
+    is_unchanged = absent("at") if reservation is None else _unchanged(reservation)
     # `hour` is an attribute of the previous release, which would give the reservation back by it.
     yield update(key, kept, is_unchanged, until=now + _RESERVATION_KEPT_FOR, remove=["hour"])
     for count in counts:
@@ -370,8 +374,8 @@ def _reserving(
 
 
 def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now: datetime) -> Write:
-    """Return the write that counts a step in this minute, and no longer in the one that it is moved
-    from; `None` if it was not counted before."""
+    """Return the write that counts a step in `minute`, and no longer in `moved_from`: the minute in
+    which the step was counted before, `None` if it was not counted."""
     add = {"version": 1}
     if moved_from != minute:
         add[_name(minute)] = 1
@@ -393,13 +397,13 @@ def _closing(count: _Count, now: datetime) -> Iterator[Write]:
         yield update((_hour_pk(hour.begins), count.cap), closed, unchanged, until=now + _KEPT_FOR)
 
 
-def _unchanged(held: _Reservation) -> Condition:
+def _unchanged(reservation: _Reservation) -> Condition:
     """Return the condition that the reservation is as it was read."""
-    at = where("at", "=", f"{held.minute:{_MINUTE_FORMAT}}")
-    return at & where("attempts", "=", list(held.attempts))
+    at = where("at", "=", f"{reservation.minute:{_MINUTE_FORMAT}}")
+    return at & where("attempts", "=", list(reservation.attempts))
 
 
-def _hours_of_before(now: datetime) -> list[datetime]:
+def _old_release_hours(now: datetime) -> list[datetime]:
     """Return the starts of the clock hours whose counters may still count: this one and the
     last."""
     this_hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -138,6 +138,7 @@ def _union(lists: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 
 def _first(values: Sequence[Any]) -> Any:
+    """Return the first of the values: today's, if it is set."""
     return values[0]
 
 
