@@ -60,6 +60,7 @@ FILES = (
     "notify/vouch.py",
     "remediation/clearance.py",
     "remediation/guards.py",
+    "remediation/underway.py",
     "remediation/put_away.py",
     "remediation/recheck_episode.py",
     "remediation/rules/same_as_asked.py",

@@ -6,14 +6,14 @@ from typing import Any
 
 from governor.core.parsing import parse
 from governor.remediation.check_progress import CheckProgress
-from governor.wiring import remediation
+from governor.wiring import progress
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
 from governor.wiring.payloads import ProgressPayload
 
 
-@observed(remediation.check_progress(Ec2Parts()))
+@observed(progress.check_progress(Ec2Parts()))
 def handler(
     event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]
 ) -> dict[str, Any]:

@@ -297,7 +297,7 @@ BUGS = (
         "an episode that is over still acts",
         "an_open_episode_stands_behind_it",
         (
-            _guard("Guards.open_episode", "episode.phase is Phase.CLOSED", "False"),
+            Edit("remediation.underway:episode_underway", "episode.phase is Phase.CLOSED", "False"),
             _guard("Guards.must_still_hold", "record.open_episode != cleared.episode.ref", "False"),
             Edit(
                 "remediation.store:Calls.note_call",

@@ -145,10 +145,11 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.guards,
+        episode_store=world.state,
         approval_store=world.state,
         delivery_store=world.state,
         instances=world.ec2,
+        snapshots=world.ec2,
     )
     assert 0 == look(world.ref, Until.SNAPSHOTS_COMPLETED)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
@@ -221,10 +222,11 @@ def progress(world: World, until: Until) -> bool:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.guards,
+        episode_store=world.state,
         approval_store=world.state,
         delivery_store=world.state,
         instances=world.ec2,
+        snapshots=world.ec2,
     )
     return look(world.ref, until) == 0
 

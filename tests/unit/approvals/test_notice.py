@@ -52,10 +52,11 @@ def look(world: World) -> int:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.guards,
+        episode_store=world.state,
         approval_store=world.state,
         delivery_store=world.state,
         instances=world.ec2,
+        snapshots=world.ec2,
     )
     return use_case(world.ref, Until.HEARD)
 

@@ -45,6 +45,7 @@ from governor.wiring import (
     health,
     money,
     page,
+    progress,
     remediation,
     sign_in,
     slack,
@@ -273,7 +274,7 @@ CASES = (
         "{Purpose: GPU-Workload}}, "
         "set: {approval: {people_to_terminate: 1}}}]",
     ),
-    Case("check_progress/stopped", remediation.check_progress, {"done": True}, stopping),
+    Case("check_progress/stopped", progress.check_progress, {"done": True}, stopping),
     Case("record_outcome/stopped", endings.record_outcome, {"outcome": "stopped"}, stopping),
     Case("undo_episode/page", undo.undo_episode, {"done": True}, stopped),
     Case(

@@ -25,10 +25,11 @@ def check(world: World, until: Until, minutes: float = 0) -> int:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.guards,
+        episode_store=world.state,
         approval_store=world.state,
         delivery_store=world.state,
         instances=world.ec2,
+        snapshots=world.ec2,
     )
     return look(world.ref, until)
 

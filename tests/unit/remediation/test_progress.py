@@ -37,10 +37,11 @@ def check(world: World) -> CheckProgress:
         world.clock,
         world.policies,
         ACCOUNTS,
-        world.guards,
+        episode_store=world.state,
         approval_store=world.state,
         delivery_store=world.state,
         instances=world.ec2,
+        snapshots=world.ec2,
     )
 
 

@@ -166,7 +166,7 @@ FAMILIES = (
     ),
     Family("check_health", "health counted_metrics", "health"),
     Family(
-        "open_episode recheck_episode take_snapshot check_progress",
+        "open_episode recheck_episode take_snapshot",
         "remediation guards counted_metrics",
         "remediation",
         "approvals.deliver_decision approvals.refused_answers events.notify_warning "
@@ -185,6 +185,7 @@ FAMILIES = (
         "remediation",
         "approvals.deliver_decision money.book_saving",
     ),
+    Family("check_progress", "progress", "remediation", "approvals.deliver_decision"),
     Family("undo_episode", "undo", "remediation"),
     Family("expire_snapshots", "expiry", "remediation", "limits.freezes"),
     Family("ask_owner", "approvals", "approvals", "limits.freezes"),

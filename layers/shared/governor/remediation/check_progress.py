@@ -28,10 +28,12 @@ from governor.core.ports import Clock
 from governor.core.units import minutes
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Step, Until
+from governor.episode.ports import Snapshotter
+from governor.episode.store.episodes import Episodes
 from governor.evidence.ports import InstanceReader
 from governor.policy.accounts import Accounts
 from governor.policy.ports import Policies
-from governor.remediation.guards import Guards
+from governor.remediation.underway import episode_underway, own_snapshots
 
 NOTICE_PAUSE_SECONDS = 300
 """The pause between two checks of a notice, and so the longest until a hold ends the wait."""
@@ -54,10 +56,11 @@ class CheckProgress:
     clock: Clock
     policies: Policies
     accounts: Accounts
-    guards: Guards
+    episode_store: Episodes
     approval_store: Approvals
     delivery_store: Deliveries
     instances: InstanceReader
+    snapshots: Snapshotter
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
         """Return the seconds to the next check; 0 once the state `until` is reached, or nothing
@@ -67,7 +70,7 @@ class CheckProgress:
         or none has delivered it in time; WrongState; SafetyError if the episode is over, or the
         step was never asked for; CloudError.
         """
-        episode = self.guards.open_episode(ref)
+        episode = episode_underway(self.episode_store, ref)
         if until is Until.HEARD:
             return self._until_delivered(episode)
         if until is Until.SNAPSHOTS_COMPLETED:
@@ -168,7 +171,7 @@ class CheckProgress:
 
         Return false while EC2 may not list new snapshots yet. Raises: SnapshotFailed; CloudError.
         """
-        snapshots = self.guards.own_snapshots(episode, target)
+        snapshots = own_snapshots(self.snapshots, episode, target)
         _must_not_have_failed(snapshots)
         listed_ids = {snapshot.snapshot_id for snapshot in snapshots}
         missing = sorted(set(episode.snapshot_ids) - listed_ids)

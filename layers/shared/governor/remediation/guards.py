@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.approvals.deliver_decision import asked_about
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.refused_answers import RefusedAnswers, Unanswered
 from governor.approvals.rules.approval import notice_until, silence_from
@@ -28,11 +27,11 @@ from governor.core.errors import (
     Throttled,
     Unavailable,
 )
-from governor.core.instance import EPISODE_TAG, Instance, Snapshot, Target
+from governor.core.instance import Instance
 from governor.core.ports import Clock
 from governor.core.settings import SettingError
 from governor.core.units import UtcDatetime, in_utc
-from governor.episode.model.episode import Episode, InstanceRecord, Phase
+from governor.episode.model.episode import Episode, InstanceRecord
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter
 from governor.episode.rules.plan import about_stopped, mode_of
@@ -57,6 +56,7 @@ from governor.remediation.rules.same_as_asked import (
     must_not_carry_exemption,
 )
 from governor.remediation.seals import CheckSeals
+from governor.remediation.underway import episode_underway, own_snapshots
 from governor.verdict.model import NO_HOLD
 
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
@@ -158,7 +158,7 @@ class Guards:
         Raises: Held; Interrupted; SafetyError, which names the guard that does not hold;
         CloudError when something could not be read.
         """
-        episode = self.open_episode(ref)
+        episode = episode_underway(self.episode_store, ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
         approval = self._approval(episode)
@@ -233,18 +233,10 @@ class Guards:
         if why is not None:
             raise MustWait(why)
 
-    def open_episode(self, ref: EpisodeRef) -> Episode:
-        """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
-        episode = asked_about(self.episode_store, ref)
-        if episode.phase is Phase.CLOSED:
-            outcome = episode.outcome.value if episode.outcome else "closed"
-            raise SafetyError(f"the episode is over: {outcome}")
-        return episode
-
     def snapshots_must_be_completed(self, cleared: Cleared) -> None:
         """Check that the episode has a completed snapshot of each EBS volume. Raises:
         SafetyError."""
-        snapshots = self.own_snapshots(cleared.episode, cleared.instance.target)
+        snapshots = own_snapshots(self.snapshots, cleared.episode, cleared.instance.target)
         completed = {snapshot.volume_id for snapshot in snapshots if snapshot.state == "completed"}
         wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
         missing = sorted(wanted - completed)
@@ -264,23 +256,6 @@ class Guards:
             raise SafetyError(
                 "its user data was changed since a copy was kept: nothing is destroyed"
             )
-
-    def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
-        """Return the recorded snapshots of recorded volumes, in the instance's account, begun after
-        the step was noted: by then the instance was seen stopped or, where it runs on, approved.
-
-        A tag alone proves nothing.
-        """
-        noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
-        tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
-        if noted_at is None:
-            return []
-        own_snapshots = []
-        for snapshot in tagged:
-            is_recorded = episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
-            if is_recorded and snapshot.counts(episode.ref.account, noted_at):
-                own_snapshots.append(snapshot)
-        return own_snapshots
 
     def _approval(self, episode: Episode) -> Approval | None:
         """Return the approval that mode `ask` needs, or the expiry that counts as one; `None` in

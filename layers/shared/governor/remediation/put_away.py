@@ -37,6 +37,7 @@ from governor.remediation.clearance import Cleared, must_be_fresh, must_be_reche
 from governor.remediation.guards import Guards
 from governor.remediation.sent_call import SentCalls
 from governor.remediation.store import Calls
+from governor.remediation.underway import episode_underway
 
 
 @contextmanager
@@ -108,7 +109,7 @@ class PutAway:
         Raises: MustWait while it may still take effect; SafetyError if somebody else changed the
         instance's state, or the episode is over; CloudError.
         """
-        episode = self.guards.open_episode(ref)
+        episode = episode_underway(self.episode_store, ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
             return False
         effect = self.sent_calls.effect(episode, step, self.clock.now())

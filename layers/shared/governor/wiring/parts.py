@@ -281,8 +281,7 @@ class Parts(Basics):
 
     @cached_property
     def seal_check(self) -> SealCheck:
-        """Return the check of seals. It opens its client at its first check: `check_progress` is
-        made with it, and checks nothing."""
+        """Return the check of seals. It opens its client at its first check."""
         from governor.aws.sealing import KmsSealCheck
 
         return KmsSealCheck(

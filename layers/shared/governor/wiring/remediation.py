@@ -1,17 +1,16 @@
-"""Wiring of the remediation workflow, but for the step that stops or terminates (`acting.py`) and
-the end of an episode (`endings.py`)."""
+"""Wiring of the remediation workflow, but for the step that stops or terminates (`acting.py`),
+its waits (`progress.py`) and the end of an episode (`endings.py`)."""
 
 from __future__ import annotations
 
 from governor.policy.document import PolicyBook
-from governor.remediation.check_progress import CheckProgress
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.recheck_episode import RecheckEpisode
 from governor.remediation.take_snapshot import TakeSnapshot
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.guards import guards, inspect_instance, sent_calls
-from governor.wiring.policies import asking, present, ready
+from governor.wiring.policies import asking, ready
 
 
 def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
@@ -67,20 +66,3 @@ def take_snapshot(parts: Ec2Parts) -> Ready[TakeSnapshot]:
         )
 
     return ready(asking(parts), make)
-
-
-def check_progress(parts: Ec2Parts) -> Ready[CheckProgress]:
-    """Return the use case of `check_progress`."""
-
-    def make(policies: PolicyBook) -> CheckProgress:
-        return CheckProgress(
-            clock=parts.clock,
-            policies=policies,
-            accounts=parts.accounts,
-            guards=guards(parts, policies),
-            approval_store=parts.approval_store,
-            delivery_store=parts.delivery_store,
-            instances=parts.instances,
-        )
-
-    return ready(present(parts), make)

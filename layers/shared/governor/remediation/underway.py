@@ -1,0 +1,39 @@
+"""An episode that is underway, and the snapshots that count as its own. This module only reads."""
+
+from __future__ import annotations
+
+from governor.approvals.deliver_decision import asked_about
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import SafetyError
+from governor.core.instance import EPISODE_TAG, Snapshot, Target
+from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.plan import Step
+from governor.episode.ports import Snapshotter
+from governor.episode.store.episodes import Episodes
+
+
+def episode_underway(episode_store: Episodes, ref: EpisodeRef) -> Episode:
+    """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
+    episode = asked_about(episode_store, ref)
+    if episode.phase is Phase.CLOSED:
+        outcome = episode.outcome.value if episode.outcome else "closed"
+        raise SafetyError(f"the episode is over: {outcome}")
+    return episode
+
+
+def own_snapshots(snapshotter: Snapshotter, episode: Episode, target: Target) -> list[Snapshot]:
+    """Return the recorded snapshots of recorded volumes, in the instance's account, begun after
+    the step was noted: by then the instance was seen stopped or, where it runs on, approved.
+
+    A tag alone proves nothing.
+    """
+    noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
+    tagged = snapshotter.find(target, {EPISODE_TAG: episode.ref.execution_name})
+    if noted_at is None:
+        return []
+    counted = []
+    for snapshot in tagged:
+        is_recorded = episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+        if is_recorded and snapshot.counts(episode.ref.account, noted_at):
+            counted.append(snapshot)
+    return counted
