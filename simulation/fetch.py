@@ -311,9 +311,10 @@ class Fetch:
         self, label: str, target: Target, parts: Iterable[tuple[Sequence[MetricQuery], Window]]
     ) -> None:
         """Read all these queries and keep the answers. Raises: CloudError, FetchError."""
-        calls = [
-            (batch, window) for queries, window in parts for batch in _batches(queries, window)
-        ]
+        calls: list[tuple[Sequence[MetricQuery], Window]] = []
+        for queries, window in parts:
+            for batch in _batches(queries, window):
+                calls.append((batch, window))
         problems: list[str] = []
         self.progress(label, 0, len(calls))
         with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:

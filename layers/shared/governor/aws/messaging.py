@@ -174,7 +174,9 @@ def subject_of(alert: Alert) -> str:
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
     """Return the sealed message by protocol, cut if SNS would refuse the whole."""
     text = readable(alert)
-    brief_facts = {name: alert.facts[name] for name in ("episode",) if name in alert.facts}
+    brief_facts = {}
+    if "episode" in alert.facts:
+        brief_facts["episode"] = alert.facts["episode"]
     brief = replace(alert, facts=brief_facts)
     briefest = replace(brief, lines=(), subject=subject_of(alert))
     versions = ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest))

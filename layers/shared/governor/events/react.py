@@ -100,11 +100,11 @@ class ReactToStateChange:
             minutes = self.policies().base().policy.ledger.false_stop_within_minutes
             false_within = timedelta(minutes=minutes)
             return settle_restart(self.ledger_store, ended, at, false_within, self.clock.now())
-        return [
-            "saving settled: terminated by others"
-            for entry in ended
-            if self.ledger_store.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
-        ]
+        done: list[str] = []
+        for entry in ended:
+            if self.ledger_store.settle_entry(entry, at, Ending.TERMINATED, self.clock.now()):
+                done.append("saving settled: terminated by others")
+        return done
 
 
 def _terminates(episode: Episode | None) -> bool:

@@ -195,11 +195,11 @@ def _note_unread(readings: Mapping[str, HealthReading], summary: HealthSummary) 
 
 
 def _findings_of(readings: Sequence[HealthReading]) -> list[InstanceFinding]:
-    return [
-        InstanceFinding(reading.instance, finding)
-        for reading in readings
-        for finding in reading.findings
-    ]
+    findings: list[InstanceFinding] = []
+    for reading in readings:
+        for finding in reading.findings:
+            findings.append(InstanceFinding(reading.instance, finding))
+    return findings
 
 
 def _is_known(finding: InstanceFinding, known: Collection[str]) -> bool:

@@ -6,6 +6,7 @@ They only word findings; `rules.py` makes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from governor.alerts.model import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, Owner, named, only
@@ -76,7 +77,7 @@ def health_alerts(
     for number, groups_by_instance in enumerate(parts, 1):
         is_last = number == len(parts)
         part_text = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
-        part = [group for instance_groups in groups_by_instance for group in instance_groups]
+        part = list(chain.from_iterable(groups_by_instance))
         part.sort(key=lambda group: _rank(group[0]))
         alert = _alert(part, lasting if is_last else (), owner, now, part_text)
         yield alert, _findings(part)

@@ -171,7 +171,9 @@ class Brakes(Store):
 
     def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
         """Return the breaker of each target; `None` if it is not tripped."""
-        keys = [key for target in targets for key in _breaker_keys(target)]
+        keys: list[Key] = []
+        for target in targets:
+            keys += _breaker_keys(target)
         item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
         states: dict[Target, BreakerState | None] = {}
         for target in targets:
@@ -258,7 +260,11 @@ def _hour_name(hour: datetime) -> str:
 
 def _attributes(hours: Iterable[datetime]) -> list[str]:
     """Return the attributes of the hub's item that count in these hours."""
-    return [f"{count}{_hour_name(hour)}" for hour in hours for count in (_TURNED, _BACK)]
+    attributes: list[str] = []
+    for hour in hours:
+        name = _hour_name(hour)
+        attributes += [f"{_TURNED}{name}", f"{_BACK}{name}"]
+    return attributes
 
 
 def _turned_key(target: Target) -> Key:

@@ -7,7 +7,7 @@ A contact is a person or a group, named in the policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -219,17 +219,22 @@ class Ownership(Section):
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
     """Return all addresses of lists of these contacts in lower case, each once; empty if none has
     any."""
-    return tuple(
-        dict.fromkeys(address.lower() for contact in contacts for address in contact.lists)
-    )
+    return _distinct(contact.lists for contact in contacts)
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
     """Return all addresses of people of these contacts in lower case, each once; empty if none has
     any."""
-    return tuple(
-        dict.fromkeys(address.lower() for contact in contacts for address in contact.emails)
-    )
+    return _distinct(contact.emails for contact in contacts)
+
+
+def _distinct(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return all addresses of these groups in lower case, each once, in their order."""
+    distinct_addresses: dict[str, None] = {}
+    for group in groups:
+        for address in group:
+            distinct_addresses[address.lower()] = None
+    return tuple(distinct_addresses)
 
 
 _NAME = "write a whole name, without blanks around it; * stands for nothing here"
