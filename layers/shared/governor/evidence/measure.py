@@ -40,6 +40,7 @@ class Measurement:
     the same windows."""
 
     def __init__(self, names: Metrics, window: Window, ec2_window: Window) -> None:
+        """Measure by these names of metrics. EC2's own figures have a window of theirs."""
         self._names = names
         self._window = window
         self._ec2_window = ec2_window

@@ -48,6 +48,7 @@ class Pending:
 
     @property
     def instance_id(self) -> str:
+        """Return the id of the instance."""
         return self.request.instance.instance_id
 
     @property

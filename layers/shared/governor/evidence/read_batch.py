@@ -88,6 +88,7 @@ class Batch:
         }
 
     def _gathered(self, pending: Pending, own_evidence: Evidence) -> Gathered:
+        """Return the result for one instance, with its evidence."""
         percent: dict[str, Series] = {}
         if pending.request.only_if is None:
             percent = self._measurement.percent(pending)

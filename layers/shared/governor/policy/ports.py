@@ -20,8 +20,12 @@ class Policies(Protocol):
     """The parsed policy document: one snapshot for an invocation. `base` has no overrides;
     selector, targets, metrics and breaker are taken from there."""
 
-    def base(self) -> AppliedPolicy: ...
-    def applied_to(self, instance: Instance) -> AppliedPolicy: ...
+    def base(self) -> AppliedPolicy:
+        """Return the policy of the document without overrides."""
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """Return the policy of one instance, with its overrides. Raises: PolicyError if these
+        contradict each other."""
 
 
 class PolicyVariants(Policies, Protocol):
@@ -29,7 +33,8 @@ class PolicyVariants(Policies, Protocol):
     instance is in one of these `variants`."""
 
     @property
-    def variants(self) -> Sequence[Policy]: ...
+    def variants(self) -> Sequence[Policy]:
+        """Return the base first, then the policy under each override alone."""
 
 
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:

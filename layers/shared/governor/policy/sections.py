@@ -226,6 +226,7 @@ def _holds(settings: object, path: Path) -> bool:
 
 
 def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without those that an override may not change."""
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 

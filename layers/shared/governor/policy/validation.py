@@ -76,6 +76,7 @@ _WANTED = {
 
 
 def _reason(details: ErrorDetails) -> str:
+    """Return the reason of one mistake, in the words of the policy's documentation."""
     kind = details["type"]
     if kind == "unexpected_keyword_argument":
         return "unknown setting"

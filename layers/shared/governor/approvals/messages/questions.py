@@ -185,6 +185,7 @@ def episode_alert(
 
 
 def _owner_of(episode: Episode) -> Owner:
+    """Return the owner of the instance, as recorded when the episode was opened."""
     return Owner(episode.owner, episode.project, episode.time_zone)
 
 

@@ -72,6 +72,7 @@ def saving_text(plan: Plan) -> str:
 
 
 def _saving_kind(plan: Plan) -> str:
+    """Return which sentence says what the plan saves, by its name in the template."""
     saved_per_day = plan.saving.saved_usd_per_day
     if not plan.steps:
         return "nothing"
@@ -134,6 +135,7 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> Idl
 
 
 def _idle_for_text(idle_for: str, reason: str) -> IdleText:
+    """Return the time idle as a title, a sentence and a predicate."""
     return IdleText(f"idle {idle_for}", reason, f"has been idle for {idle_for}")
 
 

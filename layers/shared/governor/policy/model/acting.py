@@ -143,6 +143,7 @@ class ApprovalRule(Section):
     nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
             reason = (
                 "must be at least four times digest_after_seconds, for which questions wait unsent"

@@ -17,6 +17,7 @@ from governor.core.units import parse_iso
 
 
 def _is_time(text: str) -> bool:
+    """Return whether the text is a time in ISO 8601."""
     try:
         return bool(parse_iso(text))
     except ValueError:

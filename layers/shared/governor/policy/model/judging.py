@@ -33,6 +33,7 @@ releases accepted 5 to 9."""
 
 
 def _is_of_jobs(namespace: str) -> bool:
+    """Return whether the namespace is set and is none of AWS's own."""
     return bool(namespace) and not namespace.startswith("AWS/")
 
 
@@ -51,6 +52,7 @@ class Targets(Section):
     """Region codes. Empty: the Region of the stack."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         if self.without_units and not self.units:
             yield ("without_units",), "leaves accounts out of units, and none is named; set units"
 

@@ -50,6 +50,7 @@ class Prices(Section):
     """USD per GiB and month of EBS snapshots, where AWS's price list was not read."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         for name in self.discount_percent:
             if not re.fullmatch(FAMILY[0], name):
                 yield ("discount_percent", name), FAMILY[1]

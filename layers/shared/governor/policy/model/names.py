@@ -40,6 +40,7 @@ class TagMatch(Section):
     """Value of the tag."""
 
     def __str__(self) -> str:
+        """Return the tag as people write it: `key=value`."""
         return f"{self.tag_key}={self.tag_value}"
 
     @staticmethod
@@ -49,6 +50,7 @@ class TagMatch(Section):
         return re.fullmatch(_KEY_FOR_IAM, key) is not None
 
     def is_on(self, instance: Instance) -> bool:
+        """Return whether the instance has exactly this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
 
     def like_it_on(self, instance: Instance) -> str | None:
@@ -67,6 +69,7 @@ class TagMatch(Section):
         return None
 
     def _is_meant_by(self, key: str) -> bool:
+        """Return whether a tag with this key means this tag, however the key is spelled."""
         if key == self.tag_key:
             return True
         wanted = letters_and_digits(self.tag_key)

@@ -66,6 +66,7 @@ class Events(Section):
     """Hours before an announced date at which its message is repeated."""
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
         if len(self.spot_price_regions) > 20:
             yield (
                 ("spot_price_regions",),
@@ -107,6 +108,7 @@ class Health(Section):
 
     @property
     def check_every(self) -> timedelta:
+        """Return the time between two checks."""
         return timedelta(minutes=self.check_every_minutes)
 
     @property

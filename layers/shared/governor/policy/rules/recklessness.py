@@ -35,6 +35,7 @@ def reckless_rules(
 
 
 def _window_too_short(policy: Policy) -> Iterator[Mistake]:
+    """Yield the mistake that nothing would ever be idle, if the window is too short."""
     window_minutes = policy.idle.window_minutes
     if window_minutes < LEAST_WINDOW_MINUTES:
         reason = (
@@ -55,6 +56,7 @@ def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mist
 
 
 def _sets_people(override: Override, name: str) -> bool:
+    """Return whether the override matches a tag, and sets this number of people."""
     return bool(override.match.tags) and name in override.set.get("approval", {})
 
 

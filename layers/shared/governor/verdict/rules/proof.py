@@ -27,6 +27,7 @@ LATE = timedelta(minutes=30)
 
 
 def busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
+    """Return the verdict of an instance that worked until `ended`."""
     return Verdict(
         VerdictKind.BUSY,
         reason,
@@ -37,10 +38,12 @@ def busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) ->
 
 
 def no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdict:
+    """Return the verdict that nothing is proved, for this reason."""
     return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence, is_late=is_late)
 
 
 def of_needed_text(percent: float, policy: Policy) -> str:
+    """Return the share of the window that was measured, and the share that is needed."""
     needed_percent = policy.idle.minimum_coverage_percent
     return f"{percent:.0f}% of the window, {needed_percent:g}% are needed"
 

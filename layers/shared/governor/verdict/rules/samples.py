@@ -90,6 +90,7 @@ def _have_all_published_lately(evidence: Evidence, policy: Policy, gpu_count: in
 
 
 def _total(samples: Series) -> float:
+    """Return the sum of the samples; holes count as none."""
     return sum(count or 0.0 for count in samples)
 
 

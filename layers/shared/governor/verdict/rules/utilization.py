@@ -159,6 +159,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: in
 def _right_size(
     evidence: Evidence, busy_gpus: list[GpuReadings], idle_gpus: list[GpuReadings]
 ) -> str:
+    """Return the advice that a type with fewer accelerators would do."""
     names = ", ".join(gpu.gpu for gpu in idle_gpus)
     average = sum(mean(gpu.utilization) or 0.0 for gpu in busy_gpus) / len(busy_gpus)
     # A GPU that was not measured may work, so it counts as needed.
@@ -172,6 +173,7 @@ def _right_size(
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
+    """Return the reason that nothing was published, with EC2's own figure if there is one."""
     metrics = policy.metrics
     silent_minutes = minutes(evidence.window.length)
     text = f"no {metrics.utilization} in {metrics.namespace} for {silent_minutes} min"
@@ -182,10 +184,12 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
 
 
 def _label(gpu: GpuReadings) -> str:
+    """Return the name of a GPU in a sentence; the instance if it is the busiest of all."""
     return "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
 
 
 def _utilization(evidence: Evidence) -> list[Series]:
+    """Return all series of utilization: of each GPU, and of the whole instance."""
     return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
