@@ -24,7 +24,7 @@ NAMES = {
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     if isinstance(node, ast.Call)
     and isinstance(node.func, ast.Name)
-    and node.func.id in ("written", "said", "worded")
+    and node.func.id in ("written", "said", "first_line_of", "worded")
     if isinstance(node.args[0], ast.Constant)
 }
 NAMED_BY_VALUES = {"all-frozen", "all-released", "frozen", "released", "paused", "pause-ended"} | {

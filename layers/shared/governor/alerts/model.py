@@ -1,6 +1,6 @@
 """A message to people and to subscribers, its owner, and its delivery on each channel.
 
-This module words and sends nothing.
+This module words nothing and sends nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ class Owner(NamedTuple):
     name: str
     project: str = UNASSIGNED
     time_zone: str = "UTC"
-    """The zone of the first contact who is notified about it."""
+    """The time zone of the first contact who is notified."""
 
     @property
     def key(self) -> str:
-        """Return the owner's part in the id of a message: each owner gets a message of their
-        own."""
+        """Return the part of a message's id that is different for each owner and project."""
         return short_hash(self.name, self.project)
 
 
@@ -61,7 +60,7 @@ class AlertKind(StrEnum):
     advice."""
     TELEMETRY_SILENT = "telemetry-silent"
     EXEMPTION_UNUSUAL = "exemption-unusual"
-    """Instances that an oddly spelled exemption tag keeps."""
+    """An oddly spelled exemption tag keeps instances running."""
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"
     PAUSED = "paused"
@@ -98,6 +97,8 @@ class AlertKind(StrEnum):
 
 
 class Severity(StrEnum):
+    """How urgent a message is, the least urgent first."""
+
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
@@ -130,8 +131,9 @@ class Words:
     lines: tuple[str, ...] = ()
     forms: tuple[LineForm, ...] = ()
     kind: AlertKind | None = None
-    """The kind and the usual severity, if its template is that of a whole message."""
+    """The kind of message; `None` for the words of a part of a message."""
     severity: Severity | None = None
+    """The usual severity of the message; `None` as above."""
 
     @property
     def all_lines(self) -> list[str]:
@@ -142,7 +144,7 @@ class Words:
 
     @property
     def lead(self) -> tuple[str, ...]:
-        """Return the lines before the first section."""
+        """Return the lines before the first section, without empty ones."""
         lead: list[str] = []
         for line, form in zip(self.lines, self.forms, strict=True):
             if form is LineForm.HEADING:
@@ -153,7 +155,8 @@ class Words:
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections, without the colons and dashes of plain text."""
+        """Return the sections, without the colons and dashes of plain text; empty if there are
+        none."""
         sections: list[Section] = []
         for line, form in zip(self.lines, self.forms, strict=True):
             if form is LineForm.HEADING:
@@ -167,7 +170,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The subject of a message in facts: an instance, or the Region of an account."""
+    """The instance, or the Region of an account, that a message is about."""
 
     account: str
     region: str
@@ -182,8 +185,8 @@ class Facts:
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
         """Return labels and values in reading order.
 
-        Unknown values are left out, except the cost and owner of an instance; `unpriced` stands for
-        a cost that is not known.
+        Unknown values are left out, except the owner, project and cost of an instance. `unpriced`
+        is the text for an unknown cost.
         """
         is_about_instance = bool(self.instance_id)
         instance = self.instance_id
@@ -203,17 +206,18 @@ class Facts:
         return tuple((label, value) for label, value in value_by_label.items() if value)
 
     def _cost(self, unpriced: str) -> str:
+        """Return the cost of the instance as text; `unpriced` if it is not known."""
         if self.usd_per_day is None:
             return unpriced
         if self.usd_per_day == 0:
-            # It is stopped, or its hours are paid for.
+            # The instance is stopped, or its hours are paid in advance.
             return "no more than its storage"
         return f"{usd(self.usd_per_day)} a day while it runs"
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One message."""
+    """One message. `subject` is its title."""
 
     kind: AlertKind
     severity: Severity
@@ -234,10 +238,8 @@ class Alert:
 
     @property
     def about(self) -> Facts:
-        """Return its subject for people.
-
-        It comes from the facts, so that every reader of the queue can show it.
-        """
+        """Return the instance or place that the alert is about, read from `self.facts`, so that
+        every reader of the queue can show it."""
         price = self._text_of("usd_per_hour")
         return Facts(
             account=self.account,
@@ -251,23 +253,22 @@ class Alert:
         )
 
     def _text_of(self, fact: str) -> str | None:
+        """Return a fact as text; `None` if it is missing or empty."""
         value = self.facts.get(fact)
         return str(value) if value else None
 
 
 INCIDENT_UNTIL = "incident_until"
-"""The fact of a critical message whose cause ends by itself, but not before this time."""
-
-
+"""The fact with a time: the cause of a critical message ends by itself, but not before it."""
 INCIDENT_WHILE = "incident_while"
-"""The fact of a critical message whose cause lasts while a finding with one of these keys is known
+"""The fact with keys of findings: the cause of a critical message lasts while one of them is known
 (`Findings.told`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An incident that a machine opened for a critical message, by `key`, and may close at
-    `ends_at`."""
+    """An incident that a machine opened under `key` for a critical message, and that may be closed
+    at `ends_at`."""
 
     key: str
     subject: str
@@ -279,9 +280,9 @@ class Incident:
 
 
 def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
-    """Return the incident that must be closed in time.
+    """Return the incident that a sweep must close when its time has passed.
 
-    Return `None` if the message opens none, or another message closes it.
+    Return `None` if the message opens no incident, or another message closes it.
     """
     until = alert.facts.get(INCIDENT_UNTIL)
     if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
@@ -306,11 +307,8 @@ has to find the parts of a message in its text. Alerts of earlier releases do no
 
 
 def words_of(alert: Alert) -> Words:
-    """Return the words of an alert.
-
-    All lines are text if the facts do not hold a form for each: then they are shown as they were
-    sent.
-    """
+    """Return the words of an alert. If the facts do not hold a form for each line, all lines count
+    as text, and are shown as they were sent."""
     letters = alert.facts.get(LINE_FORMS)
     if _has_form_for_each(letters, alert.lines):
         forms = [LineForm(letter) for letter in str(letters)]
@@ -320,6 +318,7 @@ def words_of(alert: Alert) -> Words:
 
 
 def _has_form_for_each(letters: object, lines: Sequence[str]) -> bool:
+    """Return whether the fact `LINE_FORMS` holds a known form for each line."""
     if not isinstance(letters, str) or len(letters) != len(lines):
         return False
     return set(letters) <= set(LineForm)
@@ -327,20 +326,16 @@ def _has_form_for_each(letters: object, lines: Sequence[str]) -> bool:
 
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
-
-
 REPEATS = "repeats"
-"""The fact of messages that plain subscribers filter out: a failure announced within the hour, or
-an incident's end."""
-
-
+"""The fact by which plain subscribers filter messages out: a failure whose cause they had within
+the hour, or an incident's end."""
 SEAL = "seal"
-"""The fact that holds the seal. It is a fact because the previous release reads any fact, but no
-new field."""
+"""The fact that holds the seal. It is a fact and no field, as the previous release reads any fact,
+but refuses a new field."""
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    """Return the alert as JSON data."""
+    """Return the alert as a JSON document, as it is put into the queue."""
     document: dict[str, object] = {"version": 1}
     for alert_field in fields(alert):
         document[alert_field.name] = getattr(alert, alert_field.name)
@@ -351,7 +346,7 @@ def alert_document(alert: Alert) -> dict[str, object]:
 
 
 def sealed_text(alert: Alert) -> bytes:
-    """Return the text under the seal of an alert: its document in canonical form, without the
+    """Return the text that the seal of an alert signs: its document in canonical form, without the
     seal."""
     facts = {name: value for name, value in alert.facts.items() if name != SEAL}
     document = {**alert_document(alert), "facts": facts}
@@ -359,27 +354,24 @@ def sealed_text(alert: Alert) -> bytes:
 
 
 ENDS_FOR_MACHINES = frozenset({AlertKind.ALARM_OVER, AlertKind.INCIDENT_OVER})
-"""Ends that are not sent to people: PagerDuty and webhooks close what they have opened."""
-
-
+"""Kinds with which PagerDuty and webhooks close the incidents that they opened. They are not sent
+to people."""
 FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
-"""Kinds that are never sent by mail or chat; the template's subscriptions leave them out, too."""
-
-
+"""Kinds that are never sent by mail or chat; subscriptions in `template.yaml` leave them out,
+too."""
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
-
-
+"""Kinds that ask people for an answer."""
 ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
-
-
+"""Kinds that say how an episode ended."""
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
+"""Kinds that also go to the contacts for escalations."""
 
 
-def named(one: Instance) -> str:
-    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
-    return f"{one.name} ({one.instance_id}, {one.instance_type})"
+def named(instance: Instance) -> str:
+    """Return the instance as text: `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    return f"{instance.name} ({instance.instance_id}, {instance.instance_type})"
 
 
 def only(instances: Sequence[Instance]) -> Instance | None:
@@ -388,7 +380,7 @@ def only(instances: Sequence[Instance]) -> Instance | None:
 
 
 def counted(instances: Sequence[Instance]) -> str:
-    """Return the name of the only instance, or how many there are."""
+    """Return the name of the only instance, or the number of instances as text."""
     instance = only(instances)
     return instance.name if instance else f"{len(instances)} GPU instances"
 
@@ -399,10 +391,9 @@ def ids(instances: Iterable[Instance]) -> list[str]:
 
 
 NOWHERE = "none"
-"""The channel in the record of a message that has no channel."""
-
-
+"""The channel in the record of a message that goes to no channel."""
 DIGEST_PREFIX = "digest-"
+"""The start of the id of a message about several questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,25 +414,25 @@ class Delivery:
     refused: str | None = None
     """Why the channel refused it, and what to do."""
     shared: bool | None = None
-    """True if it was delivered to everybody's channel although the policy names one of its readers'
-    own."""
+    """True if it was delivered to a channel for everybody, although the policy names a channel of
+    its readers' own."""
     given_up: bool = False
-    """True if it is refused only because no channel accepted it for too long. Somebody may have it
-    tried again."""
+    """True if it counts as refused only because the channel did not accept it for too long. An
+    operator may have it tried again."""
     not_before: UtcDatetime | None = None
-    """Time of the next try: the channel asked for it, or a function that may have died is sending
-    it now."""
+    """Time of the next try: the time that the channel asked for, or the end of the claim of the
+    function that sends it now. `None` once it is settled."""
     seal: str | None = None
     """Made by `deliver_alert`, if silence may count from this delivery."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return its channel and target, as `Route.key` does."""
+        """Return its channel's name and its target, as `Route.key` does."""
         return self.channel, self.target
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it was delivered or refused for good."""
+        """Return whether it was delivered, or refused for good, so that it is not tried again."""
         return self.not_before is None
 
     @property
@@ -451,7 +442,8 @@ class Delivery:
 
     @property
     def reached_people(self) -> bool:
-        """Return whether its own readers have it. A webhook reaches machines only."""
+        """Return whether it was delivered to a channel of its readers' own. A webhook reaches only
+        machines."""
         if not self.was_taken or self.channel == "webhook":
             return False
         return not self.shared
@@ -459,8 +451,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """One message of the queue; `receives` counts how often it was received, including this
-    time."""
+    """One message of the queue. `receives` is how often it was received, including this time."""
 
     message_id: str
     receipt: str
@@ -470,10 +461,12 @@ class Queued:
 
 
 class Again(NamedTuple):
-    """Asks to try an alert again that was given up: somebody has put it back into the queue."""
+    """A request to try an alert again that was given up: an operator has put it into the queue."""
 
     alert: Alert
 
 
 class Flush(NamedTuple):
+    """A request to send the messages of a group that wait in the outbox."""
+
     group: str

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Announcer(Protocol):
-    """Sends alerts. It returns once a channel has accepted the message. Raises: CloudError if none
-    has."""
+    """Sends alerts to the alert topic."""
 
-    def announce(self, alert: Alert) -> None: ...
+    def announce(self, alert: Alert) -> None:
+        """Send an alert; return once it is accepted. Raises: CloudError if it is not."""
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """Return whether one of these addresses (lower case) gets every question directly from
-        here. Otherwise the deliveries say who has it. Raises: NobodyListens if a message would
-        reach nobody at all."""
+        """Return whether one of these addresses (lower case) gets every question directly from the
+        topic. If not, the recorded deliveries say who has a question. Raises: NobodyListens if a
+        message would reach nobody at all; CloudError."""

@@ -26,9 +26,9 @@ from governor.core import units
 FOLDER = Path(__file__).parent / "words"
 _BORDER = "\ufdd0"
 _BREAK = "\ufdd1"
-"""Two characters that Unicode keeps for programs. While a template is rendered, `_BORDER` stands
-before and after each value, and `_BREAK` for a line break in one. So a value can neither begin a
-line nor pass for a heading or an item, whatever its text is."""
+"""Two characters that Unicode reserves for programs. While a template is rendered, `_BORDER` stands
+before and after each value, and `_BREAK` for a line break in a value. So a value can neither begin
+a line nor pass for a heading or an item, whatever its text is."""
 _IN_VALUES = str.maketrans({_BORDER: None, "\n": _BREAK})
 _IN_TEXTS = str.maketrans({_BORDER: None, _BREAK: "\n"})
 _CONTINUED = re.compile(r"\\\n *")
@@ -39,9 +39,10 @@ _NOW = "time_of_message"
 
 
 def rendered(template: str, values: Mapping[str, Any], zone: str, now: datetime | None) -> Words:
-    """Return the words of a template, with times in this zone as they read `now`.
+    """Return the words of a template, with times in this zone, relative to `now`. A template that
+    sets no `alert_kind` gives no kind and no severity.
 
-    Raises: UndefinedError if the template names a value that is not there.
+    Raises: UndefinedError if the template names a value that is missing.
     """
     file_name = f"{template.replace(' ', '-')}.txt"
     all_values = {**values, _ZONE: zone, _NOW: now}
@@ -56,7 +57,7 @@ def rendered(template: str, values: Mapping[str, Any], zone: str, now: datetime 
 
 @cache
 def environment() -> Environment:
-    """Return the environment of all templates. Each is read when it is first used."""
+    """Return the environment of all templates. A template is read when it is first used."""
     folders = sorted(folder for folder in FOLDER.iterdir() if folder.is_dir())
     environment = Environment(  # noqa: S701 - plain text, which every channel escapes by itself
         loader=FileSystemLoader(folders),
@@ -80,11 +81,12 @@ def environment() -> Environment:
 
 
 def _capital(text: str) -> str:
+    """Return the text with its first letter as a capital."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable[..., str]:
-    """Return a filter that words a time in the reader's zone, as it reads now."""
+    """Return a filter that words a time in the reader's zone, relative to the message's time."""
 
     @pass_context
     def filtered(context: Context, moment: datetime) -> str:
@@ -95,7 +97,7 @@ def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable
 
 
 def _bordered(value: object) -> str:
-    """Return the text of a value on one line, between its borders."""
+    """Return the text of a value on one line, between two borders."""
     text = str(value).translate(_IN_VALUES)
     return f"{_BORDER}{text}{_BORDER}"
 
@@ -112,10 +114,8 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _words_of(rendered_lines: Iterable[str]) -> Words:
-    """Return the first line as the title, and the others as the body.
-
-    A heading is left out if no line follows it.
-    """
+    """Return the first line as the title, and the others as the body. A heading is left out if no
+    line follows it. Without lines the title is empty."""
     title = ""
     lines: list[str] = []
     forms: list[LineForm] = []

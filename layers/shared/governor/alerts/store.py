@@ -15,68 +15,76 @@ _OUTBOX_KEPT = timedelta(days=7)
 
 
 class Deliveries(Store):
+    """Every method may raise CloudError."""
+
     def deliveries(self, subject: str) -> list[Delivery]:
+        """Return all records of messages about an episode (or of one message without an episode);
+        empty if there are none."""
         return self._table.read_all(Delivery, f"DELIVERIES#{subject}")
 
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
-        """Keep the claim until its `not_before`, and return whether this caller shall send the
-        message.
+        """Claim the delivery until the claim's `not_before`. Return whether this caller must send
+        the message.
 
-        It shall not if the message is settled (unless given up), if the channel wants it later, or
-        if another caller's claim stands.
+        Return false, with nothing changed, if the message is settled (unless given up), if the
+        channel asked for a later try, or if another caller's claim stands.
         """
-        # Texts in UTC compare as their times do. A settled delivery has no time, so it never fits.
+        # Times are stored as texts in UTC, which compare as times do. A settled delivery has no
+        # `not_before`, so it is never due.
         is_due = where("not_before", "<=", now)
         is_free = absent() | where("given_up", "=", True) | is_due
         return self._table.wins(_keeping(claim, is_free))
 
     def note_delivery(self, delivery: Delivery) -> None:
-        """Replace an earlier record of the same message, channel and target, if there is one."""
+        """Store the record of a delivery in place of an earlier one of the same message, channel
+        and target."""
         self._table.write(_keeping(delivery))
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
-        """Keep a message until it is sent with others of its group. It is kept once, however often
-        this is called."""
+        """Keep a message until it is sent with others of its group. A repeated call replaces it."""
         self._table.write(
             put((f"OUTBOX#{group}", message), {"document": document}, until=at + _OUTBOX_KEPT)
         )
 
     def outbox(self, group: str) -> list[tuple[str, str]]:
-        """Return each message of the group and its document, in order."""
+        """Return each message of the group and its document, by message; empty if there are
+        none."""
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
 
     def drop_outbox(self, group: str, message: str) -> None:
+        """Delete a message of the group from the outbox."""
         self._table.write(delete((f"OUTBOX#{group}", message)))
 
     def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
-        """Take the lease for so many seconds; return false if another caller holds it."""
+        """Take the lease for these seconds. Return false if it is held."""
         until = now + timedelta(seconds=seconds)
         return self._table.wins(put((f"LEASE#{name}", "LEASE"), {}, is_over(now), until=until))
 
     def end_lease(self, name: str) -> None:
+        """Free the lease, whoever holds it."""
         self._table.write(delete((f"LEASE#{name}", "LEASE")))
 
     def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
-        """Keep for 90 days which questions a digest is about."""
+        """Keep the ids of the questions in a digest, for 90 days."""
         document = {"approval_ids": list(approval_ids)}
         until = at + _DELIVERIES_KEPT
         self._table.write(put((f"DIGEST#{digest_id}", "DIGEST"), document, until=until))
 
     def digest(self, digest_id: str) -> tuple[str, ...]:
-        """Return the questions of a digest; an empty tuple if it is not known."""
+        """Return the ids of the questions in a digest; an empty tuple if it is not known."""
         item = self._table.get((f"DIGEST#{digest_id}", "DIGEST"))
         if item:
             return tuple(item["approval_ids"])
         return ()
 
     def numbers(self, page_id: str) -> dict[str, int]:
-        """Return the number of each recipient of links to this page."""
+        """Return the number of each recipient of links to this page; empty if there are none."""
         items = self._table.query(f"LINK#{page_id}")
         return {item["recipient"]: int(item["sk"]) for item in items}
 
     def number_recipient(self, page_id: str, recipient: str, at: datetime) -> int:
-        """Return the number of a recipient, which nobody else ever gets. A new recipient is given
-        the next one."""
+        """Return the number of a recipient of links to this page. A new recipient gets the next
+        number, which no other recipient of the page ever has."""
         numbers = self.numbers(page_id)
         while recipient not in numbers:
             next_number = max(numbers.values(), default=0) + 1
@@ -90,7 +98,9 @@ class Deliveries(Store):
 
 
 def _keeping(delivery: Delivery, condition: Condition | None = None) -> Write:
-    # A target may be an address: its hash fits the key, and the address stands in one place only.
+    """Return the write of a delivery's record."""
+    # A target may be an address. Its hash is short enough for the key, and so the address is stored
+    # only once, in the record.
     target = hashlib.sha256(delivery.target.encode()).hexdigest()[:16]
     key: Key = (f"DELIVERIES#{delivery.subject}", f"{delivery.message}#{delivery.channel}#{target}")
     return put(key, delivery, condition, until=delivery.at + _DELIVERIES_KEPT)

@@ -2,8 +2,8 @@
 
 A message is worded where it is made: subscribers of the topic get its text, and the seal covers it.
 The words are templates of Jinja2 in `governor/alerts/words`. `governor.alerts.render` renders them.
-It is imported here, when the first message is worded, and nowhere else: most invocations send
-nothing, and their cold starts must not load Jinja2.
+That module is imported here, when the first message is worded, and nowhere else: most invocations
+send nothing, and their cold starts must not load Jinja2.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from governor.core.instance import Instance, Target
 from governor.core.units import UtcDatetime
 
 _TITLE_CHARACTERS = 98
-"""Characters that SNS takes as a subject."""
+"""The longest title. SNS takes no longer subject."""
 _SHORTEST_NAME = 12
+"""A name in a title keeps at least these characters."""
 Values = Mapping[str, Any]
+"""The values that a template may name, by name."""
 
 
 def written(
@@ -37,10 +39,11 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Return a message in the words of its template.
+    """Return an alert in the words of the template `message`.
 
-    The template may name the facts, `words`, and `about`, `target`, `owner` and `now`. It sets the
-    kind, and the severity unless that is given. Raises: LookupError if it sets none.
+    The template may name the facts, the values in `words`, and `about`, `target`, `owner` and
+    `now`. It sets the kind, and the severity unless `severity` is given. Raises: LookupError if it
+    sets no kind; jinja2.UndefinedError if it names a value that is missing.
     """
     values = {
         **facts,
@@ -80,10 +83,10 @@ def alert_of(
     owner: Owner = NOBODY,
     link: str | None = None,
 ) -> Alert:
-    """Return a message in these words.
+    """Return an alert in these words.
 
-    Times and amounts among the facts become text. An instance adds its name and type to them, and
-    the words add the form of each line.
+    Times and amounts among the facts become text. The name and type of an instance, and the form of
+    each line, are added to the facts.
     """
     instance_id: str | None = None
     all_facts: dict[str, object] = {}
@@ -124,10 +127,10 @@ def _fact(value: object) -> object:
 def worded(
     template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
 ) -> Words:
-    """Return the words of a message, with a title that SNS takes as a subject.
+    """Return the words of a template, with a title that is short enough for a subject of SNS.
 
-    A `name` is cut in the title to the room that is left for it: the words after it matter more.
-    Times are in this zone, as they read `now`.
+    If the title is too long, the value `name` is shortened in it: the words after it matter more.
+    Times are in the zone `zone`, relative to `now`. Raises: as `said`.
     """
     words = _rendered(template, values, zone, now)
     name = str(values.get("name", ""))
@@ -143,12 +146,19 @@ def worded(
 def said(
     template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
 ) -> list[str]:
-    """Return the lines of a template, for a part of a message or a page; empty if it has none."""
+    """Return the lines of a template, for a part of a message or a page; empty if its values leave
+    no line. Raises: jinja2.UndefinedError if the template names a value that is missing."""
     return _rendered(template, values, zone, now).all_lines
 
 
+def first_line_of(template: str, **values: object) -> str:
+    """Return the first line of a template. Raises: as `said`; IndexError if there is no line."""
+    return said(template, values)[0]
+
+
 def _rendered(template: str, values: Values, zone: str, now: UtcDatetime | None) -> Words:
-    """Return the words of a template. Raises: jinja2.UndefinedError for a value that is missing."""
+    """Return the words of a template. Raises: jinja2.UndefinedError if the template names a value
+    that is missing."""
     from governor.alerts.render import rendered
 
     return rendered(template, values, zone, now)

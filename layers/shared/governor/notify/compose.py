@@ -1,6 +1,6 @@
 """Composes a message to people from the alert that went out and the episode as it is stored.
 
-It reads nothing and sends nothing: a channel renders the message, `dispatch` delivers it.
+This module reads nothing and sends nothing: a channel renders the message, `dispatch` delivers it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from governor.alerts.model import (
     Words,
     words_of,
 )
-from governor.alerts.templates import said, worded
+from governor.alerts.templates import first_line_of, said, worded
 from governor.approvals.messages import failures, questions, sentences
 from governor.approvals.model.approval import Answer
 from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text
@@ -38,15 +38,15 @@ from governor.notify.message import Chart, Message, Table, one_line
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Alerts that are worth a message only while the question is open."""
-_BRAKES = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
-"""The buttons of a notice, by which people keep the plan from being carried out."""
+_ANSWERS_TO_A_NOTICE = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
+"""The answers to a notice, with which people keep the plan from being carried out."""
 _BARS = "▁▂▃▄▅▆▇█"
-"""From 0 to 100%."""
+"""Bars for 0 to 100%."""
 _NO_DATA = "·"
 _DONE_BY_AWS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
-"""AWS does something to the instance by itself."""
+"""Kinds that announce an act of AWS itself on the instance."""
 
 
 def message_of(
@@ -58,10 +58,12 @@ def message_of(
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
 ) -> Message:
-    """Return the message with this link, as it reads `now` (by default when the alert was made).
+    """Return the message with this link. Its times are relative to `now`, by default the time of
+    the alert.
 
-    `thread` is the `Delivered.thread` of the episode's first message. `expires_at` is the deadline
-    for alerts of an earlier release that do not name it.
+    `episode` is `None` for an alert about no episode. `thread` is the `Delivered.thread` of the
+    episode's first message. `expires_at` is the deadline for alerts of an earlier release, which do
+    not name it.
     """
     now = now or alert.at
     subject = subject_of(alert)
@@ -110,7 +112,7 @@ def _stage_words(
 
 
 def _alert_words(alert: Alert) -> dict[str, Any]:
-    """Return the fields of a message that hold the words that the alert itself brings."""
+    """Return the fields of a message that hold the words of the alert itself."""
     asks = alert.kind in OPEN
     asks_and_acts = asks and alert.facts.get("acts_on_silence") is True
     if asks:
@@ -129,12 +131,13 @@ def _alert_words(alert: Alert) -> dict[str, Any]:
 
 
 def _stage_figures(episode: Episode, now: UtcDatetime) -> dict[str, Any]:
-    """Return the fields of a message that show what was measured on the instance."""
+    """Return the fields of a message that show the measurements of the instance."""
     return {"chart": _hours_chart(episode, now), "evidence": _evidence_table(episode, now)}
 
 
 def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) -> dict[str, Any]:
-    """Return the fields of a message for its buttons, or none if there is nothing to answer."""
+    """Return the fields of a message for its buttons; an empty mapping if there is nothing to
+    answer."""
     if episode is None:
         return {}
     asks = alert.kind in QUESTIONS
@@ -144,14 +147,15 @@ def _offered_answers(alert: Alert, episode: Episode | None, now: UtcDatetime) ->
         return {}
     return {
         "approval_id": episode.approval_id,
-        "answers": answers_of(episode, STATUS_AFTER if asks else _BRAKES),
+        "answers": answers_of(episode, STATUS_AFTER if asks else _ANSWERS_TO_A_NOTICE),
         "keep_until": keep_end(episode, now),
         "keep_text": keep_text(episode, now),
     }
 
 
 def _message_words(words: Words) -> dict[str, Any]:
-    """Return the fields of a message for these words. The first line says what happens."""
+    """Return the fields of a message for these words. The first line of the lead becomes
+    `happens`."""
     happens, *lead = words.lead or ("",)
     return {
         "title": words.title,
@@ -162,25 +166,26 @@ def _message_words(words: Words) -> dict[str, Any]:
 
 
 def _data_of(alert: Alert) -> dict[str, object]:
-    """Return the exact figures of an alert: its facts without those about its text."""
+    """Return the exact figures of an alert: its facts without the one about the form of its
+    lines."""
     return {name: value for name, value in alert.facts.items() if name != LINE_FORMS}
 
 
 def _why(alerts: Sequence[Alert]) -> str:
-    """Return why somebody gets a message about these alerts."""
+    """Return the line on why a person gets a message about these alerts."""
     first = alerts[0]
     owners = {alert.owner for alert in alerts}
-    values = {
-        "many": len(owners) > 1,
-        "alert": first,
-        "project": "" if first.project == UNASSIGNED else f" (project {first.project})",
-        "escalated": first.kind in ESCALATED,
-    }
-    return said("why", values)[0]
+    return first_line_of(
+        "why",
+        many=len(owners) > 1,
+        alert=first,
+        project="" if first.project == UNASSIGNED else f" (project {first.project})",
+        escalated=first.kind in ESCALATED,
+    )
 
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:
-    """Return until when the alert's question can be answered; `None` if it names no deadline."""
+    """Return the deadline of the alert's question; `None` if the alert names none."""
     deadline = alert.facts.get("expires_at")
     return parse_iso(deadline) if isinstance(deadline, str) else None
 
@@ -193,8 +198,8 @@ def digest_of(
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:
-    """Return one message about several questions of a stage, or about workflows that failed for one
-    cause."""
+    """Return one message about several alerts: questions at the same stage, or workflows that
+    failed for one cause. `episodes` are those of the questions, in the same order."""
     first = alerts[0]
     now = now or first.at
     is_failure = first.kind is AlertKind.FAILURE
@@ -226,7 +231,8 @@ def digest_of(
 
 
 def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
-    """Return what this field of all alerts says, or how many different values it has."""
+    """Return the value of this field if all alerts share it, else how many different values there
+    are: `3 different`."""
     values = {str(getattr(alert, field_name)) for alert in alerts}
     if len(values) == 1:
         return values.pop()
@@ -236,7 +242,8 @@ def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
 def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
-    """Return the words about several questions, the most expensive instance first."""
+    """Return the fields of a message about several questions, the most expensive instance
+    first."""
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
@@ -272,7 +279,8 @@ def _question_words(
 
 
 def _cost_values(episodes: Sequence[Episode]) -> dict[str, object]:
-    """Return the template's words for what these instances cost, and how many have no price."""
+    """Return the template's values for the cost of these instances, and for the number of those
+    without a price."""
     prices = [episode.price.usd_per_hour for episode in episodes]
     known_prices = [price for price in prices if price is not None]
     unpriced = len(prices) - len(known_prices)
@@ -287,7 +295,8 @@ def _cost_values(episodes: Sequence[Episode]) -> dict[str, object]:
 def _deadline_values(
     alerts: Sequence[Alert], zone: str, now: UtcDatetime
 ) -> dict[str, UtcDatetime | str | None]:
-    """Return the earliest deadline, and the words for it if it is the same for all."""
+    """Return the template's values for the earliest deadline, and for its text. If the deadlines
+    differ, or there is none, the text is `in time`."""
     deadlines = {deadline_of(alert) for alert in alerts}
     earliest = min(filter(None, deadlines), default=None)
     by = "in time"
@@ -299,14 +308,16 @@ def _deadline_values(
 def _most_expensive_first(
     alerts: Sequence[Alert], episodes: Sequence[Episode]
 ) -> list[tuple[Alert, Episode]]:
-    """Return each alert with its episode; instances without a price come last."""
+    """Return each alert with its episode, the most expensive instance first. Instances without a
+    price come last."""
     pairs = list(zip(alerts, episodes, strict=True))
     pairs.sort(key=lambda pair: -(pair[1].price.usd_per_hour or 0))
     return pairs
 
 
 def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
-    """Return the words about failures of one cause, with every instance and owner."""
+    """Return the fields of a message about failures of one cause, with every instance and
+    owner."""
     first = alerts[0]
     reason = reason_of(first)
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}
@@ -339,7 +350,7 @@ def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:
 def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
     """Return the instance id, and its place and owner where they differ between these alerts.
 
-    A place and an owner that all alerts share stand at the end of the message.
+    A place or an owner that all alerts share is left out: it stands at the end of the message.
     """
     accounts_and_regions = {(listed.account, listed.region) for listed in alerts}
     owners_and_projects = {(listed.owner, listed.project) for listed in alerts}
@@ -352,16 +363,18 @@ def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
 
 
 def reason_of(alert: Alert) -> str:
-    """Return why the alert's workflow ended as it did, or its subject if it names no reason."""
+    """Return why the alert's workflow ended as it did, or the alert's subject if it names no
+    reason."""
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
 def _question_section(
     alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str
 ) -> Section:
-    """Return what a digest says of one instance. `at_once`: all its questions end together."""
+    """Return the section of a digest about one instance. With `at_once`, all questions of the
+    digest have the same deadline."""
     plan = episode.plan
-    # What is in memory is lost at every stop; it is the first of the losses unless it is stopped.
+    # The first loss of a running instance is its memory. Every stop loses that, so it is not named.
     losses = plan.losses if episode.stopped_in else plan.losses[1:]
     people = sentences.people_text(episode) if episode.terms.people_needed > 1 else ""
     values = {
@@ -382,7 +395,8 @@ def _question_section(
 
 
 def subject_of(alert: Alert) -> str:
-    """Return the id that deliveries of this alert are stored under: its episode, or its own."""
+    """Return the id under which deliveries of this alert are stored: that of its episode, or its
+    own if it is about no episode."""
     episode_id = alert.facts.get("episode")
     if isinstance(episode_id, str) and episode_id:
         return episode_id
@@ -390,15 +404,14 @@ def subject_of(alert: Alert) -> str:
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
-    """Return the answers that a button alone may give.
-
-    Those that need a text, a tick or two people are left out.
-    """
+    """Return the `offered` answers that a button alone may give. Answers that need a text, a tick
+    or two people are left out."""
     plan = episode.plan
     terms = episode.terms
     is_destructive = plan.destroys or plan.loses_local_disks
     can_approve_by_button = not is_destructive and terms.people_needed == 1
-    somebody = "a person"  # whether this one may is decided when it is pressed
+    # Any person: whether this one may answer is decided when the button is pressed.
+    somebody = "a person"
     answers: list[Answer] = []
     for answer in offered:
         if answer is Answer.APPROVE and not can_approve_by_button:
@@ -409,7 +422,8 @@ def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tu
 
 
 def _hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
-    """Return one bar an hour for the busiest GPU, or `None` if the day before could not be read."""
+    """Return a chart with one bar an hour for the busiest GPU, or `None` if the history could not
+    be read."""
     history = episode.history
     if history is None:
         return None
@@ -431,7 +445,8 @@ def _hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
 
 
 def _hour_bar(hour: Series, below: float) -> str:
-    """Return the bar for the highest reading of an hour; the lowest bar is an idle hour."""
+    """Return the bar for the highest reading of an hour: the lowest bar for an idle hour, a dot for
+    an hour without readings."""
     highest = peak(hour)
     if highest is None:
         return _NO_DATA
@@ -450,7 +465,7 @@ def _saved_by_day(alert: Alert) -> list[Decimal]:
 
 
 def _days_chart(alert: Alert) -> Chart | None:
-    """Return one bar a day for what was saved, or `None` if nothing was."""
+    """Return a chart with one bar a day for the saved USD, or `None` if nothing was saved."""
     days = _saved_by_day(alert)
     highest = max(days, default=Decimal(0))
     if highest <= 0:
@@ -461,11 +476,13 @@ def _days_chart(alert: Alert) -> Chart | None:
 
 
 def _day_bar(amount: Decimal, highest: Decimal) -> str:
+    """Return the bar for an amount, relative to the highest one."""
     eighths = max(Decimal(0), 8 * amount / highest)
     return _BARS[min(7, int(eighths))]
 
 
 def _evidence_table(episode: Episode, now: UtcDatetime) -> Table:
+    """Return a row for each GPU with its utilization in the evidence."""
     window = episode.evidence.window
     until = units.clock(window.end, episode.time_zone, now)
     return Table(

@@ -1,5 +1,5 @@
-"""Messages of the alert topic, through a queue: the governor's own alerts, and the alarms of
-CloudWatch."""
+"""Messages of the alert topic, through a queue: GPU Governor's own alerts, and CloudWatch
+alarms."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ class _AlertDocument(Payload):
     cut: Annotated[bool, Field(exclude=True)] = False
 
     def alert(self) -> Alert:
+        """Return the alert. Nothing in it is proved yet."""
         return Alert(**self.model_dump())
 
 
 class _AlarmDocument(Event):
-    """A CloudWatch alarm as SNS publishes it. The event of a rule says the same in other words.
+    """A CloudWatch alarm as SNS publishes it. The event of a rule has the same content in another
+    form.
 
-    Nothing in it is trusted, except that the alarm of this name is worth a look: `channels.vouch`.
+    Only its name is used: `notify.vouch` reads the alarm of this name from CloudWatch.
     """
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
@@ -50,6 +52,7 @@ class _AlarmDocument(Event):
     state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
 
     def alert(self) -> Alert:
+        """Return the alert about the alarm, without words. Nothing in it is proved yet."""
         arn_parts = self.arn.split(":")
         region = arn_parts[3] if len(arn_parts) > 3 else "unknown"
         dedup_id = f"alarm-{self.alarm_name}-{self.changed_at.isoformat()}"
@@ -67,7 +70,7 @@ class _AlarmDocument(Event):
 
 
 def parse_queued(body: str) -> Alert | Flush | Again:
-    """Return the alert in the body of a queued message, or what else it asks for. Raises:
+    """Return the alert in the body of a queued message, or the request that the body makes. Raises:
     InputError, with the fields that do not fit."""
     document = queued_event(body)
     match document:

@@ -1,7 +1,4 @@
-"""Sends messages by email: text and HTML in one document.
-
-Headers group the mails of an episode.
-"""
+"""Sends messages by email: text and HTML in one document. Headers group the mails of an episode."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 
-from governor.alerts.templates import said
+from governor.alerts.templates import first_line_of
 from governor.core.errors import (
     AccessDenied,
     CloudError,
@@ -24,7 +21,7 @@ from governor.core.errors import (
     Unavailable,
 )
 from governor.notify.message import (
-    CUT,
+    NOTE_IF_SHORTENED,
     Channel,
     Delivered,
     DeliveryRefused,
@@ -35,21 +32,24 @@ from governor.notify.message import (
 from governor.policy.model.contacts import is_address
 
 _HTML_BYTES = 90_000
-"""Gmail hides what comes after 102 KB behind a link."""
+"""The longest HTML. Gmail hides everything after 102 KB behind a link."""
 _SUBJECT = 150
+"""The longest subject, in characters."""
 
 
 class MailService(Protocol):
+    """A service that sends mails."""
+
     def send(self, sender: str, recipient: str, document: bytes) -> str:
-        """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable`
-        may pass."""
+        """Send the mail and return the service's id of it. Raises: CloudError; after `Throttled`
+        and `Unavailable` a repeat may help."""
         ...
 
 
 class EmailChannel(Channel):
     """Mails to one recipient, because a link can be personal.
 
-    Raises: ConfigurationError for an address that is not like name@example.com in ASCII.
+    Raises: ConfigurationError if sender or recipient is no ASCII address like name@example.com.
     """
 
     name = "email"
@@ -65,17 +65,17 @@ class EmailChannel(Channel):
         self._recipient = recipient
 
     def send(self, message: Message) -> Delivered:
-        """Mail the message. Raises: DeliveryError."""
+        """Mail the message. Raises: DeliveryRetryable, DeliveryRefused."""
         mail = email_document(message, sender=self._sender, recipient=self._recipient)
         try:
             mail_id = self._service.send(self._sender, self._recipient, mail.as_bytes())
         except CloudError as error:
-            # The text of the error can hold addresses, and so is not repeated.
+            # The text of the error may hold addresses, so it is not repeated.
             text = f"the service did not take it ({error.code or type(error).__name__})"
             if isinstance(error, (Throttled, Unavailable)):
                 raise DeliveryRetryable(text) from None
             code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
-            advice = said("refused by ses", {"code": code})[0]
+            advice = first_line_of("refused by ses", code=code)
             raise DeliveryRefused(f"{text}: {advice}") from None
         return Delivered(mail_id)
 
@@ -89,7 +89,8 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["To"] = Address(addr_spec=recipient)
     mail["Subject"] = clip(message.title, _SUBJECT)
     mail["Date"] = message.at
-    # SES gives its own Message-ID; a reference to one that never existed groups mails all the same.
+    # SES sets the Message-ID itself. Mails that refer to the same id are grouped, even if no mail
+    # with this id exists.
     mail["References"] = f"<{episode_hash}@gpu-governor.invalid>"
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
@@ -99,12 +100,13 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
 
 
 def fitting(message: Message) -> tuple[str, str]:
-    """Return the text and the HTML of a message, shortened to what mail programs show."""
+    """Return the text and the HTML of a message, shortened until the HTML is at most `_HTML_BYTES`,
+    or as short as it gets."""
     for shown in message.shortened():
         values = {
             "message": shown,
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
-            "cut": "" if shown is message else CUT,
+            "note_if_shortened": "" if shown is message else NOTE_IF_SHORTENED,
         }
         page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:
@@ -114,6 +116,7 @@ def fitting(message: Message) -> tuple[str, str]:
 
 @cache
 def _template(name: str) -> Template:
+    """Return a template of this folder's `templates`."""
     folder = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=folder,

@@ -1,7 +1,7 @@
 """One message to people, as every channel renders it; the Protocol of a channel, and its errors.
 
-An error names the status, never an address or a token. So the error of a library is not chained;
-only the name of its class is repeated.
+An error names the status, never an address or a token. For the same reason an error of a library is
+not chained: only the name of its class is repeated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from governor.core.errors import GovernorError
 from governor.core.units import UtcDatetime, printable
 
 ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
-"""The text of each button, at most 75 characters as Slack allows. A keep has the `keep_text` of its
-message."""
+"""The text of each button, at most 75 characters as Slack allows. The button of a keep shows the
+`keep_text` of its message."""
 
-CUT = "There is more on the page."
+NOTE_IF_SHORTENED = "There is more on the page."
+"""The note under a message that does not show everything."""
 # The longest texts, in characters.
 _LINE = 1024
 _SHORT = 300
@@ -39,9 +40,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Measurements as a line of block characters, which take the colors of whatever shows them.
+    """Measurements as a line of block characters, which are shown in the color of the text.
 
-    `title` stands before the bars on one line; `caption` above them where there is room.
+    `title` stands before the bars on one line; `caption` stands above them if there is room.
     """
 
     title: str
@@ -51,7 +52,7 @@ class Chart:
 
     @property
     def line(self) -> str:
-        """Return everything on one line."""
+        """Return title, bars and legend on one line."""
         legend = f" ({self.legend})" if self.legend else ""
         return f"{self.title}: {self.bars}{legend}"
 
@@ -60,17 +61,17 @@ class Chart:
 class Message:
     """One message of an episode and stage.
 
-    Every text of it is one line of bounded length, because anybody who can launch an instance
+    Each of its texts is made one line of bounded length, because anybody who can launch an instance
     chooses its names and tags.
 
-    Channels show it in this order: title, `happens` (what happens by itself, and when), `lead`,
-    `sections`, `chart`, the link and the answers. Then follows what may be folded:
-    `details`, `evidence`, and `why` somebody gets it. `acts`: something happens unless somebody
-    prevents it. `data` are the exact figures.
+    Channels show it in this order: `title`, `happens` (what happens by itself, and when), `lead`,
+    `sections`, `chart`, the link and the answers. `details`, `evidence` and `why` (a person gets
+    it) come last, and may be folded. `acts` is true if something happens unless somebody prevents
+    it. `data` are the exact figures.
 
     `link`, which may be personal, leads to the approval page or the record. `approval_id` and
     `answers` are for channels with buttons, and hold no answer that a button must not give.
-    `thread` is the `Delivered.thread` of the first message.
+    `thread` is the `Delivered.thread` of the episode's first message.
     """
 
     title: str
@@ -103,8 +104,8 @@ class Message:
 
     @property
     def is_outcome(self) -> bool:
-        """Return whether the question is over. A channel then changes the first message if it
-        can."""
+        """Return whether the message says how the question ended. Then a channel changes the first
+        message of the episode if it can."""
         return self.kind in ENDS
 
     @property
@@ -112,8 +113,8 @@ class Message:
         """Return the facts as one line."""
         parts: list[str] = []
         for label, value in self.rows:
-            is_clear_alone = label not in ("Owner", "Project", "Cost")
-            parts.append(value if is_clear_alone else f"{label}: {value}")
+            needs_label = label in ("Owner", "Project", "Cost")
+            parts.append(f"{label}: {value}" if needs_label else value)
         return " · ".join(parts)
 
     @property
@@ -123,18 +124,20 @@ class Message:
 
     @property
     def reference(self) -> str:
-        """Return the term to search records for, or "" for a message of no episode."""
+        """Return the stage and episode to search records for; an empty text for a message of no
+        episode."""
         if self.stage == self.episode:
             return ""
         return one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
 
     @property
     def delivery_key(self) -> str:
-        """Return the same key for the same message, so that a repeat is recognized."""
+        """Return the key of the message. It is the same for a repeat, which is recognized by it."""
         return f"{self.stage}-{self.episode}"
 
     def shortened(self) -> Iterator[Message]:
-        """Yield the message, then ever shorter ones, for channels that limit the size."""
+        """Yield the message itself, then three versions, each shorter than the one before, for
+        channels that limit the size."""
         yield self
         yield replace(self, evidence=None)
         brief_sections = [
@@ -154,10 +157,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A channel has taken the message.
+    """The record that a channel has taken a message.
 
-    `delivery_id` is the channel's id of it. `thread` is what later messages of the episode name to
-    be kept together with it, `None` if the channel has no threads.
+    `delivery_id` is the channel's id of the message. Later messages of the episode name `thread`,
+    and the channel keeps them together; `None` if the channel has no threads.
     """
 
     delivery_id: str
@@ -169,8 +172,8 @@ class DeliveryError(GovernorError):
 
 
 class DeliveryRetryable(DeliveryError):
-    """The same delivery may succeed later, after `retry_after_seconds` if the channel named a
-    time."""
+    """The same delivery may succeed later. `retry_after_seconds` is the wait that the channel asked
+    for; `None` if it named none."""
 
     def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -178,33 +181,35 @@ class DeliveryRetryable(DeliveryError):
 
 
 class DeliveryRefused(DeliveryError):
-    """Repeating the same delivery never helps; the message says what to do."""
+    """The same delivery would fail again; the error's text says what to do."""
 
 
 class CallbackRefused(GovernorError):
-    """A request that claims to come from a chat system was refused; the message says why."""
+    """A request that claims to come from a chat system was refused; the error's text says why."""
 
 
 class Channel(Protocol):
-    """A way to people. A message is taken when the channel's service has it; nobody may have read
-    it."""
+    """A way to people. A message is taken once the channel's service has it; perhaps nobody has
+    read it."""
 
     name: str
     """Its name in `governor.notify.registry.CHANNELS`; safe to record and to log."""
 
     def takes(self, message: Message) -> bool:
-        """Return whether this channel is for messages like this one. By default it is for all."""
+        """Return whether this channel is for messages like this one. By default it is for all
+        messages."""
         del message
         return True
 
     def send(self, message: Message) -> Delivered:
-        """Return when the channel has taken the message. Raises: DeliveryRetryable;
+        """Send the message; return once the channel has taken it. Raises: DeliveryRetryable,
         DeliveryRefused."""
         ...
 
 
 def _on_lines(part: Any, limit: int = _LINE) -> Any:
-    """Return this part of a message with every text on one line of bounded length."""
+    """Return this part of a message with every text on one line of at most `limit` characters. A
+    part without texts is returned as it is."""
     match part:
         case str():
             return one_line(part, limit)
@@ -220,12 +225,13 @@ def _on_lines(part: Any, limit: int = _LINE) -> Any:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the text without control characters, cut to `limit` characters."""
+    """Return the text without control characters, shortened to `limit` characters."""
     return clip(printable(text), limit)
 
 
 def clip(text: str, limit: int) -> str:
-    """Return at most `limit` characters; the last one is an ellipsis if something was cut."""
+    """Return at most `limit` characters of the text. If it is longer, the last one is an
+    ellipsis."""
     if len(text) <= limit:
         return text
     return text[: limit - 1] + "…"

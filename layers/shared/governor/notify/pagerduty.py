@@ -20,18 +20,21 @@ from governor.notify.message import Delivered, Message, clip
 from governor.notify.transport import HttpsChannel
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
-"""Accounts of the EU service region use `events.eu.pagerduty.com`."""
+"""The address for accounts outside of the EU service region, which is `events.eu.pagerduty.com`."""
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
 _LINES = 50
+"""The most lines of one detail."""
 _OVER = ENDS_FOR_MACHINES | {AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED}
+"""Kinds that resolve the incident of their cause."""
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
 class PagerDutyChannel(HttpsChannel):
-    """Triggers for severity critical; resolves with the episode's outcome or the end of the cause.
+    """Opens an incident for a critical message. Resolves it with the episode's outcome, or with the
+    end of the cause.
 
-    Raises: ConfigurationError for an address that is not https, or a key without 32 letters and
+    Raises: ConfigurationError for an address that is not https, or a key that is not 32 letters and
     digits.
     """
 
@@ -52,9 +55,9 @@ class PagerDutyChannel(HttpsChannel):
         return bool(pagerduty_events(message))
 
     def send(self, message: Message) -> Delivered:
-        """Post the events of this message. The thread is the deduplication key.
+        """Post the events of this message. The returned thread is the deduplication key.
 
-        Raises: DeliveryError; ValueError for a message that the channel does not take.
+        Raises: DeliveryRetryable, DeliveryRefused; ValueError for a message that `takes` refuses.
         """
         events = pagerduty_events(message)
         if not events:
@@ -65,7 +68,7 @@ class PagerDutyChannel(HttpsChannel):
 
 
 def pagerduty_events(message: Message) -> list[dict[str, object]]:
-    """Return the events to post: the end of an incident, a new one, both, or none."""
+    """Return the events to post: the end of an incident, a new incident, both, or an empty list."""
     resolved_key: str | None = None
     if message.kind in _OVER:
         resolved_key = _incident(message)
@@ -103,22 +106,21 @@ def pagerduty_event(message: Message) -> dict[str, object]:
 
 
 def _incident(message: Message) -> str:
-    """Return the key of the incident.
-
-    Messages of one cause share it, so that fifteen failed workflows page once.
-    """
+    """Return the key of the incident. Messages of one cause share it, so that fifteen failed
+    workflows page once."""
     return dedup_key(str(message.data.get("incident") or message.episode))
 
 
 def dedup_key(episode: str) -> str:
-    """Return the deduplication key of an episode: its name, or a hash of a name that is too
-    long."""
+    """Return the deduplication key of an episode: its name, or a hash of a name that is too long
+    for PagerDuty."""
     if len(episode) <= _KEY_CHARACTERS:
         return episode
     return hashlib.sha256(episode.encode()).hexdigest()
 
 
 def _details(message: Message) -> dict[str, str]:
+    """Return the texts of a message by heading, for the details of the incident."""
     details: dict[str, str] = {}
     first_lines = [line for line in (message.happens, *message.lead) if line]
     if first_lines:
@@ -135,4 +137,5 @@ def _details(message: Message) -> dict[str, str]:
 
 
 def _text(lines: Sequence[str]) -> str:
+    """Return the first lines as one text."""
     return "\n".join(lines[:_LINES])

@@ -2,7 +2,8 @@
 contacts.
 
 `CHANNELS` is the one table of channels: a new channel is a module of its own and a row there. A
-setting that cannot be used makes a route that refuses; it never stops another channel.
+setting that cannot be used makes a route that refuses each message. The other channels work all the
+same.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from governor.notify.webhook import WebhookChannel
 from governor.policy.model.contacts import Contact, addresses, list_addresses
 
 _INCOMING = "incoming webhook"
-"""The target of an incoming webhook: it is bound to a conversation, but does not name it."""
+"""The target of an incoming webhook. The webhook is bound to one conversation, but does not name
+it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to somebody.
+    """One channel to one target.
 
-    `target` is an address or a conversation, never a secret; it is recorded. `person` is set if
-    nobody else gets the message there, so that its link may be personal. `own`: the policy names it
-    for a contact.
+    `target` is an address or a conversation, never a secret, and is recorded. `person` is set if
+    nobody else gets the message there, so that its link may be personal. `own` is true if the
+    policy names the target for a contact.
     """
 
     channel: Channel
@@ -53,9 +55,9 @@ Recipients = Mapping[tuple[str, str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Makes routes. `secret` is the channel secret, empty where nothing is stored.
+    """Makes routes. `secret` is the channel secret, empty if nothing is stored.
 
-    A setting that makes no sense becomes a route that refuses with the reason, but without the
+    A setting that cannot be used becomes a route that refuses. It gives the reason, but not the
     value.
     """
 
@@ -64,15 +66,17 @@ class Registry:
     sender: str | None
     clock: Clock
     problem: str | None = None
-    """Why the secret cannot be read."""
+    """Why the secret cannot be read; `None` if it can."""
     https: Https = field(default_factory=partial(Https, only_public=True))
     private_https: Https = field(default_factory=Https)
     """For a channel that the secret lets reach private addresses."""
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
-        """Return the routes to these contacts, to `earlier` recipients, and those for everybody.
+        """Return the routes to these contacts, to `earlier` recipients, and to the channels for
+        everybody. Empty if no channel is set up.
 
-        Each address and conversation comes once. A contact's settings go before those of `earlier`.
+        Each address and conversation comes once. If it is both a contact's and `earlier`, it gets
+        the settings of the contact.
         """
         return (
             *self._problems(),
@@ -93,6 +97,7 @@ class Registry:
         yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
 
     def _mail_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
+        """Yield a route for each address; none if the stack sends no mail."""
         if self.mail is None or self.sender is None:
             return
         named = _person_by_address(contacts)
@@ -102,16 +107,17 @@ class Registry:
             yield _route("email", address, make, person, own=address in named)
 
     def _slack_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
-        """Yield the conversations of the app, or else the incoming webhook."""
+        """Yield a route for each conversation of the app; without an app, the one of the incoming
+        webhook. Yield none if neither is set up."""
         token = self.secret.get("slack_bot_token")
         webhook = self.secret.get("slack_webhook_url")
         if not token:
             if webhook:
-                yield _route("slack", _INCOMING, partial(self._incoming, webhook))
+                yield _route("slack", _INCOMING, partial(self._slack_webhook, webhook))
             return
         own_conversations = {contact.slack_channel for contact in contacts}
         for conversation in self._conversations(contacts, earlier):
-            make = partial(self._conversation, token, conversation)
+            make = partial(self._slack_app, token, conversation)
             yield _route("slack", conversation, make, own=conversation in own_conversations)
 
     def _conversations(self, contacts: Sequence[Contact], earlier: Recipients) -> list[str]:
@@ -125,15 +131,18 @@ class Registry:
                 conversations.append(target)
         return [conversation for conversation in dict.fromkeys(conversations) if conversation]
 
-    def _way_out(self, channel: str) -> Https:
+    def _https(self, channel: str) -> Https:
+        """Return the HTTPS client of a channel. Raises: ConfigurationError."""
         return https_of(channel, self.secret, self.https, self.private_https)
 
-    def _incoming(self, webhook: str) -> Channel:
-        return SlackWebhookChannel(webhook, self._way_out("slack"), self.clock)
+    def _slack_webhook(self, webhook: str) -> Channel:
+        """Return the channel of the incoming webhook. Raises: ConfigurationError."""
+        return SlackWebhookChannel(webhook, self._https("slack"), self.clock)
 
-    def _conversation(self, token: str, conversation: str) -> Channel:
+    def _slack_app(self, token: str, conversation: str) -> Channel:
+        """Return the channel of a conversation. Raises: ConfigurationError."""
         url = self.secret.get("slack_api_url") or API_URL
-        api = SlackApi(token, self._way_out("slack"), self.clock, url)
+        api = SlackApi(token, self._https("slack"), self.clock, url)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
         return SlackAppChannel(api, conversation, takes_answers=takes_answers)
 
@@ -144,22 +153,20 @@ class Registry:
                 yield _route(name, kind.shared_target, partial(kind.make_shared, self))
 
     def make_teams(self) -> Channel:
-        """Return the channel. Raises: ConfigurationError, as all of these do."""
-        return TeamsChannel(self.secret["teams_webhook_url"], self._way_out("teams"), self.clock)
+        """Return the channel of Teams. Raises: ConfigurationError."""
+        return TeamsChannel(self.secret["teams_webhook_url"], self._https("teams"), self.clock)
 
     def make_pagerduty(self) -> Channel:
-        """Return the channel of the Region that the secret names."""
+        """Return the channel of PagerDuty. Raises: ConfigurationError."""
         key = self.secret["pagerduty_routing_key"]
         url = self.secret.get("pagerduty_events_url") or EVENTS_URL
-        return PagerDutyChannel(key, self._way_out("pagerduty"), self.clock, url)
+        return PagerDutyChannel(key, self._https("pagerduty"), self.clock, url)
 
     def make_webhook(self) -> Channel:
-        """Return the channel that signs with each stored secret."""
+        """Return the channel of the signed webhook. Raises: ConfigurationError."""
         names = ("webhook_secret", "webhook_previous_secret")
         keys = tuple(self.secret[name] for name in names if self.secret.get(name))
-        return WebhookChannel(
-            self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock
-        )
+        return WebhookChannel(self.secret["webhook_url"], keys, self._https("webhook"), self.clock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,15 +248,14 @@ class _Refusing(Channel):
         self._why = why
 
     def send(self, message: Message) -> Delivered:
+        """Raises: DeliveryRefused, always."""
         del message
         raise DeliveryRefused(self._why)
 
 
 def _person_by_address(contacts: Sequence[Contact]) -> dict[str, str | None]:
-    """Return the addresses that the policy names, each with its person; `None` for a list.
-
-    An address that is named both as a person's and as a list's stays personal.
-    """
+    """Return the addresses that the policy names, each with its person; with `None` if it is a
+    mailing list. An address that is named as both stays a person's."""
     person_by_address: dict[str, str | None] = {address: address for address in addresses(contacts)}
     for address in list_addresses(contacts):
         person_by_address.setdefault(address, None)
@@ -264,7 +270,8 @@ def _route(
     *,
     own: bool = False,
 ) -> Route:
-    """Return the route by this channel, or one that refuses if its settings cannot be used."""
+    """Return the route by the channel that `make` returns. If `make` raises ConfigurationError,
+    return a route that refuses each message."""
     try:
         return Route(make(), target, person, own)
     except ConfigurationError as error:

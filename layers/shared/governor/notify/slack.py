@@ -1,7 +1,7 @@
 """Posts messages to Slack as Block Kit: as an app, whose messages can be answered and changed, or
 through an incoming webhook.
 
-Anybody who launches an instance chooses its name and tags: all text is escaped, and none of it may
+Anybody who launches an instance chooses its name and tags. So all text is escaped, and no text may
 become a link or a mention. Limits: docs.slack.dev, "Blocks" and "Block elements".
 """
 
@@ -14,14 +14,14 @@ from html import escape
 from typing import Any
 
 from governor.alerts.model import Section
-from governor.alerts.templates import said
+from governor.alerts.templates import first_line_of
 from governor.approvals.model.approval import Answer
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https
 from governor.core.ports import Clock
 from governor.notify.message import (
     ANSWER_TEXT,
-    CUT,
+    NOTE_IF_SHORTENED,
     Channel,
     Delivered,
     DeliveryRefused,
@@ -36,6 +36,7 @@ _NO_PREVIEWS = {"unfurl_links": False, "unfurl_media": False}
 _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
+# Codes of errors that may pass.
 _LATER = frozenset(
     (
         *("ratelimited", "rate_limited", "message_limit_exceeded", "internal_error", "fatal_error"),
@@ -49,14 +50,20 @@ _NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_t
 LINES = 12
 """The most lines before the buttons."""
 BLOCKS = 50
-_HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
+"""The most blocks of a message."""
+# The longest texts of a header, a context, a section and a confirmation, in characters.
+_HEADER = 150
+_FIELD = 2000
+_SECTION = 3000
+_CONFIRM = 300
 _LINE_CHARACTERS = 1000
 _FALLBACK = 3000
-"""Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than
+"""Characters of the text that notifications show. Slack cuts it at 40,000, and asks for less than
 4,000."""
 ACTION_PREFIX = "governor."
 OPEN_ACTION = "governor.open"
-REASON_BLOCK, REASON_ACTION = "governor.reason", "governor.reason_text"
+REASON_BLOCK = "governor.reason"
+REASON_ACTION = "governor.reason_text"
 
 Block = dict[str, object]
 
@@ -64,7 +71,7 @@ Block = dict[str, object]
 class SlackApi:
     """Slack's Web API.
 
-    Raises: ConfigurationError for anything but a bot token, or an address that is not https.
+    Raises: ConfigurationError if the token is no bot token, or the address is not https.
     """
 
     def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
@@ -80,9 +87,10 @@ class SlackApi:
     def call(
         self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Return Slack's answer. It is not `ok` only for an error code of `unless`.
+        """Call a method and return Slack's answer. The answer is `ok`, or has one of the error
+        codes in `unless`.
 
-        Raises: DeliveryError.
+        Raises: DeliveryRetryable, DeliveryRefused for any other answer.
         """
         body = json.dumps({"parse": "none", **arguments}).encode()
         answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
@@ -94,15 +102,16 @@ class SlackApi:
         raise failure(
             answer,
             self._clock.now(),
-            # Text in place of a code (from a proxy) is not repeated: it could hold anything.
+            # A proxy may send any text in place of a code: it is not repeated.
             code=code if _CODE.fullmatch(code) else "without a code",
             later=code in _LATER,
-            advice=said("refused by slack", {"code": code})[0],
+            advice=first_line_of("refused by slack", code=code),
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
-        """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm`
-        says."""
+        """Send one person of a conversation an ephemeral message, with a button that holds the
+        approval `held` if it is given. Raises: DeliveryError; ValueError for an unknown form of
+        thread."""
         channel, _ = _conversation_and_stamp(thread)
         arguments: dict[str, Any] = {
             "channel": channel,
@@ -116,10 +125,11 @@ class SlackApi:
 
 class SlackAppChannel(Channel):
     """Posts as an app, with buttons for the answers. The outcome changes the episode's first
-    message, or is sent as a new one if that cannot be changed.
+    message; if that cannot be changed, it is sent as a new message.
 
     `channel_id` is the id of a conversation (`C0123456789`), because names change. Without
     `takes_answers` a message has only the link, because nobody could check who pressed a button.
+    Raises: ConfigurationError for a name in place of an id.
     """
 
     name = _NAME
@@ -134,7 +144,8 @@ class SlackAppChannel(Channel):
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
-        """Post the message. Its thread is the conversation's id and the first time stamp."""
+        """Post the message. The returned thread is the conversation's id and the time stamp of the
+        episode's first message. Raises: DeliveryRetryable, DeliveryRefused."""
         content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))
@@ -144,7 +155,7 @@ class SlackAppChannel(Channel):
             changed = self._api.call("chat.update", change, unless=_CANNOT_CHANGE)
             if changed.get("ok"):
                 return _delivered(changed)
-        # A reply alone is seen only by those who follow the thread.
+        # Broadcast: only people who follow the thread would see a mere reply.
         reply = {"thread_ts": stamp, "reply_broadcast": True, **content}
         sent = self._post(channel, reply, unless=_NO_THREAD)
         if not sent.get("ok"):
@@ -154,16 +165,19 @@ class SlackAppChannel(Channel):
     def _post(
         self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        new = {"channel": channel, **_NO_PREVIEWS, **content}
-        return self._api.call("chat.postMessage", new, unless=unless)
+        """Post a new message, and return Slack's answer as `SlackApi.call` does."""
+        arguments = {"channel": channel, **_NO_PREVIEWS, **content}
+        return self._api.call("chat.postMessage", arguments, unless=unless)
 
 
 def _content(message: Message, *, interactive: bool) -> dict[str, Any]:
+    """Return the text and the blocks of a message, as arguments of Slack's methods."""
     return {"text": slack_text(message), "blocks": slack_blocks(message, interactive=interactive)}
 
 
 def _delivered(answer: Mapping[str, Any]) -> Delivered:
-    """Return what Slack's answer names. Raises: DeliveryRefused if it names no message."""
+    """Return the id and thread in Slack's answer. Raises: DeliveryRefused if the answer names no
+    message."""
     stamp = answer.get("ts")
     thread = f"{answer.get('channel')}:{stamp}"
     if _THREAD.fullmatch(thread) is None:
@@ -174,13 +188,16 @@ def _delivered(answer: Mapping[str, Any]) -> Delivered:
 
 
 class SlackWebhookChannel(HttpsChannel):
-    """Posts through an incoming webhook: only with link buttons, and never changed afterwards."""
+    """Posts through an incoming webhook. Its messages have only link buttons, and are never
+    changed."""
 
     name = _NAME
 
     def send(self, message: Message) -> Delivered:
-        """Post the message. A webhook gives it no id, so the delivery id is the message's own."""
-        answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
+        """Post the message. A webhook gives it no id, so the delivery id is the message's own key.
+        Raises: DeliveryRetryable, DeliveryRefused."""
+        document = {**_content(message, interactive=False), **_NO_PREVIEWS}
+        answer = self.post(json.dumps(document))
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one"
@@ -202,8 +219,8 @@ def _conversation_and_stamp(thread: str) -> tuple[str, str]:
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     """Return the blocks of a message.
 
-    With `interactive` the answers are buttons, but not below an outcome; else there is only the
-    link. Where there is no room for all, the answers stay, because the page has the rest.
+    With `interactive` the answers are buttons, except below an outcome. Without, there is only the
+    link. If there is no room for everything, the answers stay: the page has the rest.
     """
     has_buttons = interactive and not message.is_outcome
     answers = list(_answers(message, message.answers if has_buttons else ()))
@@ -218,12 +235,12 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     if len(head) + len(folded) > blocks_left:
         head = head[: blocks_left - 1]
         folded = folded[: blocks_left - 1 - len(head)]
-        folded.append(_context(CUT))
+        folded.append(_context(NOTE_IF_SHORTENED))
     return [*head, *answers, *folded, foot]
 
 
 def slack_text(message: Message) -> str:
-    """Return what notifications and screen readers say, as escaped mrkdwn."""
+    """Return the text for notifications and screen readers, as escaped mrkdwn."""
     rows = dict(message.rows)
     about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
     text = f"{message.title} · {message.happens} {about}"
@@ -240,6 +257,7 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
 
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
+    """Yield the blocks above the answers."""
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
     yield from _texts(_first_lines(message))
     yield from _sections(sections)
@@ -248,6 +266,7 @@ def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
 
 
 def _first_lines(message: Message) -> list[str]:
+    """Return the escaped lines below the title, the bold `happens` first."""
     lines = [_line(line) for line in message.lead]
     if message.happens:
         lines.insert(0, f"*{_line(message.happens)}*")
@@ -257,7 +276,8 @@ def _first_lines(message: Message) -> list[str]:
 def _in_brief(
     sections: Sequence[Section], room: int
 ) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return the sections in `room` lines, and those that then stand whole below the buttons."""
+    """Return sections that fit into `room` lines, and the sections for the place below the buttons:
+    those that did not fit, whole; empty if all fit."""
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
@@ -267,10 +287,8 @@ def _in_brief(
 
 
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return a section in `room` lines, and the lines below the buttons.
-
-    There are none below if its last lines fit into one.
-    """
+    """Return one section in `room` lines, and the section below the buttons with its other lines:
+    empty if its last lines can be joined into one."""
     kept_count = max(0, room - 2)
     joined = "; ".join(section.lines[kept_count:])
     if len(joined) <= _LINE_CHARACTERS:
@@ -281,7 +299,7 @@ def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Seque
 
 
 def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Return the first lines, and how many more there are."""
+    """Return the first lines, and a line with the number of the others if there are any."""
     kept = lines[: max(1, room - 2)]
     if len(lines) == len(kept):
         return kept
@@ -289,9 +307,12 @@ def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
+    """Yield the block of the buttons, and the field for a reason if an exemption needs one. Yield
+    nothing without answers and link."""
     buttons = [_answer_button(message, answer) for answer in answers]
     if message.link is not None:
-        # Its own text names an answer that is missing among the buttons.
+        # The message's own text for the link names answers. It is for messages without the buttons
+        # of these answers.
         can_act_here = Answer.APPROVE in answers or Answer.HOLD in answers
         text = _plain("Open its page" if can_act_here else message.button)
         buttons.append(
@@ -315,17 +336,20 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
 
 
 def _line(text: str) -> str:
+    """Return the escaped text, short enough for a section."""
     return escaped(text, _SECTION - 100)
 
 
 def _button(answer: Answer, value: str | None, text: str) -> Block:
+    """Return a button. Slack sends its value back when it is pressed."""
     action = f"{ACTION_PREFIX}{answer.value}"
     return {"type": "button", "action_id": action, "text": _plain(text), "value": value}
 
 
 def _answer_button(message: Message, answer: Answer) -> Block:
+    """Return the button of an answer. An approval asks the person once more."""
     if answer is Answer.KEEP and message.keep_until is not None:
-        # The value holds the date that the button names, so that it never keeps for longer.
+        # The value holds the date that the button shows, so that the answer keeps no longer.
         value = f"{message.approval_id} {int(message.keep_until.timestamp())}"
         return _button(answer, value, message.keep_text)
     button = _button(answer, message.approval_id, ANSWER_TEXT.get(answer, "Keep it"))
@@ -344,6 +368,7 @@ def _answer_button(message: Message, answer: Answer) -> Block:
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[Block]:
+    """Yield the blocks of the sections, each with a bold heading and its lines as items."""
     for section in sections:
         heading = f"*{escaped(section.heading, 1000)}*"
         items = [f"• {_line(line)}" for line in section.lines]
@@ -351,7 +376,7 @@ def _sections(sections: Iterable[Section]) -> Iterator[Block]:
 
 
 def _texts(pieces: Iterable[str]) -> Iterator[Block]:
-    """Yield one block, or several if the lines are longer than a block takes."""
+    """Yield the pieces, one a line, in as few blocks as possible."""
     text = ""
     for piece in pieces:
         if text and len(text) + 1 + len(piece) > _SECTION:
@@ -371,13 +396,13 @@ def _plain(text: str) -> Block:
 
 
 def _mrkdwn(text: str) -> Block:
-    # Verbatim: Slack makes no links and mentions out of what looks like one.
+    # Verbatim: Slack makes no links or mentions of texts that look like them.
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
 def escaped(text: str, limit: int) -> str:
-    """Return the text escaped as Slack asks for, and cut between characters, never inside an
-    escape."""
+    """Return the text escaped as Slack asks for, with at most `limit` characters. It is cut between
+    characters, never inside an escape."""
     escaped_text = escape(clip(text, limit), quote=False)
     if len(escaped_text) <= limit:
         return escaped_text

@@ -1,6 +1,6 @@
 """Takes the answers that people give by pressing a button in Slack.
 
-Nothing in a request is believed before its signature is verified. An answer is recorded once, and
+Nothing in a request is used before its signature is verified. An answer is recorded once, and
 confirmed to the person who gave it.
 """
 
@@ -28,8 +28,8 @@ from governor.notify.message import CallbackRefused
 from governor.policy.model.contacts import Ownership
 
 Confirm = Callable[[str, str, str, str | None], None]
-"""Sends an ephemeral text to a person: the thread, the person's id, the text, and the approval that
-a button can hold (`None`: no button). Raises: DeliveryError."""
+"""Sends an ephemeral text to a person. The arguments are the thread, the person's id, the text, and
+the id of the approval that a button can hold (`None` for no button). Raises: DeliveryError."""
 _ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -41,8 +41,8 @@ _SHORTEST_SECRET = 16
 class SlackAnswer(NamedTuple):
     """An answer and who gave it.
 
-    `thread` names the message with the button, as `Delivered.thread` does. A keep has the date that
-    its button names; buttons of earlier releases name none.
+    `thread` names the message with the button, as `Delivered.thread` does. `keep_until` is the date
+    that the button of a keep shows; `None` for other answers, and for buttons of earlier releases.
     """
 
     approval_id: str
@@ -54,7 +54,7 @@ class SlackAnswer(NamedTuple):
 
 
 class SlackReply(NamedTuple):
-    """The HTTP answer; `note` is for the log."""
+    """The status of the HTTP answer; `note` is for the log."""
 
     status: int
     note: str | None = None
@@ -73,10 +73,11 @@ class SlackActions:
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
-        """Answer any request that a client can send. `headers` are by their lower-case name.
+        """Record the answer in a request, and return the HTTP answer: 200 for an answer of Slack's,
+        400, 403 or 404 for any other request. `headers` are by their lower-case name.
 
         Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
-        it failed.
+        the answer failed.
         """
         now = self.clock.now()
         if not self.signing_secret:
@@ -115,7 +116,8 @@ class SlackActions:
                 at=now,
                 keep_until=keep_until,
                 reason=answer.reason if answer.answer is Answer.EXEMPT else None,
-                # A person whom the policy does not know may do as much as a link sent to a list.
+                # `None` for a person whom the policy does not know: they may do as much as a link
+                # that was sent to a mailing list.
                 person=self.directory().person(identity),
             )
             decided = self.decide(answer.approval_id, decision)
@@ -126,10 +128,8 @@ class SlackActions:
         return decided.said(decision, view.episode, now)
 
     def _approval_to_hold(self, approval_id: str) -> str | None:
-        """Return the approval's id if a hold would be taken now, else `None`.
-
-        It does not matter in which channel the approval was given.
-        """
+        """Return the approval's id if a hold is possible now, else `None`. The channel in which the
+        approval was given does not matter."""
         try:
             return approval_id if self.show(approval_id).can_hold else None
         except NotFound:
@@ -141,10 +141,10 @@ def verify_slack_request(
 ) -> None:
     """Check that Slack signed this body, as received, within the last five minutes.
 
-    `timestamp` and `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from
-    Slack").
+    `timestamp` and `signature` are the values of its headers, or empty (docs.slack.dev, "Verifying
+    requests from Slack").
 
-    Raises: CallbackRefused; ConfigurationError for no secret, with which anybody could sign.
+    Raises: CallbackRefused; ConfigurationError for a secret that is missing or too short.
     """
     if len(signing_secret) < _SHORTEST_SECRET:
         raise ConfigurationError(
@@ -156,7 +156,7 @@ def verify_slack_request(
         raise CallbackRefused("the request is older or newer than five minutes")
     base = b"v0:" + timestamp.encode() + b":" + body
     wanted = "v0=" + hmac.new(signing_secret.encode(), base, hashlib.sha256).hexdigest()
-    # Bytes, because compare_digest refuses text that is not ASCII.
+    # Compared as bytes, because compare_digest refuses text that is not ASCII.
     if not hmac.compare_digest(wanted.encode(), signature.encode(errors="replace")):
         raise CallbackRefused("the request was not signed with this app's signing secret")
 
@@ -165,13 +165,13 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     """Return the answer in the body of a verified request; `None` for a link button, which answers
     nothing.
 
-    Raises: InputError unless a button of one of our messages was pressed.
+    Raises: InputError for anything but the press of a button in one of our messages.
     """
     try:
         fields = parse_qs(
             body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict"
         )
-        (text,) = fields["payload"]
+        [text] = fields["payload"]
         payload = json.loads(text)
     except (ValueError, KeyError, RecursionError):
         raise InputError("the body is no form with one field of JSON, payload") from None
@@ -198,6 +198,7 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
 
 
 def _moment(epoch_seconds: str | None) -> UtcDatetime | None:
+    """Return the time of these epoch seconds; `None` if there are none."""
     if not epoch_seconds:
         return None
     return datetime.fromtimestamp(int(epoch_seconds), tz=UTC)

@@ -1,8 +1,8 @@
 """Posts messages to Microsoft Teams as an Adaptive Card 1.4, through a workflow ("When a Teams
 webhook request is received").
 
-The text blocks of a card read Markdown, so that a name could become a link. All text stands in text
-runs instead, which do not.
+The text blocks of a card read Markdown, so a name could become a link. All text stands in text runs
+instead, which do not read Markdown.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from governor.alerts.model import Section, Severity
-from governor.notify.message import CUT, Delivered, Message, clip
+from governor.notify.message import NOTE_IF_SHORTENED, Delivered, Message, clip
 from governor.notify.transport import HttpsChannel
 
 _PAYLOAD_BYTES = 26_000
-"""A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a
-margin."""
+"""The largest payload. A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks");
+2 KB are a margin."""
 _TITLE_CHARACTERS = 250
 _LINE_CHARACTERS = 600
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
@@ -31,22 +31,25 @@ class TeamsChannel(HttpsChannel):
     name = "teams"
 
     def send(self, message: Message) -> Delivered:
-        """Post the card. A workflow gives it no id, so the delivery id is the message's own."""
+        """Post the card. A workflow gives it no id, so the delivery id is the message's own key.
+        Raises: DeliveryRetryable, DeliveryRefused."""
         self.post(json.dumps(teams_envelope(message)))
         return Delivered(message.delivery_key)
 
 
 def teams_envelope(message: Message) -> Element:
-    """Return the card in its envelope, with less text if the whole would be too large."""
+    """Return the card in its envelope, shortened until it fits into `_PAYLOAD_BYTES`, or as short
+    as it gets."""
     for shown in message.shortened():
-        envelope = _envelope(shown, "" if shown is message else CUT)
+        envelope = _envelope(shown, "" if shown is message else NOTE_IF_SHORTENED)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
             break
     return envelope
 
 
-def _envelope(message: Message, cut: str) -> Element:
-    body = list(_body(message, cut))
+def _envelope(message: Message, note_if_shortened: str) -> Element:
+    """Return the card in its envelope. The note is empty unless the message was shortened."""
+    body = list(_body(message, note_if_shortened))
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -74,7 +77,8 @@ def _envelope(message: Message, cut: str) -> Element:
     return {"type": "message", "attachments": [attachment]}
 
 
-def _body(message: Message, cut: str) -> Iterator[Element]:
+def _body(message: Message, note_if_shortened: str) -> Iterator[Element]:
+    """Yield the elements that are always shown."""
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
     if message.happens:
@@ -86,14 +90,15 @@ def _body(message: Message, cut: str) -> Iterator[Element]:
         yield _text(_run(message.chart.line, _LINE_CHARACTERS))
     if message.about:
         yield _text(_run(message.about, _LINE_CHARACTERS, size="Small"))
-    if cut:
-        yield _text(_run(cut, _LINE_CHARACTERS))
+    if note_if_shortened:
+        yield _text(_run(note_if_shortened, _LINE_CHARACTERS))
     if message.why:
         why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
         yield {**_text(why), "separator": True}
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[Element]:
+    """Yield each heading and the lines of its section."""
     for section in sections:
         yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
         for line in section.lines:
@@ -101,6 +106,7 @@ def _sections(sections: Iterable[Section]) -> Iterator[Element]:
 
 
 def _details(message: Message) -> Iterator[Element]:
+    """Yield the elements that a button unfolds; none if the message has no details and evidence."""
     yield from _sections(message.details)
     if message.evidence is not None:
         yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
@@ -110,6 +116,7 @@ def _details(message: Message) -> Iterator[Element]:
 
 
 def _row(cells: Sequence[str], **style: str) -> Element:
+    """Return a row of a table."""
     columns: list[Element] = []
     for cell in cells:
         text = _text(_run(cell, 100, **style))
@@ -118,8 +125,10 @@ def _row(cells: Sequence[str], **style: str) -> Element:
 
 
 def _text(*runs: Element) -> Element:
+    """Return a block of these text runs."""
     return {"type": "RichTextBlock", "inlines": list(runs)}
 
 
 def _run(text: str, limit: int, **style: str | bool) -> Element:
+    """Return a text run of at most `limit` characters."""
     return {"type": "TextRun", "text": clip(text, limit) or " ", **style}

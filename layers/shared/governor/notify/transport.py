@@ -1,6 +1,6 @@
-"""Posts to a channel, and tells from its answer whether a repeat can help.
+"""Posts to a channel, and decides from its answer whether a repeat can help.
 
-It retries nothing itself: the queue repeats a delivery.
+This module repeats nothing itself: the queue repeats a delivery.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from governor.alerts.templates import said
+from governor.alerts.templates import first_line_of
 from governor.core.errors import ConfigurationError
 from governor.core.https import HttpAnswer, HttpError, Https, PrivateAddress, is_https
 from governor.core.ports import Clock
@@ -18,15 +18,16 @@ from governor.notify.message import Channel, DeliveryError, DeliveryRefused, Del
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 LONGEST_WAIT_SECONDS = 43_200
-"""The longest that SQS keeps a message invisible. If a receiver asks for a longer wait, it is tried
+"""The longest time for which SQS hides a message. If a receiver asks for a longer wait, it is tried
 again after this one."""
 _LATER = frozenset({408, 425, 429})
+"""Statuses, besides 5xx, after which a repeat may help."""
 
 
 class HttpsChannel(Channel):
     """Posts each message as JSON to one secret address.
 
-    Raises: ConfigurationError if it is not https.
+    Raises: ConfigurationError if the address is not https.
     """
 
     def __init__(self, url: str, https: Https, clock: Clock) -> None:
@@ -35,7 +36,8 @@ class HttpsChannel(Channel):
         self._clock = clock
 
     def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
-        """Return the answer if it is 2xx. Raises: DeliveryError for any other."""
+        """Post the body and return the answer if its status is 2xx. Raises: DeliveryRetryable,
+        DeliveryRefused for any other, or if there is no answer."""
         answer = post(self._https, self._url, body.encode(), headers, self.name)
         if not 200 <= answer.status < 300:
             raise failure(answer, self._clock.now())
@@ -45,9 +47,9 @@ class HttpsChannel(Channel):
 def post(
     https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str
 ) -> HttpAnswer:
-    """Return the answer, whatever its status.
+    """Post the body and return the answer, whatever its status.
 
-    Raises: DeliveryRetryable or DeliveryRefused if there is none.
+    Raises: DeliveryRetryable or DeliveryRefused if there is no answer.
     """
     try:
         return https.send("POST", url, body, {**JSON, **headers})
@@ -60,13 +62,13 @@ def post(
     except HttpError as error:
         reason = _reason_of(error)
         if isinstance(reason, ssl.SSLCertVerificationError):
-            # A certificate does not become good by asking again.
+            # A repeat would meet the same certificate.
             raise DeliveryRefused("its certificate was not accepted; renew it there") from None
         raise DeliveryRetryable(f"it did not answer ({type(reason).__name__})") from None
 
 
 def _reason_of(error: HttpError) -> Exception:
-    """Return the exception that urllib3 wraps, as its only argument, or the error itself."""
+    """Return the exception that the error wraps as its first argument, or the error itself."""
     if error.args and isinstance(error.args[0], Exception):
         return error.args[0]
     return error
@@ -80,7 +82,7 @@ def private_key(channel: str) -> str:
 def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Https) -> Https:
     """Return the client for a channel: `public`, unless the secret lets it reach private addresses.
 
-    Raises: ConfigurationError for anything but "true" and "false".
+    Raises: ConfigurationError if that setting is neither "true" nor "false".
     """
     key = private_key(channel)
     setting = secret.get(key, "false")
@@ -90,10 +92,8 @@ def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Ht
 
 
 def https_url(url: str, channel: str) -> str:
-    """Return the address if it may be used.
-
-    Raises: ConfigurationError, which never holds the address.
-    """
+    """Return the address if it is https. Raises: ConfigurationError if it is not; its text never
+    holds the address."""
     if not is_https(url):
         raise ConfigurationError(
             f"the address of the channel {channel} must be a whole https:// URL without "
@@ -107,8 +107,9 @@ def failure(
 ) -> DeliveryError:
     """Return the error for an answer that is no success.
 
-    It is retryable for 408, 425, 429, 5xx and `later`, after the wait of `Retry-After`; else it is
-    a refusal with the advice. `code` is the error code of the answer.
+    Return DeliveryRetryable for 408, 425, 429, 5xx, and with `later`, with the wait of
+    `Retry-After`. Return DeliveryRefused for any other answer, with `advice`, or with the usual
+    advice if that is empty. `code` is the error code of the answer.
     """
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
@@ -117,15 +118,15 @@ def failure(
         return DeliveryRetryable(text, wait_seconds)
     if not advice:
         status_or_redirect = "redirect" if 300 <= status < 400 else status
-        advice = said("refused by a channel", {"status": status_or_redirect})[0]
+        advice = first_line_of("refused by a channel", status=status_or_redirect)
     return DeliveryRefused(f"{text}: {advice}")
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
-    """Return the wait that a `Retry-After` header asks for: 0 to `LONGEST_WAIT_SECONDS`.
+    """Return the wait that a `Retry-After` header asks for, from 0 to `LONGEST_WAIT_SECONDS`.
 
-    It holds seconds or an HTTP date (RFC 9110, 10.2.3). Return `None` if there is none, or it
-    cannot be read.
+    The header holds seconds or an HTTP date (RFC 9110, 10.2.3). Return `None` if there is no such
+    header, or it cannot be read.
     """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():

@@ -1,8 +1,8 @@
 """Checks queued alerts before they are sent, because anybody may have written them.
 
-An alert about an episode must agree with the stored record. Any other must bear the seal of our own
-functions, or name an alarm that CloudWatch knows. An alert about an episode without a seal, as an
-earlier release queued it, is made from the record again.
+An alert about an episode must agree with the stored record. Any other alert must bear the seal of
+GPU Governor's own functions, or name an alarm that CloudWatch knows. An alert about an episode
+without a seal, as earlier releases queued it, is written again from the record.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from governor.episode.store.episodes import Episodes
 from governor.notify.compose import OPEN
 
 Alarms = Callable[[str], Alert | None]
-"""Returns an alarm by its name, or `None` unless it publishes to our topic. Raises: CloudError."""
+"""Returns an alert about the alarm of this name; `None` if there is no such alarm, or it does not
+publish to our topic. Raises: CloudError."""
 _OLDEST = timedelta(days=60)
-"""No queue keeps a message for this long. Deliveries are on record for longer, so that nothing is
-sent twice."""
-_COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
+"""Older alerts are refused. No queue keeps a message for this long, and records of deliveries are
+kept for longer, so that nothing is sent twice."""
+_STAGES = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
+"""The stages of a question, in order."""
 
 
 class AlertRefused(GovernorError):
-    """Nothing vouches for an alert; the message says what is missing. Repeating it never helps."""
+    """An alert cannot be proved to be ours; the error's text says why. A repeat never helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class Vouch:
-    """Check the seal of the message before anything in it is believed."""
+    """Checks an alert from the queue against its seal, the stored record, or CloudWatch."""
 
     clock: Clock
     episode_store: Episodes
@@ -56,9 +58,10 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return what may be sent.
+        """Return the alert that may be sent, with its episode and approval.
 
-        Raises: AlertRefused; CloudError if something could not be read.
+        Raises: AlertRefused; CloudError if the record, the seal's key or the alarm could not be
+        read.
         """
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
@@ -89,15 +92,18 @@ class Vouch:
         return Vouched(alert, episode, approval)
 
     def _is_sealed(self, sent: Alert) -> bool:
-        given = sent.facts.get(SEAL)
-        if not isinstance(given, str):
+        """Return whether the alert bears a seal that fits. Raises: CloudError."""
+        given_seal = sent.facts.get(SEAL)
+        if not isinstance(given_seal, str):
             return False
-        return hmac.compare_digest(self.seal(sealed_text(sent)).encode(), given.encode())
+        right_seal = self.seal(sealed_text(sent))
+        return hmac.compare_digest(right_seal.encode(), given_seal.encode())
 
     def _alarm(self, sent: Alert) -> Alert:
-        """Return the alarm as CloudWatch knows it. It counts as over only if the message says so.
+        """Return the alert about the alarm as CloudWatch has it. It is an alarm's end only if both
+        CloudWatch and the message say so.
 
-        Raises: AlertRefused; CloudError.
+        Raises: AlertRefused if CloudWatch knows no such alarm; CloudError.
         """
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
         alarm = self.alarms(name) if name else None
@@ -107,12 +113,13 @@ class Vouch:
             )
         if alarm.kind is sent.kind:
             return alarm
-        # People are notified of an alarm even if it is over by now.
+        # The message and CloudWatch differ: people are notified of an alarm even if it is over by
+        # now.
         return replace(alarm, kind=AlertKind.ALARM)
 
     def _episode(self, alert: Alert) -> Episode | None:
-        """Return the stored episode that the alert names, or `None`. Raises: AlertRefused;
-        CloudError."""
+        """Return the stored episode that the alert names; `None` if it names none, or none is
+        stored. Raises: AlertRefused if the name has another form; CloudError."""
         name = alert.facts.get("episode")
         if not isinstance(name, str):
             return None
@@ -122,9 +129,9 @@ class Vouch:
             raise AlertRefused(str(error)) from error
 
     def _from_record(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
-        """Return an alert of this kind with nothing in it but what the record says.
+        """Return an alert of this kind, written from the record alone.
 
-        Raises: AlertRefused if the record says nothing of it.
+        Raises: AlertRefused if the record does not show that there was such an alert.
         """
         kind = sent.kind
         at = self._time_of(sent, episode)
@@ -142,10 +149,11 @@ class Vouch:
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
 
     def _time_of(self, sent: Alert, episode: Episode) -> UtcDatetime:
-        """Return a time for the alert that the record allows.
+        """Return a time for the alert that the record allows: `now` for a question, else the time
+        in the alert, but not before the episode and not after `now`.
 
-        An alert with an old time would be given up after one failure of a channel. A question
-        counts as new, because it ends by itself when it expires.
+        A channel that fails makes an alert with an old time be given up at once. For a question
+        that does not matter: it ends by itself when it expires.
         """
         now = self.clock.now()
         if sent.kind in OPEN:
@@ -157,6 +165,7 @@ class Vouch:
 def _stage_alert(
     kind: AlertKind, episode: Episode, approval: Approval | None, at: UtcDatetime
 ) -> Alert:
+    """Return the alert of a stage, written from the record."""
     deadline: UtcDatetime | None = None
     if approval and kind in OPEN:
         deadline = approval.expires_at
@@ -164,7 +173,7 @@ def _stage_alert(
 
 
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
-    """Return in what the record contradicts the alert, or `None` if it does not."""
+    """Return how the record contradicts the alert, or `None` if it does not."""
     kind = alert.kind
     asks = episode.schedule is not None
     if kind in OPEN:
@@ -179,7 +188,8 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
 
 
 def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
-    """Return in what the record contradicts the question. One that is over contradicts nothing."""
+    """Return how the record contradicts a question, or `None` if it does not. If the question is
+    over, nothing is contradicted: it is not sent anyway."""
     if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
         return None
     if episode.phase is not Phase.ASKING:
@@ -187,13 +197,14 @@ def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) ->
     if kind is AlertKind.APPROVAL_FIRST_YES:
         return None if approval.first_yes else "nobody has approved"
     stage = questions.STAGE_OF[kind]
-    later_stages = _COMES_AFTER[_COMES_AFTER.index(stage) :]
-    if approval.stage in {later_stage.value for later_stage in later_stages}:
+    this_and_later = _STAGES[_STAGES.index(stage) :]
+    if approval.stage in {possible_stage.value for possible_stage in this_and_later}:
         return None
     return f"its question has not come to {stage.value}"
 
 
 def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
+    """Return how the record contradicts the end of an episode, or `None` if it does not."""
     is_failure = kind is AlertKind.FAILURE
     if episode.outcome is None:
         # A workflow that died is reported before its episode is closed.

@@ -25,10 +25,10 @@ _SHORTEST_SECRET_BYTES = 32
 
 
 class WebhookChannel(HttpsChannel):
-    """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
+    """Posts messages, signed with each of the `secrets` (two while they are being exchanged).
 
-    Raises: ConfigurationError for an address that is not https, and for no secret or one under 32
-    bytes.
+    Raises: ConfigurationError if the address is not https, there is no secret, or one is shorter
+    than 32 bytes.
     """
 
     name = "webhook"
@@ -40,7 +40,8 @@ class WebhookChannel(HttpsChannel):
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
 
     def send(self, message: Message) -> Delivered:
-        """Post the message. The delivery id is the same when the same message is sent again."""
+        """Post the message. The delivery id is the same if the same message is sent again. Raises:
+        DeliveryRetryable, DeliveryRefused."""
         body = json.dumps(webhook_document(message), separators=(",", ":"))
         signature = sign_webhook(self._secrets, body.encode(), self._clock.now())
         self.post(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
@@ -50,7 +51,7 @@ class WebhookChannel(HttpsChannel):
 def webhook_document(message: Message) -> dict[str, object]:
     """Return the message as plain JSON data.
 
-    Fields may be added; a change of meaning raises `version`.
+    A release may add fields. If it changes the meaning of one, it raises `version`.
     """
     usd_per_day = message.facts.usd_per_day
     price = None if usd_per_day is None else format(usd_per_day, "f")
@@ -87,10 +88,12 @@ def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
 
 
 def _mac(secret: str, epoch: str, body: bytes) -> str:
+    """Return the HMAC-SHA256 of time and body, in hex."""
     return hmac.new(secret.encode(), epoch.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def _checked(secret: str) -> str:
+    """Return the secret. Raises: ConfigurationError if it is too short."""
     if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
         raise ConfigurationError("a secret of the channel webhook must have 32 bytes or more")
     return secret

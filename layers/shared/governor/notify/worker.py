@@ -1,7 +1,7 @@
 """Works through a batch of queued alerts. An alert that fails never holds up the others.
 
-A question or a failure waits in the outbox for others to the same people; any other alert is sent
-at once.
+A question or a failure waits in the outbox for more of its kind to the same people, and they are
+sent as one message. Any other alert is sent at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from governor.notify.vouch import AlertRefused
 
 _log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 15
+"""How long a message waits after its first failure. Each failure doubles the wait, up to
+`LONGEST_BACKOFF_SECONDS`."""
 LONGEST_BACKOFF_SECONDS = 900
 _LEASE_SECONDS = 300
-"""The time-out of the function: a worker that holds a lease for longer has died."""
+"""The timeout of the function: a worker that holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
-"""The most questions on one page; the rest come as a second message."""
+"""The most alerts in one message; the rest come in another one."""
 _HOUR_SECONDS = 3600
 """The least time between two messages about failures of one cause."""
 
@@ -40,6 +42,8 @@ Waiting = Sequence[tuple[str, Alert]]
 
 
 class Queue(Protocol):
+    """The queue of alerts."""
+
     def hide(self, receipt: str, seconds: int) -> None:
         """Hand the message out again after this many seconds. Raises: CloudError."""
         ...
@@ -55,9 +59,11 @@ class LeaseTaken(GovernorError):
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
+    """Sends queued alerts.
 
-    Questions to the same people leave the outbox as one message. So do failures, by cause and hour.
+    `make` returns the dispatch for one message. `parse` returns the content of a body, and raises
+    InputError. Questions to the same people leave the outbox as one message; so do failures, by
+    cause and hour.
     """
 
     clock: Clock
@@ -65,13 +71,15 @@ class Worker:
     delivery_store: Deliveries
     queue: Queue
     refuse: Callable[[str, str], None]
-    """Keeps a refused body, with the reason, where a person sees it. Raises: CloudError."""
+    """Puts a refused body, with the reason, where a person sees it. Raises: CloudError."""
     parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
-    """Called with what was done and the seconds by which the message is, or will be, late."""
+    """Counts, for metrics: called with the result of each message, and with the seconds by which
+    the message is, or will be, late."""
 
     def __call__(self, batch: Sequence[Queued]) -> list[str]:
-        """Return the ids of the messages that must stay in the queue."""
+        """Work through the messages. Return the ids of those that must stay in the queue; empty if
+        all are done. Never raises for a message that fails."""
         ids_left: list[str] = []
         for message in batch:
             done = self._try_message(message)
@@ -80,14 +88,15 @@ class Worker:
         return ids_left
 
     def _try_message(self, message: Queued) -> Dispatched:
-        """Return what was done about a message; one that failed is hidden until its next try."""
+        """Return the result of one message. A message that failed is hidden until its next try."""
         done = Dispatched(0, 0, left=1)
         try:
             done = self._work(self.make(), message.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
         except Exception:  # noqa: BLE001 - logged
-            # The fault concerns this message only: the queue repeats it, and finally parks it.
+            # Only this message fails: the queue repeats it, and finally moves it to its
+            # dead-letter queue.
             _log.exception("a message was not delivered")
         seconds_late = 0.0
         if done.left:
@@ -100,9 +109,11 @@ class Worker:
         return done
 
     def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
+        """Do what a body asks for; return the result. Raises: LeaseTaken; InputError; errors of the
+        dispatch."""
         parsed = self.parse(body)
         if isinstance(parsed, Flush):
-            # Every waiting message has asked for a flush; the first one sends them all.
+            # Each waiting message has queued a flush. The first flush sends all of them.
             with self._lease(parsed.group):
                 return self._send_group(dispatch, parsed.group)
         is_again = isinstance(parsed, Again)
@@ -113,11 +124,13 @@ class Worker:
             return self._send(dispatch, sent, body, again=is_again)
         except AlertRefused as error:
             if sent.kind is AlertKind.ALARM_OVER:
-                return Dispatched(0, 0)  # of a stack whose name begins like ours
+                # The end of an alarm of another stack, whose name begins like ours.
+                return Dispatched(0, 0)
             return self._refused(body, error)
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
-        """Send an alert, or put it into the outbox if it may come in one message with others."""
+        """Send an alert, or put it into the outbox if it may be sent in one message with others.
+        Raises: AlertRefused, LeaseTaken, CloudError."""
         rule = dispatch.rule()
         is_failure = sent.kind is AlertKind.FAILURE
         is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
@@ -130,18 +143,19 @@ class Worker:
         return Dispatched(0, 0)
 
     def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
+        """Send one alert now, under the lease of its subject. Raises: as `_send`."""
         done = self._end_failures(dispatch, sent)
-        # An alarm and its end are sent by one worker at a time, too: else the alarm could open
-        # again after its end.
+        # One lease for an alarm and its end: if two workers sent them at the same time, the alarm
+        # could open again after its end.
         with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
             if done.left:
                 return done
             return done.plus(dispatch([sent], again=again))
 
     def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
-        """Send the failures that wait, before the end of their cause is sent.
+        """If the alert is the end of a cause of failures, send the failures that still wait first.
 
-        Sent after it, they would open the incident again, and nothing would close it.
+        If they were sent after it, they would open the incident again, and nothing would close it.
         """
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
@@ -153,17 +167,16 @@ class Worker:
         return done
 
     def _refused(self, body: str, error: GovernorError) -> Dispatched:
-        """Keep the body for a person: it was forged, or a release changed its seal or format."""
+        """Put a refused body aside for a person: it was forged, or a release changed its seal or
+        format. Raises: CloudError."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
         return Dispatched(0, 1)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
-        """Hold a lease, so that only one worker at a time sends: the queue may hand out twice.
-
-        Raises: LeaseTaken.
-        """
+        """Hold a lease, so that only one worker at a time sends: the queue may hand out a message
+        twice. Raises: LeaseTaken."""
         if not self.delivery_store.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
@@ -172,8 +185,8 @@ class Worker:
             self.delivery_store.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
-        """Send the group. Its messages may be for different people by now, so each audience gets
-        its own."""
+        """Send the waiting messages of a group. They may be for different people by now, so each
+        audience gets a message of its own."""
         audiences, total = self._waiting(dispatch, group)
         digest_from = dispatch.rule().digest_from
         for waiting in audiences.values():
@@ -188,8 +201,8 @@ class Worker:
         return total
 
     def _send_failures(self, dispatch: Dispatch, group: str, waiting: Waiting) -> Dispatched:
-        """Send failures of one cause together, or leave them for later within an hour of the last
-        ones."""
+        """Send failures of one cause together. If others of the cause were sent within the hour,
+        leave these in the outbox and queue another flush."""
         if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
             self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
             return Dispatched(0, 0)
@@ -201,6 +214,7 @@ class Worker:
     def _send_parts(
         self, dispatch: Dispatch, group: str, waiting: Waiting, most_together: int
     ) -> Dispatched:
+        """Send the messages in parts of at most `most_together`; return the sum of the results."""
         total = Dispatched(0, 0)
         for part in in_parts(waiting, most_together):
             total = total.plus(self._send_part(dispatch, group, part))
@@ -209,7 +223,8 @@ class Worker:
     def _waiting(
         self, dispatch: Dispatch, group: str
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
-        """Return the waiting messages by their audience, and counts of those refused or left."""
+        """Return the waiting messages by their audience, and the counts of messages that were
+        refused or left."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
         for name, text in self.delivery_store.outbox(group):
@@ -229,12 +244,13 @@ class Worker:
         return audiences, total
 
     def _send_part(self, dispatch: Dispatch, group: str, part: Waiting) -> Dispatched:
-        """Send the messages together. If that fails, send each by itself, so that one that cannot
-        be sent does not hold up the rest."""
+        """Send the messages together. If that fails, send each by itself, so that a message that
+        cannot be sent does not hold up the rest. Raises: Throttled, Unavailable."""
         try:
             done = dispatch([alert for _, alert in part])
         except (Throttled, Unavailable):
-            raise  # in a moment all of them go together
+            # A repeat can send all of them together.
+            raise
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             if len(part) == 1:
                 _log.exception("the waiting message %s was not delivered", part[0][0])
@@ -250,7 +266,8 @@ class Worker:
         return done
 
     def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
-        """Hide a message until its next try, at least as long as the channel asked for."""
+        """Hide a message until its next try, at least for `wanted_seconds` (`None` for no wish).
+        Never raises."""
         doublings = min(message.receives - 1, 10)
         backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)
         seconds = min(LONGEST_WAIT_SECONDS, max(wanted_seconds or 0, backoff))
