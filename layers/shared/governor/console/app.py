@@ -92,7 +92,7 @@ class Console:
     ) -> None:
         self._reader = reader
         self._doors = doors
-        self._now = doors.enter.clock.now
+        self._now = doors.console.clock.now
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
         self._routes.not_found(lambda _: self._routed(_missing))

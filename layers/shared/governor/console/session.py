@@ -1,7 +1,7 @@
 """Sessions of the console: who the caller is, and whether a form belongs to their session.
 
-Sessions are stored, so that they can be ended here. What a caller may see is decided
-elsewhere.
+Sessions are stored, so that they can be ended here. `rules/terms.py` of the approvals decides what
+a caller may see.
 """
 
 from __future__ import annotations
@@ -23,41 +23,45 @@ from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
 
 _CODE_COOKIE = "__Host-governor-code"
-"""Cookie of the browser that was shown whose session a code opens. A form on another site does not
-send it."""
+"""Cookie with the hash of a code. It is set when the browser is shown whose session the code opens.
+A form on another site does not send it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Signs people in and out. `enter` refuses all codes where people sign in with an issuer."""
+    """Signs people in and out. `console` refuses all codes if people sign in with an issuer."""
 
-    cookies: Sessions
-    enter: OpenConsole
+    sessions: Sessions
+    console: OpenConsole
 
     @property
     def has_issuer(self) -> bool:
-        return bool(self.enter.issuer)
+        """Return whether people sign in with an issuer."""
+        return bool(self.console.issuer)
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return the caller's stored session; `None` if there is none or it has ended."""
-        session = self.cookies.read(cookies, now)
+        """Return the caller's stored session; `None` if there is none or it has ended. Raises:
+        CloudError."""
+        session = self.sessions.read(cookies, now)
         if session is None:
             return None
-        stored = self.enter.sign_in_store.session(session.session_id, now)
+        stored = self.console.sign_in_store.session(session.session_id, now)
         if stored is None:
             return None
         return Known(session.session_id, stored)
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
-        self.enter.sign_in_store.end_session(session_id, now)
+        """End the session; return the page that says so. Raises: CloudError."""
+        self.console.sign_in_store.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def take_code(
         self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime
     ) -> Response:
-        """Show whose session the code opens, so that nobody enters as somebody else unaware; begin
-        the session when the person confirms it."""
+        """Show whose session the code opens, so that nobody enters as somebody else unaware. Begin
+        the session once the person confirms that. A code that opens nothing is answered with 403.
+        Raises: CloudError."""
         secret = form.get("code", "")
         secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         was_shown = cookies.get(_CODE_COOKIE) == secret_hash
@@ -65,19 +69,19 @@ class Doors:
         try:
             if not is_confirmed:
                 return self._show_owner(secret, secret_hash)
-            session_id, who = self.enter.enter(secret)
+            session_id, who = self.console.enter(secret)
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
-        earlier_session = self.cookies.read(cookies, now)
+        earlier_session = self.sessions.read(cookies, now)
         if earlier_session is not None:
-            self.enter.sign_in_store.end_session(earlier_session.session_id, now)
-        session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
-        return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
+            self.console.sign_in_store.end_session(earlier_session.session_id, now)
+        session = Session(session_id, SignedIn(who.identity, email=None, role=Role.VIEWER))
+        return redirect("/", cookies=(self.sessions.cookie(session, now, SESSION),))
 
     def _show_owner(self, secret: str, secret_hash: str) -> Response:
         """Return the page that says whose session a code opens. Raises: NotAllowed."""
-        arn = self.enter.caller(secret)
+        arn = self.console.caller(secret)
         page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
         cookie = set_cookie(_CODE_COOKIE, secret_hash, timedelta(minutes=1))
         return replace(page, cookies=(cookie,))
@@ -85,27 +89,27 @@ class Doors:
     def token(self, page: str, caller: Caller) -> str:
         """Return the token that a form of this page must send back. It is valid for this page and
         session only."""
-        return self.cookies.signer.csrf(*_form(page, caller))
+        return self.sessions.signer.csrf(*_form_binding(page, caller))
 
     def check(self, page: str, caller: Caller, token: str) -> None:
         """Check the token of a form. Raises: NotAllowed."""
         try:
-            self.cookies.signer.check_csrf(token, *_form(page, caller))
+            self.sessions.signer.check_csrf(token, *_form_binding(page, caller))
         except LinkForged:
             raise NotAllowed(
                 "The form is not one of this page and session. Open the page again."
             ) from None
 
 
-def _form(page: str, caller: Caller) -> tuple[str, ...]:
-    """Return what the token of a form is bound to."""
+def _form_binding(page: str, caller: Caller) -> tuple[str, ...]:
+    """Return the page and the session to which the token of a form is bound."""
     ends_at = str(int(caller.ends_at.timestamp()))
     return f"console:{page}", caller.by, ends_at, caller.session_id
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:
-    """Return the caller of a session with the rights that the policy grants now: a group or a
-    contact that the policy drops counts no more."""
+    """Return the caller of a session, with the rights that the policy grants now. A group or
+    contact that the policy has dropped no longer counts."""
     who = known.who
     contacts = contacts_of(policy.ownership, who)
     time_zones = [contact.time_zone for contact in contacts.values()]

@@ -25,14 +25,14 @@ from governor.episode.ports import Undoer
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
 END_KEEP = "end-keep"
-"""Not an answer to the question: it ends a keep before its date."""
+"""The value of a button that answers no question: it ends a keep before its date."""
 UNDO: Final = "undo"
-"""Nor is this: it starts an instance again that the episode has stopped."""
+"""The value of a button that answers no question: it starts a stopped instance again."""
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
-    """Return the HTTP status of an answer that was not taken: it was wrong, not this person's, too
-    late, or its outcome is not certain."""
+    """Return the HTTP status for an answer that was not taken: 400 if it was wrong, 403 if this
+    person may not give it, 409 if it came too late, 503 if its outcome is not certain."""
     if isinstance(error, NotAllowed):
         return 403
     if isinstance(error, Uncertain):
@@ -69,8 +69,8 @@ def brief(view: ApprovalView) -> dict[str, Any]:
 def posted(
     form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime
 ) -> Decision:
-    """Return the answer of a page's form, without the end of a keep. Raises: InputError with what
-    to do."""
+    """Return the answer of a page's form, without the end of a keep. Raises: InputError, whose text
+    says what to do."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
@@ -86,8 +86,8 @@ def posted(
 
 
 def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
-    """Return until when a form asks to keep the instance. A typed date, at nine in that time zone,
-    goes before the offered ends. Raises: InputError."""
+    """Return until when a form asks to keep the instance: nine o'clock in that time zone on the
+    typed date; without a date, the chosen end. Raises: InputError if neither can be read."""
     date = form.get("keep_date", "")
     offered_end = form.get("keep_until", "")
     try:
@@ -103,8 +103,8 @@ def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
 def start_again(
     decide: Decide, undoer: Undoer, episode: Episode, by: str, person: str | None, channel: str
 ) -> None:
-    """Have EC2 start what the episode has stopped. Raises: NotAllowed, DecisionRefused,
-    Uncertain."""
+    """Have EC2 start the instance that the episode has stopped. Raises: NotAllowed if this person
+    may not, DecisionRefused if it was not started, Uncertain if that is not known."""
     if not may_undo(decide.terms_now(episode), person):
         raise NotAllowed(why_not(person, by, UNDO))
     try:

@@ -40,16 +40,17 @@ _DENIED = (
     "the policy of the bucket or of its key, or a service control policy, takes "
     "s3:GetObjectVersion or kms:Decrypt from the role of serve_api."
 )
-"""Without the right to list, S3 answers alike for a version that does not exist and for one that
-may not be read."""
+"""The role may not list. So S3 gives the same answer for a version that does not exist as for one
+that the role may not read."""
 _LONGEST_VERSION = 1024
-"""Bytes, of URL-ready text. Source: Amazon S3 user guide, versioning."""
+"""The longest id of a version, in bytes. Source: Amazon S3 user guide, versioning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `caller` is the ARN that AWS has authenticated; `route` is written as in the
-    template; `named` is the approval or the version of the policy in its path."""
+    """One request. `caller` is the ARN that AWS has authenticated. `route` is written as in
+    `template.yaml`. `named` is the id of the approval, or the version of the policy, in the
+    path."""
 
     route: str
     caller: str
@@ -58,12 +59,16 @@ class ApiRequest:
 
 
 class ApiResponse(NamedTuple):
+    """The HTTP status, and the body as JSON."""
+
     status: int
     document: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalApi:
+    """Answers the requests of the command line."""
+
     show: ShowApproval
     brakes: ShowBrakes
     decide: Decide
@@ -75,10 +80,12 @@ class ApprovalApi:
     pause_all: PauseAll
     policy: Policy
     policy_is_whole: bool
-    """False where the document in force is refused: `policy` then holds its people and defaults."""
+    """False if the document in force is refused. `policy` then holds its people, and defaults for
+    everything else."""
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Answer whatever a client can send; a refusal says what to do. Raises: CloudError."""
+        """Answer any request that a client can send. A refusal says what to do. Raises:
+        CloudError."""
         try:
             return ApiResponse(200, self._answer(request))
         except NotFound as error:
@@ -87,6 +94,8 @@ class ApprovalApi:
             return ApiResponse(status_of(error), {"error": str(error)})
 
     def _answer(self, request: ApiRequest) -> Mapping[str, Any]:
+        """Return the document for a request. Raises: NotFound, InputError, DecisionRefused,
+        CloudError."""
         match request.route:
             case "GET /api/approvals":
                 return self._open_questions()
@@ -109,25 +118,31 @@ class ApprovalApi:
         raise NotFound("there is no such route")
 
     def _open_questions(self) -> Mapping[str, Any]:
+        """Return the open questions of all targets; an empty list if there are none."""
         return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
 
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
+        """Accept a version of the policy as the caller; return who supports it, and whether it is
+        in force. Raises: NotFound, NotAllowed, CloudError."""
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
+            # No id of S3 has this form: there is no such version.
             raise NotFound("S3 names no version so")
         accepted = self.accept(request.named, f"aws:{request.caller}", self.ownership)
+        supporters = sorted(accepted.behind)
         unaccepted_overrides = [
             {"override": override.name, "missing": list(override.missing)}
             for override in accepted.unaccepted
         ]
         return {
-            "accepted_by": sorted(accepted.supporters),
+            "accepted_by": supporters,
             "people_needed": PEOPLE_NEEDED,
             "in_force": accepted.is_in_force,
             "unaccepted": unaccepted_overrides,
         }
 
     def _policy(self) -> Mapping[str, Any]:
-        """Return the document in force, and whose acceptances of its overrides count."""
+        """Return the document in force, and the people whose acceptances of its overrides count;
+        without a stored version, `None` for the version and for the acceptances."""
         text = self.policy_text.read()
         standing = self.accept.policy_store.standing_version()
         if standing is None:
@@ -137,6 +152,7 @@ class ApprovalApi:
         return {"in_force": standing.version, "document": text, "accepted": accepted}
 
     def _pause(self, request: ApiRequest) -> Mapping[str, Any]:
+        """Pause everything that destroys. Raises: InputError, NotAllowed, CloudError."""
         _check_fields(request.document, _PAUSE_FIELDS)
         reason = request.document.get("reason")
         if not isinstance(reason, str | None):
@@ -145,6 +161,7 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
+        """End the pause that began at `since`. Raises: InputError, DecisionRefused, CloudError."""
         _check_fields(request.document, _RESUME_FIELDS)
         try:
             began = parse_iso(str(request.document.get("since")))
@@ -159,6 +176,7 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _presser(self, request: ApiRequest) -> Presser:
+        """Return the caller with the rights that the policy grants them now."""
         identity = f"aws:{request.caller}"
         now = self.decide.clock.now()
         who = SignIn(identity, by=identity, at=now, ends_at=now)
@@ -187,13 +205,14 @@ class ApprovalApi:
         }
 
     def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Take an answer, or end a keep; return the question as it is then."""
+        """Take an answer, or end a keep; return the question as it is after that. Raises: NotFound,
+        InputError, DecisionRefused, CloudError."""
         identity = f"aws:{request.caller}"
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
             self._end_keep(request, identity, person)
             return {**question_document(self.show(request.named)), "needs_another": False}
-        # A known person's address, else the identity itself: AWS has proven it.
+        # For a caller whom the policy does not know, the ARN itself: AWS has proven it.
         author = person or identity
         decision = _decision(request.document, identity, author, self.decide.clock.now())
         decided = self.decide(
@@ -218,7 +237,8 @@ class ApprovalApi:
 
 
 def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
-    """Return what is missing, and the command that lists what there is."""
+    """Return the answer for a question or version that is missing, with the command that lists
+    those that exist; 403 if S3 denied the version."""
     if error.code == "AccessDenied":
         return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
     kind = "question"
@@ -238,6 +258,7 @@ def _check_fields(document: Mapping[str, Any], fields: frozenset[str]) -> None:
 
 
 def _pause_document(pause: Pause) -> dict[str, Any]:
+    """Return a pause as JSON."""
     return {"since": pause.at.isoformat(), "by": pause.by, "reason": pause.reason}
 
 
@@ -285,6 +306,7 @@ def _answer_fields(approval: Approval) -> dict[str, str | None]:
 
 
 def _outcome_fields(episode: Episode) -> dict[str, str | None]:
+    """Return the outcome and its reason; `None` in both fields while the episode is open."""
     outcome = episode.outcome
     return {
         "outcome": outcome.value if outcome else None,
@@ -293,11 +315,12 @@ def _outcome_fields(episode: Episode) -> dict[str, str | None]:
 
 
 def _iso_or_none(moment: UtcDatetime | None) -> str | None:
+    """Return the moment as text; `None` if there is none."""
     return iso(moment) if moment else None
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
-    """Return the answer of a document. Raises: InputError with what to send."""
+    """Return the answer in a document. Raises: InputError, whose text says what to send."""
     _check_fields(document, _FIELDS)
     try:
         answer = Answer(str(document.get("answer")))

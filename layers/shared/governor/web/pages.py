@@ -1,7 +1,7 @@
 """The pages of links as HTML: one question, and the digest of several.
 
-The style sheet and the scripts are inline, allowed by their hashes. A page shows what the stored
-record says and decides nothing; its forms are checked again when they are sent.
+The style sheet and the scripts are inline, allowed by their hashes. A page shows the stored record
+and decides nothing; its forms are checked again when they are sent.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from governor.web import picture
 from governor.web.responses import SEVERAL, TEMPLATES
 
 _NINE = 9
+"""The hour at which a keep with a typed date ends."""
 _LONGEST_NAME = 48
 """Longest name in a headline, for phones; the whole name stands among the facts."""
 _BUTTON_HERE = "Still needed?"
-"""Begins the line of a message that points to the button of this page."""
+"""The start of the line in a message that points to the button of this page. The page leaves that
+line out."""
 _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
@@ -51,25 +53,26 @@ _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMP
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The reader of a page: `by` for the record, `person` if that is proven, `recipient` of the
-    link."""
+    """The reader of a page. `by` is their name in the record, `person` their address if it is
+    proven, `recipient` the one to whom the link was sent."""
 
     recipient: str
     by: str
     person: str | None
     role: Role = Role.APPROVER
     session_id: str = ""
-    """Empty unless somebody is signed in."""
+    """Empty unless the reader is signed in."""
     sign_in: str | None = None
-    """The place to sign in, when nothing can be decided before that."""
+    """The address of the sign-in if the reader must sign in before they can decide; else `None`."""
     only_looks: bool = False
-    """True in the console, whose policy makes nobody an approver by what they may see."""
+    """True if the page has no buttons for this reader, as in parts of the console: the right to see
+    a question is no right to answer it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The part that every page of a link has. `action` is where its forms go: the link itself.
-    `in_console` shows the same question in the console, with links to its other pages."""
+    """The part that all pages of links share. Forms are sent to `action`, which is the link itself.
+    With `in_console` the same question is shown in the console, with links to its other pages."""
 
     visitor: Visitor
     csrf: str
@@ -80,6 +83,7 @@ class Form:
 
 
 def _render(template: str, form: Form, **values: object) -> str:
+    """Return the HTML of a template with the form's values and these."""
     return TEMPLATES.get_template(template).render(
         visitor=form.visitor,
         csrf=form.csrf,
@@ -134,17 +138,20 @@ def approval_page(view: ApprovalView, form: Form) -> str:
 
 
 def _gpus_text(episode: Episode) -> str:
+    """Return the number of GPUs as text: those of the type, or those measured if they are more."""
     evidence = episode.evidence
     return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
 
 
 def _deadline(view: ApprovalView) -> str:
+    """Return the deadline as text, with the time left."""
     expires_at = view.approval.expires_at
     moment = clock(expires_at, view.episode.time_zone, view.now)
     return f"{moment}, {left(expires_at - view.now)} left"
 
 
 def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
+    """Return whether the visitor may start the stopped instance again."""
     is_approver = visitor.role is Role.APPROVER and visitor.sign_in is None
     if not is_approver or visitor.only_looks:
         return False
@@ -152,6 +159,7 @@ def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
 
 
 def _may_end_keep(view: ApprovalView, form: Form) -> bool:
+    """Return whether the visitor may end the keep before its date; false if there is none."""
     visitor = form.visitor
     keep = view.approval.lasting_keep(view.now)
     if keep is None or visitor.only_looks:
@@ -162,11 +170,12 @@ def _may_end_keep(view: ApprovalView, form: Form) -> bool:
 
 
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
-    """Return the question, or how it ended and what that means, in the words of its message."""
+    """Return the headline: the question, or how it ended; and the lines that explain an end, in the
+    words of its message. An open question has no such lines."""
     episode = view.episode
     approval = view.approval
     name = _short_name(view)
-    # An answer counts at once; its workflow closes the episode a moment later.
+    # The workflow closes the episode a moment after the answer, which already counts.
     outcome = episode.outcome or _ENDED_BY.get(approval.status)
     if outcome is not None:
         return _ended_headline(view, outcome)
@@ -179,6 +188,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
 
 
 def _short_name(view: ApprovalView) -> str:
+    """Return the name of the instance, shortened for a headline."""
     name = view.episode.instance.name
     if len(name) <= _LONGEST_NAME:
         return name
@@ -210,6 +220,7 @@ def _lead_of(alert: Alert) -> list[str]:
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
+    """Return whether the visitor may give this answer, as far as role and terms decide."""
     episode = view.episode
     if visitor.only_looks or not permits(visitor.role, answer):
         return False
@@ -217,8 +228,8 @@ def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
 
 
 def _notice(view: ApprovalView) -> str:
-    """Return what mode auto does and until when it can be held; empty if there is nothing to
-    hold."""
+    """Return the text on what mode auto will do, and until when it can be held; empty if nothing
+    can be held."""
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
@@ -227,16 +238,18 @@ def _notice(view: ApprovalView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListedQuestions:
-    """Open questions by where their reader answers them."""
+    """Open questions, by the place where their reader answers them."""
 
     together: Sequence[ApprovalView]
-    """Those of the form. Its reader may give each answer that it offers to every one of them."""
+    """Questions that one form answers together. The reader may give each answer of the form to each
+    of them."""
     may_stop: bool
-    """The form offers to stop them; otherwise it only keeps them."""
+    """True if the form offers to stop the instances; otherwise it offers only to keep them."""
     others: Sequence[ApprovalView]
-    """Their own pages show which answers the reader may give."""
+    """Questions that are answered on their own pages, which show the answers that the reader may
+    give."""
     terminations: Sequence[ApprovalView]
-    """Each is answered on its own page."""
+    """Questions about terminations. Each is answered on its own page."""
 
 
 def listed_questions(
@@ -246,7 +259,8 @@ def listed_questions(
 ) -> ListedQuestions:
     """Return these questions for a list whose buttons answer several at once.
 
-    `may` says whether the reader may give an answer; `person` is the reader, if that is proven.
+    `may` returns whether the reader may give an answer. `person` is the reader; `None` if they are
+    not proven.
     """
     stoppable: list[ApprovalView] = []
     not_stoppable: list[ApprovalView] = []
@@ -262,13 +276,18 @@ def listed_questions(
         else:
             not_stoppable.append(view)
     if stoppable:
-        return ListedQuestions(stoppable, True, not_stoppable, terminations)
+        return ListedQuestions(
+            together=stoppable, may_stop=True, others=not_stoppable, terminations=terminations
+        )
     keepable = [view for view in not_stoppable if _is_keepable(view, may)]
     others = [view for view in not_stoppable if not _is_keepable(view, may)]
-    return ListedQuestions(keepable, False, others, terminations)
+    return ListedQuestions(
+        together=keepable, may_stop=False, others=others, terminations=terminations
+    )
 
 
 def _is_keepable(view: ApprovalView, may: Callable[[ApprovalView, Answer], bool]) -> bool:
+    """Return whether the question is open and the reader may answer it with a keep."""
     return view.can_decide and may(view, Answer.KEEP)
 
 
@@ -278,7 +297,8 @@ def digest_page(
     form: Form,
     results: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return the page of several questions. `links` lead to the page of each, in the same order."""
+    """Return the page of several questions. `links` lead to the page of each, in the same order.
+    `results` are the instance and the result of each answer just given."""
     approval_ids = [view.approval.approval_id for view in views]
     visitor = form.visitor
     open_views = [view for view in by_price(views) if view.can_decide]
@@ -303,6 +323,7 @@ def digest_page(
 
 
 def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
+    """Return the template's values for the row of one question."""
     episode = view.episode
     takes_hold = view.takes_hold and not visitor.sign_in
     return {
@@ -315,13 +336,13 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 
 
 def _progress(view: ApprovalView) -> str:
-    """Return how far the action is; empty if it has not begun and cannot be held."""
+    """Return a sentence on how far the action is; empty if it has not begun and cannot be held."""
     episode = view.episode
-    brake = view.approval.brake
+    hold_decision = view.approval.brake
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
-    if brake is not None:
-        return f"{failures.readable(brake.why)} Nothing more is done."
+    if hold_decision is not None:
+        return f"{failures.readable(hold_decision.why)} Nothing more is done."
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:
@@ -333,8 +354,8 @@ def _progress(view: ApprovalView) -> str:
 
 
 def _unseen_minutes(view: ApprovalView) -> int | None:
-    """Return for how long work may have gone on unseen; `None` if nothing is decided on
-    measurements."""
+    """Return for how many minutes work may have gone on unseen. Return `None` if the episode is
+    over or the instance is already stopped: no measurement decides then."""
     episode = view.episode
     if episode.stopped_in is not None or episode.outcome is not None:
         return None
@@ -358,7 +379,7 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
 
 
 def _latest(view: ApprovalView) -> str:
-    """Return the last date that may be typed: its nine o'clock, as which a date is read, lies
+    """Return the last date that may be typed. A typed date means nine o'clock, which must lie
     within the policy's maximum."""
     end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
     day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
@@ -367,18 +388,20 @@ def _latest(view: ApprovalView) -> str:
 
 @pass_context
 def _when(context: Context, moment: UtcDatetime | None) -> str:
-    """Return a moment as the rest of the page does, in the zone of those who were asked; empty if
-    there is none."""
+    """Return a moment as text, in the time zone of the people who were asked; empty if there is
+    none."""
     if not moment:
         return ""
     return clock(moment, context["episode"].time_zone, context["view"].now)
 
 
 def _outcome_text(outcome: Outcome) -> str:
+    """Return the outcome in words."""
     return _OUTCOMES.get(outcome, outcome.value)
 
 
 def _stage_text(delivery: Delivery) -> str:
+    """Return the name of the stage to which a delivered message belongs."""
     return questions.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
 
 

@@ -1,8 +1,8 @@
 """Draws measurements as inline SVG: the busiest GPU as a chart, and every GPU as a heat strip.
 
-The pictures use only attributes and classes, as the page's Content-Security-Policy asks for. No
-text that a publisher of metrics wrote gets into one. A unit is a point on a phone of 390 points;
-the style sheet draws texts smaller where the picture is larger.
+The pictures use only attributes and classes, as the page's Content-Security-Policy requires. No
+text of a publisher of metrics gets into a picture. A unit is a point on a phone of 390 points; the
+style sheet draws texts smaller if the picture is larger.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -26,37 +27,52 @@ _TOP = 10.0
 """Height of 100 percent."""
 _BOTTOM = 90.0
 """Height of 0 percent."""
-_STRIP = 14.0
+_STRIP_HEIGHT = 14.0
 _STRIP_PITCH = 18.0
+"""Distance from the top of one strip to the top of the next."""
 _FOOT = 20.0
 _LETTER = 5.8
-"""The width of a letter of a label, about."""
+"""The width of a letter of a label, roughly."""
 _HEATS = (25.0, 50.0, 75.0, 100.0)
 """The highest percent of each shade, from pale to dark."""
 _COLUMNS = 96
 """The most bars of a strip: more cannot be distinguished on a phone, and would make the page of
 sixteen GPUs long."""
+_NO_THRESHOLD = 0.0
+"""The threshold of memory and power: they are never idle."""
 
 
-def _shown(episode: Episode) -> tuple[Window, list[tuple[str, Series]]]:
-    """Return the 24 hours before, or the judged window if those could not be read, with the series
-    of each GPU by its label."""
+class Strip(NamedTuple):
+    """One series that is drawn as a strip. Percents under the threshold count as idle."""
+
+    name: str
+    series: Series
+    threshold: float
+
+
+def _gpu_strips(episode: Episode) -> tuple[Window, list[Strip]]:
+    """Return the drawn window, and a strip for each GPU. The window is the 24 hours of the history,
+    or the judged window if the history could not be read."""
     drawn = episode.history or episode.evidence
-    rows = [(_label(gpu.gpu), padded(gpu.utilization, drawn.window)) for gpu in drawn.gpus]
-    return drawn.window, rows
+    strips = []
+    for gpu in drawn.gpus:
+        series = padded(gpu.utilization, drawn.window)
+        strips.append(Strip(_label(gpu.gpu), series, episode.idle_below_percent))
+    return drawn.window, strips
 
 
 def _label(gpu: str) -> str:
-    """Return a label of our own making: a publisher may have written anything into the
-    dimension."""
+    """Return a label for a GPU. The name of the dimension itself is not shown, as a publisher may
+    have written anything into it."""
     if gpu == "all":
         return "busiest"
     return f"GPU {int(gpu)}" if gpu.isdecimal() else "GPU ?"
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
-    """Draw the busiest GPU in percent over time, and the idle time shaded and named. A period is a
-    gap unless a GPU worked in it or all of them were measured."""
+    """Draw the busiest GPU in percent over time, with the idle time shaded and named. A period is
+    drawn as a gap if no GPU worked in it and not all were measured. `idle_since` is `None` if no
+    idle time is to be shaded."""
     drawn = episode.history or episode.evidence
     below = episode.idle_below_percent
     window = drawn.window
@@ -76,7 +92,7 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
 
 
 def _runs(highest: Sequence[float | None], below: float) -> Iterator[str]:
-    """Draw the periods of one kind that follow each other as one shape."""
+    """Yield a shape for each run of periods of the same kind: busy, idle or gap."""
     step = (_WIDTH - _CHART_LEFT) / max(1, len(highest))
     x = _CHART_LEFT
     for kind, run in groupby(highest, lambda percent: _kind(percent, below)):
@@ -90,24 +106,24 @@ def _runs(highest: Sequence[float | None], below: float) -> Iterator[str]:
 
 
 def strips_svg(episode: Episode) -> Markup:
-    """Draw every GPU as a strip, darker when busier, then memory and power; the judged window is
-    framed."""
-    window, rows = _shown(episode)
-    below = episode.idle_below_percent
+    """Draw a strip for each GPU, darker when busier, then for memory and power. If the history is
+    shown, the judged window is framed."""
+    window, strips = _gpu_strips(episode)
     history = episode.history
-    drawn = [(name, series, below) for name, series in rows]
     if history is not None:
         if history.memory_percent:
-            drawn.append(("memory", padded(history.memory_percent, window), 0.0))
+            memory = padded(history.memory_percent, window)
+            strips.append(Strip("memory", memory, _NO_THRESHOLD))
         if history.power_percent:
-            drawn.append(("power", padded(history.power_percent, window), 0.0))
-    bottom = _STRIP_PITCH * len(drawn)
+            power = padded(history.power_percent, window)
+            strips.append(Strip("power", power, _NO_THRESHOLD))
+    bottom = _STRIP_PITCH * len(strips)
     title = f"Utilization of each GPU over {_length(window)}, then GPU memory and power in percent"
     parts = [_begin(bottom + _FOOT, "strips", title)]
-    for number, (name, series, threshold) in enumerate(drawn):
+    for number, strip in enumerate(strips):
         y = number * _STRIP_PITCH + 2
-        parts.append(f'<text class="axis" x="0" y="{y + 11}">{name}</text>')
-        parts += _strip(series, threshold, y)
+        parts.append(f'<text class="axis" x="0" y="{y + 11}">{strip.name}</text>')
+        parts += _strip_shapes(strip, y)
     if history is not None:
         judged = episode.evidence.window
         start = _x(window, judged.start, _STRIP_LEFT)
@@ -116,30 +132,36 @@ def strips_svg(episode: Episode) -> Markup:
     return _whole(parts, _times(episode, window, _STRIP_LEFT, bottom + 15))
 
 
-def _strip(series: Series, threshold: float, y: float) -> Iterator[str]:
-    """Draw one series; columns of one heat that follow each other are one shape."""
-    periods_a_column = -(-len(series) // _COLUMNS)
-    columns = [busiest_of(periods, threshold) for periods in in_parts(series, periods_a_column)]
-    heats = [_heat(percent, threshold) for percent in columns]
+def _strip_shapes(strip: Strip, y: float) -> Iterator[str]:
+    """Yield a shape for each run of columns of the same heat."""
+    # Rounded up: at most `_COLUMNS` columns.
+    periods_a_column = -(-len(strip.series) // _COLUMNS)
+    columns = [
+        busiest_of(periods, strip.threshold) for periods in in_parts(strip.series, periods_a_column)
+    ]
+    heats = [_heat(percent, strip.threshold) for percent in columns]
     x = _STRIP_LEFT
     for heat, run in groupby(heats):
         width = (_WIDTH - _STRIP_LEFT) * len(list(run)) / len(columns)
-        yield _rect(heat, x, y, width, _STRIP)
+        yield _rect(heat, x, y, width, _STRIP_HEIGHT)
         x += width
 
 
 def _length(window: Window) -> str:
+    """Return the length of the drawn window in words."""
     return "24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
 
 
 def _kind(percent: float | None, below: float) -> str:
+    """Return the class of a period: `gap`, `busy` or `idle`."""
     if percent is None or not is_reading(percent):
         return "gap"
     return "busy" if percent >= below else "idle"
 
 
 def _heat(percent: float | None, below: float) -> str:
-    """Return the kind and how dark it is; memory and power have no threshold."""
+    """Return the classes of a column: its kind and, if it is busy, its shade. Without a threshold
+    (memory and power) the kind is `level`."""
     kind = _kind(percent, below)
     if kind != "busy":
         return kind
@@ -152,16 +174,19 @@ def _heat(percent: float | None, below: float) -> str:
 
 
 def _height(percent: float) -> float:
+    """Return the y of a percent in the chart."""
     return round(_BOTTOM - (_BOTTOM - _TOP) * min(100.0, percent) / 100, 1)
 
 
 def _x(window: Window, moment: datetime, left: float) -> float:
+    """Return the x of a moment, in a picture that begins at `left`. Moments outside of the window
+    are drawn at its ends."""
     share = (moment - window.start) / (window.end - window.start)
     return left + (_WIDTH - left) * float(min(1.0, max(0.0, share)))
 
 
 def _area(kind: str, x: float, step: float, percents: Sequence[float]) -> str:
-    """Draw periods as steps; equally high ones are one step, and an idle one can still be seen."""
+    """Return the shape of periods, drawn as steps. Even a period of 0 percent can be seen."""
     path = [f"M{x:.1f} {_BOTTOM:g}"]
     heights = [min(_height(percent), _BOTTOM - 1.5) for percent in percents]
     for height, run in groupby(heights):
@@ -171,16 +196,17 @@ def _area(kind: str, x: float, step: float, percents: Sequence[float]) -> str:
 
 
 def _named(kind: str, label: str, start: float, end: float) -> Iterator[str]:
-    """Draw a time from top to bottom, with its label if there is room for it."""
+    """Yield the shape of a time, from top to bottom, and its label if there is room for it."""
     yield _rect(kind, start, _TOP, end - start, _BOTTOM - _TOP)
     if len(label) * _LETTER < end - start:
-        y = _TOP + 22  # between the lines of 100 and 50 percent
+        # Between the lines of 100 and 50 percent.
+        y = _TOP + 22
         yield f'<text class="axis middle" x="{(start + end) / 2:.1f}" y="{y:g}">{label}</text>'
 
 
 def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[str]:
-    """Draw the begin, the middle and the end with their days, in the zone of those who are
-    asked."""
+    """Yield the texts for the begin, the middle and the end of the window, in the time zone of the
+    people who are asked."""
     zone = ZoneInfo(episode.time_zone)
     labels = (
         ("", left, window.start),
@@ -193,6 +219,7 @@ def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[
 
 
 def _level_line(kind: str, y: float) -> str:
+    """Return a horizontal line across the chart."""
     return f'<line class="{kind}" x1="{_CHART_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
 
 
@@ -201,6 +228,7 @@ def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
 
 
 def _begin(height: float, name: str, title: str) -> str:
+    """Return the opening tag of a picture, with its title. `name` is the id of the title."""
     return (
         f'<svg class="picture" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" '
         f'aria-labelledby="{name}"><title id="{name}">{title}</title>'

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    # For types alone: a function loads only the modules that it uses.
-    pass
+from typing import Protocol
 
 
 class IdentityProvider(Protocol):
@@ -17,11 +13,12 @@ class IdentityProvider(Protocol):
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
-        """Return where to send the browser. Raises: IssuerUnavailable, ConfigurationError."""
+        """Return the address to which the browser is sent. With `fresh`, the person must prove
+        again who they are. Raises: IssuerUnavailable, ConfigurationError."""
 
     def redeem(
         self, *, code: str, nonce: str, verifier: str, redirect_uri: str
     ) -> Mapping[str, object]:
-        """Return the claims of the ID token for a code, after its signature, issuer, audience,
-        times and nonce were checked. Raises: SignInRefused; IssuerUnavailable; ConfigurationError;
-        CloudError."""
+        """Return the claims of the ID token for a code, once the token's signature, issuer,
+        audience, times and nonce are checked. Raises: SignInRefused if one of them is wrong;
+        IssuerUnavailable; ConfigurationError; CloudError."""

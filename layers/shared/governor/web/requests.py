@@ -16,15 +16,15 @@ from governor.core.parsing import Event
 
 _LONGEST_BODY = 10_000
 _LONGEST_SIGNED_BODY = 200_000
-"""Slack sends the whole message back when somebody presses a button."""
+"""The longest body of Slack, which sends the whole message back when somebody presses a button."""
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 60
-"""A digest has a box for each of its questions."""
+"""The most fields of a form. A digest has a box for each of its questions."""
 
 
 class HttpRequest(Event):
-    """Any request that a client can send: API Gateway limits its size, and an error here would
-    count as ours.
+    """Any request that a client can send. This model accepts all of them, as a validation error
+    would count as our fault; API Gateway limits the size.
 
     The methods raise InputError for a part that is missing, too long, repeated or not readable.
     """
@@ -57,8 +57,8 @@ class HttpRequest(Event):
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields, from the raw text: API Gateway joins repeated ones by
-        commas."""
+        """Return the query's fields. They are read from the raw text, because API Gateway joins
+        repeated fields by commas."""
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ class HttpRequest(Event):
         return {name: values.pop() for name, values in values_by_name.items() if len(values) == 1}
 
     def caller(self) -> str:
-        """Return the ARN that API Gateway has authenticated by IAM."""
+        """Return the ARN of the caller, whom API Gateway has authenticated by IAM."""
         if self.user_arn is None:
             raise InputError("the request was not authenticated by IAM")
         return self.user_arn
@@ -100,7 +100,7 @@ class HttpRequest(Event):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
-        """Return the fields of the form in the body; none if there is no body."""
+        """Return the fields of the form in the body; an empty mapping if there is no body."""
         if not self.body:
             return {}
         if len(self.body) > _LONGEST_BODY:
@@ -116,6 +116,7 @@ class HttpRequest(Event):
 
 
 def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a form or query by name. Raises: InputError."""
     try:
         pairs = parse_qsl(
             text,

@@ -29,8 +29,8 @@ _STYLE = TOKENS + _PAGE + QUESTIONS
 
 
 def environment(style: str, *folders: Path) -> Environment:
-    """Return the templates of these folders, with one style sheet and the filters that all of them
-    need."""
+    """Return an environment for the templates in these folders, with one style sheet and the
+    filters that all of them need."""
     templates = Environment(
         loader=FileSystemLoader([*folders, FOLDER]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -46,7 +46,7 @@ def environment(style: str, *folders: Path) -> Environment:
 
 
 TEMPLATES = environment(_STYLE)
-"""`pages` adds the filters of those that show an instance."""
+"""The module `pages` adds the filters for pages that show an instance."""
 TEMPLATES.globals["follow"] = Markup(_SCRIPT)  # noqa: S704 - our own file
 
 
@@ -79,7 +79,8 @@ HEADERS: Mapping[str, str] = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Strict-Transport-Security": "max-age=63072000",
 }
-"""For every answer: no cache, no frame, no referrer, no script and no style but our own."""
+"""The headers of every answer: no cache, no frame, no referrer, and only our own scripts and
+styles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,13 @@ class Response:
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
+    """Return the page of a refusal."""
     body = TEMPLATES.get_template("refusal.html").render(title=title, text=text)
     return Response(status, body, HEADERS, note, cookies)
 
 
 def bad_request(text: str) -> Response:
+    """Return the page for a request that could not be read."""
     return refusal(
         400, "The request could not be read", f"Open the link of the message again: {text}."
     )
@@ -114,6 +117,7 @@ _OVER = (
 
 
 def bad_link(error: LinkError) -> Response:
+    """Return the page for a link that is over, or that is not one of ours."""
     if isinstance(error, LinkExpired):
         return refusal(410, "This link has expired", _OVER)
     text = (
@@ -123,11 +127,12 @@ def bad_link(error: LinkError) -> Response:
 
 
 def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...] = ()) -> Response:
+    """Return the answer that sends the browser to another address with a GET."""
     return Response(303, "", {**HEADERS, "Location": location}, note, cookies)
 
 
 def to_lambda(response: Response) -> dict[str, Any]:
-    """Return the response as API Gateway takes it from a function."""
+    """Return the response in the form that API Gateway takes from a function."""
     answer: dict[str, Any] = {
         "statusCode": response.status,
         "headers": dict(response.headers),

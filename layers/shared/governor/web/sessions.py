@@ -22,14 +22,14 @@ LIFE = timedelta(hours=8)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who has signed in. `session_id` is random; forms are bound to it."""
+    """A person who has signed in. `session_id` is random; forms are bound to it."""
 
     session_id: str
     who: SignedIn
 
 
 class Known(NamedTuple):
-    """Somebody whose cookie is good and whose stored session has not ended."""
+    """A person whose cookie is valid and whose stored session has not ended."""
 
     session_id: str
     who: SignIn
@@ -37,8 +37,8 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Writes and reads the cookie. When the `scope` (issuer, client, group) changes, all sessions
-    end."""
+    """Writes and reads the cookie of a session. If the `scope` (issuer, client, group) changes, all
+    cookies become invalid."""
 
     signer: LinkSigner
     scope: tuple[str, ...]
@@ -55,7 +55,8 @@ class Sessions:
         return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
-        """Return the session of the cookie; `None` if there is no cookie of ours, or it is over."""
+        """Return the session of the cookie; `None` if there is no valid cookie of ours, or its time
+        is over."""
         sealed = cookies.get(SESSION_COOKIE)
         if not sealed:
             return None
@@ -67,8 +68,9 @@ class Sessions:
 
 
 def set_cookie(name: str, value: str, life: timedelta) -> str:
-    """Return a cookie that only this host sees, over https, out of reach of scripts. Lax and not
-    Strict: people come from a mail, or back from the issuer, and must still be known."""
+    """Return the value of `Set-Cookie` for a cookie that only this host gets, over https, out of
+    reach of scripts. It is Lax and not Strict: people come from a mail, or back from the issuer,
+    and must still be known."""
     return (
         f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; "
         "HttpOnly; SameSite=Lax"
@@ -76,4 +78,5 @@ def set_cookie(name: str, value: str, life: timedelta) -> str:
 
 
 def clear_cookie(name: str) -> str:
+    """Return the value of `Set-Cookie` that deletes a cookie."""
     return set_cookie(name, "", timedelta(0))

@@ -1,7 +1,7 @@
-"""Signing in: to the issuer, and back to the page that somebody came from.
+"""Signing in: to the issuer, and back to the page that the person came from.
 
-What belongs to one sign-in is sealed in a cookie of the browser that began it. No page of another
-site can be the place to come back to.
+The data of a sign-in is sealed in a cookie of the browser that began it. The person never comes
+back to a page of another site.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
 
 SIGN_IN_COOKIE = "__Host-governor-sign-in"
 LIFE = timedelta(minutes=10)
+"""How long a sign-in may take."""
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
 _LATEST = 2**32
-"""Seconds since 1970. A later value may not fit into a date."""
+"""The latest time, in seconds since 1970. A later value may not fit into a date."""
 _LONGEST_LINK = 1500
-"""The cookie that holds it must fit into 4,096 bytes."""
+"""The longest link to come back to, in characters. The cookie that holds it must fit into 4,096
+bytes."""
 _PATH = re.compile(r"/(?![/\\])[\w/.~%?&=+:@,-]*", re.ASCII)
-"""A path of the console. It follows our own address, so that it leads nowhere else."""
+"""A path of the console. It is put after our own address, so that it leads nowhere else."""
 _CODE = re.compile(r"[\x20-\x7e]{1,2048}")
 _ERROR = re.compile(r"[a-z_]{1,40}")
-"""An error code of RFC 6749, 4.1.2.1, or of OpenID Connect. Nothing else of an answer is shown."""
+"""An error code of RFC 6749, 4.1.2.1, or of OpenID Connect. No other text of the issuer is
+shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignInSite:
-    """Answers `GET /sign-in` and `GET /sign-in/callback`. `groups_claim` and `approver_group` make
-    somebody an approver: see `signed_in`. `base_url` is the API's, without a slash at the end."""
+    """Answers `GET /sign-in` and `GET /sign-in/callback`. `groups_claim` and `approver_group`
+    decide who is an approver: see `signed_in`. `base_url` is the API's address, without a slash at
+    the end."""
 
     provider: IdentityProvider
     sessions: Sessions
@@ -59,7 +63,10 @@ class SignInSite:
 
     def begin(self, query: Mapping[str, str]) -> Response:
         """Send the browser to the issuer; with `fresh`, the person must prove again who they are.
-        `return` must be a link of ours, as the page gives it, or the path of a console page."""
+
+        `return` in the query is the place to come back to: a link of ours, as the page gives it, or
+        the path of a console page. Without a valid `return`, answer with the bad-link page.
+        """
         link = query.get("return", "")
         now = self.clock.now()
         try:
@@ -67,6 +74,7 @@ class SignInSite:
         except errors.LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
+            # The cookie must hold the link.
             return _refused("The link is too long to come back to after a sign-in.", 400)
         state = secrets.token_urlsafe(_RANDOM_BYTES)
         nonce = secrets.token_urlsafe(_RANDOM_BYTES)
@@ -86,8 +94,8 @@ class SignInSite:
         return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, LIFE),))
 
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
-        """Return the place to come back to, as `_back` reads it. Raises: LinkForged,
-        LinkExpired."""
+        """Return the place to come back to, as `_back` reads it: `path` for a page of the console,
+        `id` and `query` for a link. Raises: LinkForged, LinkExpired."""
         if _PATH.fullmatch(link) is not None:
             return {"path": link}
         path, _, fields = link.partition("?")
@@ -98,7 +106,8 @@ class SignInSite:
         return {"id": approval_id, "query": fields}
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
-        """Take the browser back from the issuer, begin a session, and return to the place."""
+        """Take the browser back from the issuer, begin a session, and send the browser to the place
+        where the person came from. Every failure is answered with a page that says what to do."""
         now = self.clock.now()
         begun = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.
@@ -142,6 +151,7 @@ class SignInSite:
     def _stored_session(
         self, who: SignedIn, claims: Mapping[str, object], now: UtcDatetime
     ) -> SignIn:
+        """Return the session as it is stored."""
         return SignIn(
             identity=who.identity,
             by=who.by,
@@ -153,16 +163,17 @@ class SignInSite:
         )
 
     def _back(self, begun: Mapping[str, str]) -> str:
-        """Return the address of the page that somebody came from."""
+        """Return the address of the page that the person came from."""
         if "path" in begun:
             return f"{self.base_url}{begun['path']}"
-        # Written again from the checked fields, so that nothing else gets into the address.
+        # Built from the checked fields, so that nothing else gets into the address.
         fields = urlencode(parse_qsl(begun["query"], keep_blank_values=True))
         return f"{self.base_url}/approvals/{quote(begun['id'], safe='')}?{fields}"
 
 
 def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
-    """Return when somebody last proved to the issuer who they are; 1970 if it does not say."""
+    """Return when the person last proved to the issuer who they are; 1970 if the issuer does not
+    say."""
     auth_time = claims.get("auth_time")
     if not isinstance(auth_time, int) or auth_time <= 0:
         return datetime.fromtimestamp(0, UTC)
@@ -170,6 +181,7 @@ def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
 
 
 def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
+    """Return the page for a sign-in that the issuer refused, with its error code if it is one."""
     why = f" It says {error_code}." if _ERROR.fullmatch(error_code) else ""
     text = f"The issuer did not let you in.{why} Open the link of the message to try again."
     return _refused(text, cookies=spent)
@@ -178,11 +190,13 @@ def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
 def _refused(
     text: str, status: int = 403, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
+    """Return the page for a sign-in that failed."""
     return refusal(status, "Not signed in", text, note=note, cookies=cookies)
 
 
 def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> Response:
-    # The status raises the alarm of the page's errors; the note says what to do.
+    """Return the page for a sign-in that cannot work now."""
+    # The status raises the alarm for errors of the page; the note in the log says what to do.
     text = (
         "The sign-in does not work at this moment. Open the link of the message again in a minute."
     )

@@ -1,7 +1,7 @@
 """The approval site: a request in, a response out. GET and HEAD change nothing.
 
-A POST carries out one answer: link -> visitor -> form's token -> decision. Each refused answer of a
-known visitor is kept for the audit.
+A POST carries out one answer, in this order: link -> visitor -> token of the form -> decision. Each
+refused answer of a known visitor is kept for the audit.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _GONE = (
     "administrators of GPU Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
-"""Not an answer to the question: it ends the session, and every copy of its cookie with it."""
+"""The value of a button that answers no question: it ends the session, so that no copy of its
+cookie opens anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name
-    once. `link` is all that a short link has; links of earlier releases have `approval_id`, and the
-    rest in the query."""
+    once. A short link has only `link`. A link of an earlier release has `approval_id`, and its
+    other parts in the query."""
 
     method: str
     approval_id: str
@@ -58,18 +59,19 @@ class Request:
 
     @property
     def is_digest(self) -> bool:
+        """Return whether the page is about several questions."""
         return self.approval_id.startswith(DIGEST_PREFIX)
 
     @property
     def address(self) -> str:
-        """The link itself, relative to the page, which always keeps the address it was opened
-        by."""
+        """Return the link itself, relative to the page. A page keeps the address by which it was
+        opened."""
         return self.link or f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A sign-in in front of decisions. `directory` is read only for somebody who is signed in."""
+    """A sign-in in front of decisions. `directory` is read only for a person who is signed in."""
 
     sessions: Sessions
     directory: Callable[[], Ownership]
@@ -77,8 +79,8 @@ class Gate:
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return who has signed in with this browser; `None` if nobody has, or the session has
-        ended."""
+        """Return the session of this browser; `None` if nobody has signed in with it, or the
+        session has ended. Raises: CloudError."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -90,7 +92,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSite:
-    """Answers requests for one page. Without a gate the link alone says who it is."""
+    """Answers requests for one page. Without a gate, the link alone says who the visitor is."""
 
     show: ShowApproval
     decide: Decide
@@ -101,8 +103,8 @@ class ApprovalSite:
     """`prod` of the stack `gpu-governor-prod`."""
 
     def handle(self, request: Request) -> Response:
-        """Answer one request. Whatever a client sends, it gets a page and a status, never an
-        error."""
+        """Answer any request that a client can send, with a page and a status. Raises:
+        CloudError."""
         if request.method not in ("GET", "HEAD", "POST"):
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
@@ -119,7 +121,7 @@ class ApprovalSite:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
-        """Return the request with page and recipient of its link. Raises: LinkForged,
+        """Return the request with the page and the recipient of its link. Raises: LinkForged,
         LinkExpired."""
         now = self.show.clock.now()
         if not request.link:
@@ -130,7 +132,8 @@ class ApprovalSite:
         is_over = self._is_over(page_id, now)
         if recipient is None or is_over:
             raise errors.LinkExpired("the time of this link is over")
-        # Forms are bound to the fields of an earlier link; when a short link ends, its record says.
+        # Forms are bound to the query of a link. `e`, the end of an earlier release's link, has no
+        # meaning here: the stored questions say when a short link ends.
         return replace(request, approval_id=page_id, query={"r": recipient, "e": "1"})
 
     def _recipient_of(self, page_id: str, number: int) -> str | None:
@@ -147,12 +150,12 @@ class ApprovalSite:
         approval_ids: Sequence[str] = (page_id,)
         if page_id.startswith(DIGEST_PREFIX):
             approval_ids = self.show.delivery_store.digest(page_id)
-        approvals = [self.show.approval_store.approval(one_id) for one_id in approval_ids]
+        approvals = [self.show.approval_store.approval(approval_id) for approval_id in approval_ids]
         ends = [approval.link_ends for approval in approvals if approval is not None]
         return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
-        """Do what the form says, or show the page again with why not."""
+        """Carry out the form, or show the page again with the reason why not."""
         try:
             if visitor.sign_in is not None:
                 raise errors.NotAllowed("sign in first: nothing was decided")
@@ -163,7 +166,8 @@ class ApprovalSite:
             return self._page(request, visitor, status_of(error), problem=str(error))
 
     def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
-        """Keep a refused answer for the audit. A decision records its own refusals."""
+        """Keep an answer for the audit that was refused before the decision. The decision itself
+        records its own refusals. Nothing is kept for a button that answers no question."""
         answer = request.form.get("answer", "")
         if answer not in {*Answer, UNDO, END_KEEP}:
             return
@@ -192,8 +196,8 @@ class ApprovalSite:
         )
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
-        """Return the refusal of a form that is not one of this page; `None` if it is one. Raises:
-        DecisionRefused if the question of the form is over."""
+        """Return the refusal of a form that does not belong to this page; `None` if it does.
+        Raises: DecisionRefused if the question of the form is over."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -201,7 +205,7 @@ class ApprovalSite:
             self.signer.check_csrf(token, *_form(request, visitor))
         except errors.LinkForged:
             if self._is_late_answer(request):
-                # Its page has no form any more; it says what became of the instance.
+                # The page that is shown then has no form, and says what became of the instance.
                 raise errors.DecisionRefused(
                     "this question is over: your answer came too late"
                 ) from None

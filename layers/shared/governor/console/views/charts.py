@@ -58,12 +58,12 @@ def _sum_above_zero(amounts: Sequence[Usd]) -> Usd:
 
 
 def _share(amount: Usd, top: Usd) -> float:
-    """Return how much of the height an amount takes; nothing if it is below zero."""
+    """Return the share of the height that an amount takes; 0 if the amount is below zero."""
     return float(max(amount, Decimal(0)) / top)
 
 
 def _hint(text: str, x: float, width: float) -> str:
-    """Draw a part of the chart that shows a text when it is pointed at."""
+    """Return a part of the chart that shows a text when it is pointed at."""
     return (
         f'<rect class="hint" x="{x:.1f}" width="{width:.1f}" '
         f'height="{_HEIGHT}"><title>{text}</title></rect>'
@@ -73,7 +73,8 @@ def _hint(text: str, x: float, width: float) -> str:
 def lines(
     days: Sequence[date], series: Sequence[tuple[str, Sequence[Usd]]], limit: Usd | None = None
 ) -> Chart:
-    """Draw sums that grow by day, and a limit; a series may end before the last day."""
+    """Draw sums that grow by day, each series with its class, and a limit if there is one. A series
+    may end before the last day."""
     highest = max((amount for _, amounts in series for amount in amounts), default=Decimal(0))
     top = _round_up(max(highest, limit or Decimal(0)))
     step = _WIDTH / len(days)
@@ -93,7 +94,8 @@ def lines(
 def hourly(
     hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
 ) -> Chart:
-    """Draw the highest utilization of each hour; hours that were not measured are drawn as gaps."""
+    """Draw the highest utilization of each hour up to `until`. Hours without a reading are drawn as
+    gaps."""
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
@@ -115,7 +117,8 @@ def hourly(
 def strip(
     spans: Iterable[tuple[str, UtcDatetime, UtcDatetime]], start: UtcDatetime, end: UtcDatetime
 ) -> Chart:
-    """Draw times of several kinds side by side, cut at the start and at the end."""
+    """Draw spans of time, each with its kind, on one line from `start` to `end`. Parts outside of
+    that are cut off."""
     length = end - start
     boxes: dict[str, list[str]] = {}
     for kind, first, last in spans:
@@ -132,18 +135,19 @@ def strip(
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
     """Draw one bar of a waterfall, between two amounts of a whole."""
     left, right = sorted([_place(start, whole), _place(end, whole)])
-    [shape] = _paths({kind: [_box(left, 0, max(2.0, right - left), _HEIGHT)]})
+    shape = _path(kind, [_box(left, 0, max(2.0, right - left), _HEIGHT)])
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
     return _markup([f'<svg class="fall" {size} aria-hidden="true">{shape}</svg>'])
 
 
 def _place(amount: Usd, whole: Usd) -> float:
+    """Return the x of an amount, if the whole takes the width; 0 without a whole."""
     return _WIDTH * float(amount / whole) if whole else 0.0
 
 
 def sparkline(hours: Sequence[int | None]) -> Markup:
-    """Draw a day of utilization in as few bytes as possible: a table has hundreds. Hours that were
-    not measured stay empty."""
+    """Draw a day of utilization in as few bytes as possible, as a table has hundreds. Hours without
+    a reading stay empty; a day without any reading is an empty text."""
     path = ""
     x = 0
     is_gap = True
@@ -164,6 +168,7 @@ def sparkline(hours: Sequence[int | None]) -> Markup:
 
 
 def _spark_height(percent: int | None) -> int | None:
+    """Return the height of an hour in a sparkline; `None` without a reading."""
     if percent is None:
         return None
     return 1 + round(min(percent, 100) * 0.11)
@@ -175,25 +180,28 @@ def day_text(day: date) -> str:
 
 
 def _markup(parts: Iterable[str]) -> Markup:
+    """Return the parts as HTML that needs no escaping."""
     return Markup("".join(parts))  # noqa: S704 - built of numbers and our own words
 
 
 def _paths(boxes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return one shape of each kind that has any box."""
-    paths = []
-    for kind, shapes in boxes.items():
-        if shapes:
-            name = kind.replace(" ", "-")
-            paths.append(f'<path class="{name}" d="{"".join(shapes)}"/>')
-    return paths
+    """Return one `<path>` for each kind with any box, all its boxes joined."""
+    return [_path(kind, fragments) for kind, fragments in boxes.items() if fragments]
+
+
+def _path(kind: str, fragments: Sequence[str]) -> str:
+    """Return one `<path>` of these fragments, with the kind as its class."""
+    name = kind.replace(" ", "-")
+    return f'<path class="{name}" d="{"".join(fragments)}"/>'
 
 
 def _box(x: float, y: float, width: float, height: float) -> str:
+    """Return the fragment of a path that draws a box."""
     return f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
 
 
 def _round_up(highest: Usd) -> Usd:
-    """Return the next round amount, with which an axis ends."""
+    """Return the next round amount above, with which an axis ends; 1 for an amount of 0."""
     if highest <= 0:
         return Decimal(1)
     unit = Decimal(1).scaleb(highest.adjusted())
@@ -201,6 +209,7 @@ def _round_up(highest: Usd) -> Usd:
 
 
 def _scale(top: Usd) -> tuple[str, ...]:
+    """Return the labels of the axis: the top, the middle and zero."""
     return _short(top), _short(top / 2), _short(Decimal(0))
 
 
@@ -213,5 +222,5 @@ def _short(amount: Usd) -> str:
 
 
 def _ends(days: Sequence[date]) -> tuple[str, ...]:
-    """Return the first, the middle and the last day."""
+    """Return the first, the middle and the last day as text."""
     return tuple(day_text(days[index]) for index in (0, len(days) // 2, -1))

@@ -1,6 +1,6 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the fields of the address.
+"""The Fleet: every instance, searched, filtered, sorted and paged by the URL's query.
 
-Ungoverned instances are a list of their own: they are shown, and nothing is done to them.
+Ungoverned instances are a list of their own, which is only shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The page of the brakes: the pause, the freezes, and how much of the caps is used.
+"""The page of the pause, the freezes, and how much of the caps is used.
 
-Its forms pause everything, end the pause, and have a freeze ended by an admin. Reasons and names
-are only for callers who see everything that a brake covers.
+Its forms pause everything, end the pause, and let an admin end a freeze. Reasons and names are
+shown only to callers who see everything that a pause or freeze covers.
 """
 
 from __future__ import annotations
