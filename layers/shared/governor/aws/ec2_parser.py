@@ -1,10 +1,9 @@
-"""Reads EC2's answers by the XML elements that they contain.
+"""Parses only the XML elements present in EC2's answer; botocore tries every field of the model.
 
-botocore's own parser looks in every instance for all fields of the model, which took half of a
-steady sweep. The parser here overrides one method of botocore that is not public, and calls others.
-The layer therefore ships botocore, pinned (decision 0013). If this botocore lacks something that
-the parser relies on, EC2's answers are read by botocore's own parser, and the log says so. Nothing
-is written onto botocore's objects.
+That took half of a steady sweep. The parser here overrides one method of botocore that is not
+public, and calls others. The layer therefore ships botocore, pinned (decision 0013). If the
+installed botocore lacks something that the parser relies on, botocore's own parser reads EC2's
+answers, and the log says so. Nothing is written onto botocore's objects.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One request over HTTPS, to a channel or to an issuer. It follows no redirect, is never retried,
-and reads a limited body."""
+"""One request over HTTPS, to a channel or to an issuer. A request follows no redirect, is never
+retried, and reads at most a limited number of bytes of the body."""
 
 from __future__ import annotations
 
