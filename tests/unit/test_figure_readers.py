@@ -215,3 +215,15 @@ def test_each_row_has_a_field_of_the_evidence_and_a_limit_in_the_policy() -> Non
 
     assert known
     assert known <= {figure for figure in FIGURES if can_be_replayed(figure)}
+
+
+OTHER_VETOES = {"session_younger_than_hours", "required"}
+"""Settings of the section that are no limit of a figure."""
+
+
+def test_each_limit_of_the_policy_is_that_of_a_figure() -> None:
+    """A limit without a row would be accepted, and hold back nothing."""
+    settings = {field.name for field in fields(Vetoes)} - OTHER_VETOES
+    limits = {row.limit for row in FIGURES.values()}
+
+    assert {f"vetoes.{setting}" for setting in settings} <= limits
