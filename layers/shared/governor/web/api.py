@@ -128,7 +128,7 @@ class ApprovalApi:
             # No id of S3 has this form: there is no such version.
             raise NotFound("S3 names no version so")
         accepted = self.accept(request.named, f"aws:{request.caller}", self.ownership)
-        supporters = sorted(accepted.behind)
+        supporters = sorted(accepted.supporters)
         unaccepted_overrides = [
             {"override": override.name, "missing": list(override.missing)}
             for override in accepted.unaccepted
