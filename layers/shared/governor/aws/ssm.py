@@ -1,4 +1,7 @@
-"""Uses Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints."""
+"""Uses Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints.
+
+Only `RunCommandHook` runs something on an instance.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A page as HTML, JSON or CSV, with the headers that keep it private."""
+"""A page as HTML, JSON or CSV, with the headers that keep it private.
+
+All three show the same page: no figure is computed here.
+"""
 
 from __future__ import annotations
 

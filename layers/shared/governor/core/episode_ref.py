@@ -1,4 +1,8 @@
-"""The name of one episode: the same in the table, in Step Functions and in messages."""
+"""The name of one episode: the same in the table, in Step Functions and in messages.
+
+It holds the launch time, so an instance that was restarted never shares an episode with its run
+before.
+"""
 
 from __future__ import annotations
 

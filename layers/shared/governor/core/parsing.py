@@ -1,4 +1,7 @@
-"""Data from outside: it becomes a pydantic model, or it is refused."""
+"""Data from outside: it becomes a pydantic model, or it is refused.
+
+An error names the fields that do not fit, and never quotes the data.
+"""
 
 from __future__ import annotations
 

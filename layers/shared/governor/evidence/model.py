@@ -1,4 +1,7 @@
-"""Readings of an instance's GPUs over a window, as CloudWatch gave them."""
+"""Readings of an instance's GPUs over a window, as CloudWatch gave them.
+
+A missing reading stays missing. Nothing is judged here: `verdict.rules` does that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A request for the evidence of one instance, and its answer."""
+"""A request for the evidence of one instance, and its answer.
+
+This module reads nothing and must not judge.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Findings about the health of GPUs."""
+"""Findings about the health of GPUs.
+
+Records only: `health.rules` makes them.
+"""
 
 from __future__ import annotations
 

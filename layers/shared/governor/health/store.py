@@ -1,4 +1,7 @@
-"""Findings about a target that people know already."""
+"""Findings about a target that people know already.
+
+It keeps people from getting a finding twice, and decides nothing about the finding.
+"""
 
 from __future__ import annotations
 

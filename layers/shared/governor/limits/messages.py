@@ -1,4 +1,7 @@
-"""Messages about freezes and pauses."""
+"""Messages about freezes and pauses.
+
+They only word what the rules of this room, or a person, have decided.
+"""
 
 from __future__ import annotations
 

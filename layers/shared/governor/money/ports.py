@@ -1,4 +1,7 @@
-"""Prices of instances."""
+"""Prices of instances.
+
+An unknown price is `None`, never 0.
+"""
 
 from __future__ import annotations
 

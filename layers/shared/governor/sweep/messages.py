@@ -1,4 +1,7 @@
-"""Messages about what a sweep finds: idle instances, silent ones, and a freeze of all plans."""
+"""Messages about what a sweep finds: idle instances, silent ones, and a freeze of all plans.
+
+They only word what the sweep has judged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Environments that other services manage."""
+"""Environments that other services manage.
+
+GPU Governor never stops their instances: owners get advice on how to do it there.
+"""
 
 from __future__ import annotations
 

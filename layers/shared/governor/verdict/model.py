@@ -1,4 +1,7 @@
-"""Verdicts: the kind of an instance at one moment, and the family that says how it is treated."""
+"""Verdicts: the kind of an instance at one moment, and the family that says how it is treated.
+
+Records only: `verdict.rules` judges.
+"""
 
 from __future__ import annotations
 

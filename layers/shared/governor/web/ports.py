@@ -1,4 +1,7 @@
-"""The issuer at which people sign in."""
+"""The issuer at which people sign in.
+
+Only claims that it has checked count; nothing that a browser says of a person does.
+"""
 
 from __future__ import annotations
 

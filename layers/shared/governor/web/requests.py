@@ -1,4 +1,7 @@
-"""Requests of the HTTP API, payload format 2.0, and the forms in their bodies."""
+"""Requests of the HTTP API, payload format 2.0, and the forms in their bodies.
+
+A part that is missing, repeated or not readable is refused.
+"""
 
 from __future__ import annotations
 

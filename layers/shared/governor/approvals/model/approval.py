@@ -1,4 +1,7 @@
-"""A question, its stages, and the answers to it."""
+"""A question, its stages, and the answers to it.
+
+Records only: `approvals.rules` decides who may answer, and what an answer leads to.
+"""
 
 from __future__ import annotations
 

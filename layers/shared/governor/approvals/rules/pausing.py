@@ -1,4 +1,7 @@
-"""The people who may pause everything, and those who may end the pause."""
+"""The people who may pause everything, and those who may end the pause.
+
+More people may begin a pause than may end one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sessions of the console, and the codes that open one, stored by the hash of their secret."""
+"""Sessions of the console, and the codes that open one, stored by the hash of their secret.
+
+The secrets themselves are never stored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The plan of an episode: its steps, prices and savings."""
+"""The plan of an episode: its steps, prices and savings.
+
+Records only: `episode.rules.plan` decides which steps a plan has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Notices to owners about expiring snapshots, and each snapshot's end."""
+"""Notices to owners about expiring snapshots, and each snapshot's end.
+
+It records only; `remediation.expire_snapshots` deletes snapshots.
+"""
 
 from __future__ import annotations
 

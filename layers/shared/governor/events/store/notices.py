@@ -1,4 +1,7 @@
-"""Announced dates: maintenance of instances, and the ends of reservations."""
+"""Announced dates: maintenance of instances, and the ends of reservations.
+
+It records only; `events.notify_dates` notifies owners.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Entries of the ledger: what each action saved."""
+"""Entries of the ledger: what each action saved.
+
+Records only: `money.rules.ledger` computes the amounts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Forecast a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD."""
+"""Forecast a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD.
+
+A forecast is for messages and pages; no action follows from it.
+"""
 
 from __future__ import annotations
 

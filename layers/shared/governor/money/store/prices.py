@@ -1,4 +1,7 @@
-"""Prices as they were last read from AWS, one item for each Region."""
+"""Prices as they were last read from AWS, one item for each Region.
+
+This store asks nobody for a price: `money.refresh_prices` does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The owner of an instance, by its tags and the policy's contacts."""
+"""The owner of an instance, by its tags and the policy's contacts.
+
+An owner says who is asked. Who may answer is decided in `approvals.rules.terms`.
+"""
 
 from __future__ import annotations
 
