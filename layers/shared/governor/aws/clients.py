@@ -70,6 +70,8 @@ _OWN = _Role(None, None)
 
 
 class _ClientKey(NamedTuple):
+    """The settings by which clients are shared: one client for each combination."""
+
     service: str
     region: str | None
     role: _Role
@@ -137,6 +139,7 @@ class Clients:
         }
 
     def _session(self, role: _Role) -> Any:
+        """Return the botocore session of a role, made once."""
         if role not in self._sessions:
             session: Any = botocore.session.get_session()
             session.register_component("response_parser_factory", Ec2ParserFactory(moment))
@@ -175,6 +178,7 @@ class Clients:
             )
 
     def _sts(self) -> Any:
+        """Return a client of STS with the function's own credentials."""
         return self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
     def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
@@ -183,6 +187,7 @@ class Clients:
         policy = allowing(*READING) if self._only_reads else None
 
         def refresh() -> dict[str, str]:
+            """Return new credentials, as botocore takes them. Raises: CloudError."""
             granted = _assume(sts, role_arn, named, _SESSION_SECONDS, policy)
             return {
                 "access_key": granted["AccessKeyId"],
@@ -204,6 +209,7 @@ class _AssumedRole(CredentialProvider):
         self._assumed = credentials
 
     def load(self) -> DeferredRefreshableCredentials:
+        """Return the credentials of the role."""
         return self._assumed
 
 
@@ -237,6 +243,7 @@ def _assume(
 
 
 def _granted(sts: Any, **parameters: Any) -> Mapping[str, Any]:
+    """Return the credentials that STS grants. Raises: CloudError."""
     with aws_errors("sts:AssumeRole"):
         granted: Mapping[str, Any] = sts.assume_role(**parameters)["Credentials"]
     return granted

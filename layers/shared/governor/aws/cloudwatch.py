@@ -27,6 +27,8 @@ _COMPLETE = "Complete"
 
 
 class CloudWatchMetrics(Adapter):
+    """Reads and lists metrics."""
+
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         """Return the series of the window by the queries' keys, and what could not be read."""
         read_part = partial(self._read, target, window)
@@ -103,6 +105,7 @@ class _Readings:
         """The reasons why no query of the call is complete."""
 
     def add(self, page: Any) -> None:
+        """Add a page of the answer. A result that cannot be read becomes a problem of its query."""
         self.messages += [_text(message) for message in page.get("Messages") or ()]
         for result in page.get("MetricDataResults") or ():
             try:
@@ -117,6 +120,7 @@ class _Readings:
                 self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
 
     def answer(self) -> MetricAnswer:
+        """Return the series, and by key the reason why a query is not complete."""
         if self.messages:
             problems = dict.fromkeys(self._status, "; ".join(self.messages))
         else:
@@ -168,10 +172,12 @@ def _status(result: Any) -> str:
 
 
 def _text(message: Any) -> str:
+    """Return a message of CloudWatch as one text."""
     return f"{message.get('Code', '')}: {message.get('Value', '')}"
 
 
 def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
+    """Return one query as GetMetricData takes it."""
     return {
         "Id": query_id,
         "MetricStat": {
@@ -206,6 +212,7 @@ class CloudWatchAlarms(Adapter):
 
 
 def _alarm(record: Any) -> Alert:
+    """Return the alert about an alarm; it says `OK` if the alarm is over."""
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]

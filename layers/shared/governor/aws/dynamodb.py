@@ -119,6 +119,7 @@ class DynamoTable(Adapter, Table):
                 return
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        """Call DynamoDB once, or with retries if the table is patient; return the answer."""
         return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
 
 
@@ -130,16 +131,19 @@ class _Expression:
         self.values: Document = {}
 
     def name(self, attribute: str) -> str:
+        """Return the placeholder for an attribute, or for an entry of a map."""
         path = {f"#{part.replace('-', '_')}": part for part in attribute.split(".")}
         self.names |= path
         return ".".join(path)
 
     def value(self, value: object) -> str:
+        """Return the placeholder for a value."""
         placeholder = f":{len(self.values)}"
         self.values[placeholder] = value
         return placeholder
 
     def condition(self, condition: Condition) -> str:
+        """Return the text of a condition."""
         operator = condition.operator
         if isinstance(condition.left, Condition):
             left = self.condition(condition.left)
@@ -212,10 +216,12 @@ def unpacked(item: Mapping[str, Any]) -> Document:
 
 
 def _packed_key(key: Key) -> dict[str, Any]:
+    """Return a key as DynamoDB takes it."""
     return packed({"pk": key[0], "sk": key[1]})
 
 
 def _pack(value: object) -> dict[str, Any]:
+    """Return a value as DynamoDB takes it. Raises: TypeError for a type that is never stored."""
     if is_dataclass(value):
         return {"M": packed(codec.written(value))}
     for letter, kind, pack, _ in _FORMS:
@@ -225,16 +231,19 @@ def _pack(value: object) -> dict[str, Any]:
 
 
 def _unpack(value: Mapping[str, Any]) -> Any:
+    """Return the value of an attribute."""
     [(letter, inner)] = value.items()
     # A set becomes a list; we never write one.
     return _UNPACK.get(letter, list)(inner)
 
 
 def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
+    """Return the values of a list as DynamoDB takes them."""
     return [_pack(value) for value in values]
 
 
 def _unpack_all(values: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the values of a list."""
     return [_unpack(value) for value in values]
 
 

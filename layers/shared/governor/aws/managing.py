@@ -27,6 +27,8 @@ AWS's answers in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
 
 
 class AwsBatch(Adapter):
+    """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
+
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
         """Return the compute environment with its jobs, or `None` if Batch does not know it."""
 
@@ -69,6 +71,7 @@ class AwsBatch(Adapter):
     def _job_pages(
         self, target: Target, queues: list[str], states: tuple[str, ...]
     ) -> Iterator[Any]:
+        """Yield one page of jobs for each queue and state."""
         for queue in queues:
             for state in states:
                 yield self._call(
@@ -77,6 +80,8 @@ class AwsBatch(Adapter):
 
 
 class AutoScalingHooks(Adapter):
+    """Fulfils `governor.events.respond_to_warnings.LifecycleHooks`."""
+
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         """Return how long a lifecycle hook waits, or `None` if Auto Scaling does not say.
 

@@ -88,10 +88,12 @@ class SnsAnnouncer(Adapter):
         return False
 
     def _gets_questions(self, arn: str) -> bool:
+        """Return whether the filter of a subscription lets every question through."""
         answer = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)
         return lets_questions_through(answer["Attributes"].get("FilterPolicy"))
 
     def announce(self, alert: Alert) -> None:
+        """Publish an alert. Raises: CloudError."""
         attributes = {
             "kind": alert.kind.value,
             "severity": alert.severity.value,
@@ -116,15 +118,20 @@ class SnsAnnouncer(Adapter):
 
 
 class SqsQueue(Adapter):
+    """A queue of messages."""
+
     def hide(self, receipt: str, seconds: int) -> None:
+        """Hand the message out again after this many seconds. Raises: CloudError."""
         self._change(
             "sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds
         )
 
     def later(self, body: str, seconds: int) -> None:
+        """Queue a message that is handed out after this many seconds. Raises: CloudError."""
         self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
 
     def _change(self, operation: str, **parameters: Any) -> None:
+        """Call SQS with the URL of the queue."""
         self._call(operation, QueueUrl=self._resource, **parameters)
 
 
@@ -132,6 +139,7 @@ class SqsDeadLetters(SqsQueue):
     """Keeps a message that cannot be used, with the reason as the attribute `ErrorMessage`."""
 
     def keep(self, body: str, reason: str) -> None:
+        """Put a body into the dead-letter queue, with the reason. Raises: CloudError."""
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
         self._change(
             "sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
@@ -151,6 +159,7 @@ class SesMailService(Adapter):
     queue repeats the delivery."""
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
+        """Send the mail; return the id that SES gives it. Raises: CloudError."""
         answer = self._call(
             "sesv2:SendEmail",
             repeat=False,
@@ -162,6 +171,7 @@ class SesMailService(Adapter):
 
 
 def _is_mail_to(addresses: Collection[str], subscription: Mapping[str, str]) -> bool:
+    """Return whether a subscription sends mail to one of these addresses (lower case)."""
     return subscription["Protocol"] in MAIL and subscription["Endpoint"].lower() in addresses
 
 
@@ -207,6 +217,7 @@ def readable(alert: Alert) -> str:
 
 
 def _link_text(alert: Alert) -> str:
+    """Return the text of the link in a message."""
     if alert.kind not in QUESTIONS:
         return "See the record"
     verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
@@ -226,10 +237,12 @@ def _unpriced(instance_type: str | None) -> str:
 
 
 def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
+    """Return the message for each protocol of SNS: text for people, JSON for machines."""
     return {"default": text, "email": text, **dict.fromkeys(_MACHINES, json.dumps(data))}
 
 
 def _cut(text: str) -> str:
+    """Return the text, cut to the size that SNS takes."""
     if len(text) <= _TEXT_LIMIT:
         return text
     return text[:_TEXT_LIMIT] + "\n(cut)"

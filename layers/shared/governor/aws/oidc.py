@@ -230,6 +230,7 @@ class OidcProvider:
     def _fetch(
         self, method: str, url: str, body: str | None, headers: Mapping[str, str]
     ) -> HttpAnswer:
+        """Send a request to the issuer; return the answer. Raises: IssuerUnavailable."""
         try:
             return self._https.send(method, url, body, {"Accept": "application/json", **headers})
         except HttpError as error:

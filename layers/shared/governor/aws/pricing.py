@@ -142,6 +142,8 @@ class AwsPrices(Adapter):
         return price
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
+        """Return the newest Spot price in the zone of the instance; its amount is `None` if EC2
+        knows none. Raises: CloudError."""
         zone = instance.availability_zone
         only_zone = {"AvailabilityZone": zone} if zone else {}
         history = self._history(
@@ -260,6 +262,7 @@ class AwsPriceLists(Adapter):
         return [_reserved(record, region) for record in answer["ReservedInstances"]]
 
     def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
+        """Yield the documents of the products with these attributes. Raises: CloudError."""
         parameters: Any = {
             "ServiceCode": service,
             "Filters": filters_of(region, **attributes),

@@ -89,6 +89,7 @@ _compiled_kinds: dict[type, tuple[SchemaValidator, SchemaSerializer]] = {}
 
 
 def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
+    """Return the validator and the serializer of a kind of record, made once."""
     if kind not in _compiled_kinds:
         schema = _schema(kind)
         _compiled_kinds[kind] = SchemaValidator(schema), SchemaSerializer(schema)
@@ -96,16 +97,19 @@ def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
 
 
 def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
+    """Return the pair that was read first among equals, so that equal pairs share memory."""
     return info.context.setdefault(pair, pair)
 
 
 def _leaf(
     stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]
 ) -> CoreSchema:
+    """Return the schema of a value that is stored in another form."""
     return core_schema.no_info_after_validator_function(reader, stored, serialization=_as(writer))
 
 
 def _unpacked(data: Any) -> Any:
+    """Return the document in packed JSON. Raises: ValueError."""
     try:
         return json.loads(zlib.decompress(data))
     except (TypeError, zlib.error):
@@ -113,10 +117,12 @@ def _unpacked(data: Any) -> Any:
 
 
 def _from_seconds(seconds: int) -> timedelta:
+    """Return the length of time that was stored in seconds."""
     return timedelta(seconds=seconds)
 
 
 def _to_seconds(length: timedelta) -> int:
+    """Return a length of time in whole seconds, as it is stored."""
     return int(length.total_seconds())
 
 
@@ -233,15 +239,18 @@ class _Form:
         )
 
     def _compressed(self, record: Any) -> bytes:
+        """Return a record as packed JSON."""
         assert self.packed is not None
         text = json.dumps(self.packed(record), separators=(",", ":"))
         return zlib.compress(text.encode())
 
     def _deepened(self, stored: Any) -> Document:
+        """Return a stored document with its flat fields as records of their own again."""
         document = _unpacked(stored) if self.packed else stored
         return {**document, **dict.fromkeys(self.flat, document)}
 
     def _flattened(self, record: Any, write: Callable[[Any], Document]) -> Document:
+        """Return the document of a record with the fields of its flat records among its own."""
         document = write(record)
         for name in self.flat:
             document |= document.pop(name)

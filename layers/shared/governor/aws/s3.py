@@ -29,6 +29,8 @@ list, it does not tell that a version is missing."""
 
 
 class _WrittenOnce(Adapter):
+    """A bucket in which an object is written once."""
+
     def _put(self, key: str, body: bytes, **parameters: Any) -> bool:
         """Write an object. Return False if there is one already, which then stays."""
         # Object Lock asks for a checksum.
@@ -75,6 +77,7 @@ class ReportBucket(Adapter):
     """The port `ReportStore`."""
 
     def keep(self, name: str, text: str) -> None:
+        """Write a report in place of an earlier one of this name. Raises: CloudError."""
         body = text.encode()
         self._call(
             "s3:PutObject", Bucket=self._resource, Key=name, Body=body, ContentType="text/csv"
@@ -82,6 +85,8 @@ class ReportBucket(Adapter):
 
 
 class PolicyBucket(Adapter):
+    """The versions of the policy document."""
+
     def newest(self) -> StoredPolicy | None:
         """Return the newest version, or `None` if there is none."""
         try:

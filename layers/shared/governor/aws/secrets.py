@@ -30,6 +30,7 @@ class SecretDocument(Adapter):
         self._kept: tuple[float, Mapping[str, str]] | None = None
 
     def _read(self, **version: Any) -> Mapping[str, str]:
+        """Return a version of the secret; by default the current one. Raises: as `read`."""
         answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])
@@ -52,9 +53,11 @@ class SecretDocument(Adapter):
         return document
 
     def stages(self, version: str) -> frozenset[str]:
+        """Return the stages of a version; empty if there is no such version."""
         return frozenset(self._versions().get(version, ()))
 
     def current(self) -> Mapping[str, str]:
+        """Return the current version, read now. Raises: as `read`."""
         return self._read(VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
@@ -65,6 +68,7 @@ class SecretDocument(Adapter):
             return None
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
+        """Store the version that a rotation prepares. Raises: CloudError."""
         self._call(
             "secretsmanager:PutSecretValue",
             SecretId=self._resource,
@@ -85,12 +89,14 @@ class SecretDocument(Adapter):
         )
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
+        """Return the stages of each version."""
         answer = self._call("secretsmanager:DescribeSecret", SecretId=self._resource)
         versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
         return versions
 
 
 def _has_only_strings(document: Any) -> TypeGuard[Mapping[str, str]]:
+    """Return whether a document is a JSON object of strings."""
     if not isinstance(document, dict):
         return False
     return all(isinstance(value, str) for value in document.values())

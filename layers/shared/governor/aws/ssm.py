@@ -24,6 +24,8 @@ _PAGE = 50
 
 
 class PolicyParameter(Adapter):
+    """The parameter that may hold the policy document."""
+
     def read(self, *, patient: bool = True) -> str:
         """Return the text as it is now. Without `patient` it gives up within seconds, for a caller
         that can use an older one."""
@@ -34,6 +36,8 @@ class PolicyParameter(Adapter):
 
 
 class SessionManager(Adapter):
+    """Fulfils `governor.evidence.ports.SessionReader`."""
+
     def open_sessions(
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:

@@ -20,6 +20,8 @@ _NO_LONGER_WAITS = ("TaskTimedOut", "TaskDoesNotExist", "InvalidToken")
 
 
 class StepFunctionsWorkflow(Adapter):
+    """Fulfils `governor.episode.ports.Workflow`."""
+
     def start(self, ref: EpisodeRef) -> bool:
         """Start the workflow of an episode. Return False if it has already ended.
 
@@ -61,6 +63,8 @@ class LambdaUndoer(Adapter):
     answer."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Have the function start the instance again; return its answer. Raises: CloudError;
+        Unavailable if the function failed."""
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
         with aws_errors("lambda:InvokeFunction"):
             answer = self._clients.client("lambda", repeat=False).invoke(

@@ -56,15 +56,18 @@ class Request:
 
     @property
     def wants_json(self) -> bool:
+        """Return whether the client asks for JSON and not for HTML."""
         accepted = self.headers.get("accept", "")
         return "application/json" in accepted and "text/html" not in accepted
 
     @property
     def wants_csv(self) -> bool:
+        """Return whether the path asks for a table as CSV."""
         return self.path.endswith(_CSV)
 
     @property
     def is_from_elsewhere(self) -> bool:
+        """Return whether a page of another site made the browser send this request."""
         return self.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
     @property
@@ -121,6 +124,8 @@ class Console:
         return answered
 
     def _add(self, rule: str, answers: Mapping[str, Answer]) -> None:
+        """Add a route with an answer for each method."""
+
         def answer(request: Request, parameters: Mapping[str, str]) -> Response:
             if request.method == "POST" and request.is_from_elsewhere:
                 return failed(request, 403, "Refused", "The request came from another site.")
@@ -175,6 +180,7 @@ class Console:
             return self._refusal(request, error)
 
     def _without_grants(self, request: Request, caller: Caller) -> Response:
+        """Return the answer for a caller to whom the policy grants nothing."""
         who = people(caller.by)
         text = (
             f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
@@ -183,6 +189,8 @@ class Console:
         return failed(request, 403, "Nothing is shared with you", text, sign_in_again)
 
     def _refusal(self, request: Request, error: InputError | DecisionRefused) -> Response:
+        """Return the answer for a request that was refused, with a link to sign in again if that
+        helps."""
         status = status_of(error)
         sign_in_again = ""
         if isinstance(error, SignInTooOld):
@@ -190,6 +198,7 @@ class Console:
         return failed(request, status, _REFUSALS[status], sentence(str(error)), sign_in_again)
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
+        """Return a page as HTML, JSON or CSV, whichever the client asks for."""
         figures.questions(ask)  # reads at once what a page would read record by record
         page = view(ask)
         if request.wants_csv:
@@ -200,6 +209,8 @@ class Console:
         return framed(page, ask, request.path, self._doors.token)
 
     def _act(self, post: Post, request: Request, ask: Asked) -> Response:
+        """Carry out a form; return the page that follows. Raises: NotAllowed for a form of another
+        session."""
         self._doors.check(request.path, ask.caller, request.form.get("csrf", ""))
         outcome = post(ask)
         if isinstance(outcome, str):
@@ -209,12 +220,16 @@ class Console:
         return framed(outcome, ask, request.path, self._doors.token)
 
     def _sign_out(self, ask: Asked) -> Response:
+        """End the caller's session."""
         return self._doors.leave(ask.caller.session_id, ask.now)
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Answer the form with a code of `governor open`."""
         return self._doors.take_code(request.form, request.cookies, self._now())
 
     def _ask_who(self, request: Request) -> Response:
+        """Return the answer for a caller without a session: the sign-in, or how to get a
+        session."""
         if not self._doors.has_issuer:
             how = "Run `governor open`: it prints the address."
             return failed(request, 401, "Not signed in", how)
@@ -241,15 +256,18 @@ def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str
 
 
 def _enter_page(_request: Request, _: Mapping[str, str]) -> Response:
+    """Return the page that takes a code."""
     # Its script moves the code of `governor open` from the address to the form.
     return formats.html(200, "enter.html", title="Open the console", code="", arn="")
 
 
 def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """Return the answer for a page that does not exist, or that the caller may not see."""
     return failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
 
 
 def _refused(request: Request, _: Mapping[str, str]) -> Response:
+    """Return the answer for a method that the page does not know."""
     return failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
@@ -287,6 +305,7 @@ def _frame(ask: Asked, path: str) -> dict[str, object]:
 
 
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:
+    """Return an error in the form that the client asks for: JSON or a page."""
     if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
     # A form is sent to the address of its page.

@@ -40,14 +40,17 @@ _CSV = "text/csv; charset=utf-8"
 
 
 def answer(status: int, body: str, kind: str = _HTML, **headers: str) -> Response:
+    """Return a response with the headers of the console."""
     return Response(status, body, {**_HEADERS, "Content-Type": kind, **headers})
 
 
 def html(status: int, template: str, **values: object) -> Response:
+    """Return a page from a template."""
     return answer(status, TEMPLATES.get_template(template).render(**values))
 
 
 def as_json(status: int, document: Mapping[str, object]) -> Response:
+    """Return a JSON document."""
     return answer(status, json.dumps(document, default=plain), _JSON)
 
 

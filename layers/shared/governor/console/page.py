@@ -115,6 +115,7 @@ class Reader:
 
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:
+        """Return the pages of all targets, read once. Raises: CloudError."""
         return self.fleet_store.pages(self.targets)
 
 
@@ -134,6 +135,7 @@ class Caller:
 
     @property
     def scope(self) -> Scope:
+        """Return everything that the grants let the caller see."""
         return reduce(Scope.__or__, (grant.scope for grant in self.grants), Scope())
 
     def rank(self, account: str, project: str, owner: str) -> Rank | None:
@@ -170,6 +172,7 @@ class Asked:
 
     @cached_property
     def scope(self) -> Scope:
+        """Return everything that the caller may see."""
         return self.caller.scope
 
     @cached_property
@@ -216,6 +219,7 @@ class Asked:
 
     @cached_property
     def ungoverned(self) -> list[Row]:
+        """Return the ungoverned instances that the caller may see; empty if there are none."""
         return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
 
     @cached_property
@@ -254,14 +258,17 @@ class Asked:
 
     @property
     def counts_for(self) -> timedelta:
+        """Return how long an action's saving counts."""
         return timedelta(days=self.reader.policy.ledger.saving_counts_days)
 
 
 def _without_question(row: FleetRow) -> FleetRow:
+    """Return the row without its episode and question, which the caller may not see."""
     return replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None)
 
 
 def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:
+    """Return whether the row has a question whose deadline is not past."""
     if not row.approval_id or not row.episode:
         return False
     return row.expires_at is None or row.expires_at > now
@@ -274,6 +281,7 @@ def _negative_price(row_and_page: Row) -> Decimal | int:
 
 
 def _names_one_of(key: str, names: Iterable[str]) -> bool:
+    """Return whether a key contains one of these names."""
     return any(name in key for name in names)
 
 
@@ -291,10 +299,12 @@ class Table:
 
     @property
     def csv(self) -> str:
+        """Return the table as CSV."""
         return csv_text(self.columns, self.rows)
 
     @property
     def documents(self) -> list[dict[str, Cell]]:
+        """Return each row as a JSON object."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 

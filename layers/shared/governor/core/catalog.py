@@ -47,6 +47,7 @@ def alike(instance_type: str) -> tuple[str, ...]:
 
 
 def _has_same_gpus(row: Mapping[str, str], other_row: Mapping[str, str]) -> bool:
+    """Return whether two types have the same number and kind of GPUs."""
     compared = ("accelerator", "accelerator_count", "memory_mib_each")
     return all(row[column] == other_row[column] for column in compared)
 
@@ -71,10 +72,12 @@ def list_price(instance_type: str) -> Decimal | None:
 
 
 def _whole(text: str) -> int | None:
+    """Return the whole number; `None` for an empty text."""
     return int(text) if text else None
 
 
 @cache
 def _rows() -> dict[str, dict[str, str]]:
+    """Return the rows of the table by instance type."""
     with _TABLE.open(newline="", encoding="utf-8") as table:
         return {row["instance_type"]: row for row in csv.DictReader(table)}

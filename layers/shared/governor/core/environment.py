@@ -61,6 +61,7 @@ class Settings:
 
     @property
     def partition(self) -> str:
+        """Return the AWS partition of the Region."""
         if self.aws_region.startswith("cn-"):
             return "aws-cn"
         if self.aws_region.startswith("us-gov-"):

@@ -35,6 +35,7 @@ class EpisodeRef:
 
     @property
     def target(self) -> Target:
+        """Return the account and Region of the instance."""
         return Target(self.account, self.region)
 
 

@@ -66,10 +66,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class GovernorError(Exception): ...
+class GovernorError(Exception):
+    """The root of all errors of GPU Governor."""
 
 
-class ConfigurationError(GovernorError): ...
+class ConfigurationError(GovernorError):
+    """A setting, secret or wiring cannot be used. An operator must change it."""
 
 
 class PolicyProblem(NamedTuple):
@@ -100,16 +102,20 @@ _MOST_PROBLEMS = 20
 """The text goes into messages and records, so further mistakes are only counted."""
 
 
-class InputError(GovernorError): ...
+class InputError(GovernorError):
+    """An event or request cannot be read, or holds a wrong value."""
 
 
-class LinkError(GovernorError): ...
+class LinkError(GovernorError):
+    """A link opens no page."""
 
 
-class LinkForged(LinkError): ...
+class LinkForged(LinkError):
+    """The link, or the token of a form, was not made by this stack."""
 
 
-class LinkExpired(LinkError): ...
+class LinkExpired(LinkError):
+    """The time of the link is over."""
 
 
 class SignInRefused(GovernorError):
@@ -128,49 +134,64 @@ class DecisionRefused(GovernorError):
         super().__init__(message)
 
 
-class NotAllowed(DecisionRefused): ...
+class NotAllowed(DecisionRefused):
+    """The person may not do this."""
 
 
-class SignInTooOld(NotAllowed): ...
+class SignInTooOld(NotAllowed):
+    """The person must sign in again before they may do this."""
 
 
-class TooLate(DecisionRefused): ...
+class TooLate(DecisionRefused):
+    """The answer came too late to change anything."""
 
 
-class Uncertain(DecisionRefused): ...
+class Uncertain(DecisionRefused):
+    """The request may have been carried out, or not."""
 
 
-class SafetyError(GovernorError): ...
+class SafetyError(GovernorError):
+    """A guard does not let the action happen."""
 
 
-class Interrupted(SafetyError): ...
+class Interrupted(SafetyError):
+    """EC2 is about to take the instance back."""
 
 
-class MustWait(SafetyError): ...
+class MustWait(SafetyError):
+    """EC2 may still carry out an earlier call: the workflow waits and checks again."""
 
 
-class Held(SafetyError): ...
+class Held(SafetyError):
+    """A person holds the action back."""
 
 
-class Unsealed(SafetyError): ...
+class Unsealed(SafetyError):
+    """A record lacks the seal of the function that must have written it."""
 
 
-class TargetsNotSwept(GovernorError): ...
+class TargetsNotSwept(GovernorError):
+    """One or more targets of a sweep were not swept."""
 
 
-class MetricsLate(GovernorError): ...
+class MetricsLate(GovernorError):
+    """CloudWatch does not have the newest readings yet."""
 
 
-class StepTimedOut(GovernorError): ...
+class StepTimedOut(GovernorError):
+    """A step did not come to its end in time."""
 
 
-class SnapshotUnderWay(GovernorError): ...
+class SnapshotUnderWay(GovernorError):
+    """The snapshots are not completed yet."""
 
 
-class SnapshotFailed(GovernorError): ...
+class SnapshotFailed(GovernorError):
+    """A snapshot failed, or is missing."""
 
 
-class ConflictError(GovernorError): ...
+class ConflictError(GovernorError):
+    """The condition of a write in the state table failed."""
 
 
 class CloudError(GovernorError):
@@ -183,28 +204,37 @@ class CloudError(GovernorError):
         super().__init__(message)
 
 
-class Throttled(CloudError): ...
+class Throttled(CloudError):
+    """AWS throttled the call: a repeat may succeed."""
 
 
-class Unavailable(CloudError): ...
+class Unavailable(CloudError):
+    """AWS gave no answer in time, or failed itself: the call may have had its effect."""
 
 
-class AccessDenied(CloudError): ...
+class AccessDenied(CloudError):
+    """IAM, or a policy of the resource, denied the call."""
 
 
-class NotFound(CloudError): ...
+class NotFound(CloudError):
+    """The thing that was asked for does not exist."""
 
 
-class NobodyListens(CloudError): ...
+class NobodyListens(CloudError):
+    """A message would reach nobody, or has reached nobody."""
 
 
-class WrongState(CloudError): ...
+class WrongState(CloudError):
+    """The instance or resource is in a state that does not allow the call."""
 
 
-class Protected(CloudError): ...
+class Protected(CloudError):
+    """Stop or termination protection is on."""
 
 
-class NoCapacity(CloudError): ...
+class NoCapacity(CloudError):
+    """EC2 has no capacity for the instance."""
 
 
-class Unsupported(CloudError): ...
+class Unsupported(CloudError):
+    """The instance does not support the call."""

@@ -95,6 +95,8 @@ class _PublicConnection(HTTPSConnection):
     """Connects to the same addresses that were checked: the name is not looked up a second time."""
 
     def _new_conn(self) -> socket.socket:
+        """Connect to the first address that answers. Raises: PrivateAddress if one is not public;
+        HttpError if none answers."""
         addresses = _addresses(self)
         if not all(map(is_public, addresses)):
             raise PrivateAddress("the name leads to an address that is not public")
@@ -113,6 +115,8 @@ class _PublicConnection(HTTPSConnection):
 
 
 class _PublicPool(HTTPSConnectionPool):
+    """Connections that reach only public addresses."""
+
     ConnectionCls = _PublicConnection
 
 

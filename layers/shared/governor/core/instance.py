@@ -302,6 +302,7 @@ _LAUNCHER_TAGS = (AUTO_SCALING_TAG, "aws:ec2:fleet-id", "aws:ec2spot:fleet-reque
 
 
 def _service_by_key(keys_by_service: Mapping[str, str]) -> dict[str, str]:
+    """Return the service by each of its tag keys."""
     service_by_key: dict[str, str] = {}
     for service, keys in keys_by_service.items():
         for key in keys.split():
@@ -381,6 +382,7 @@ def _manager_by_tag(tags: Mapping[str, str]) -> Manager | None:
 
 
 def _service_of_tag(key: str, value: str) -> str:
+    """Return the service that sets a listed tag."""
     if key == AUTO_SCALING_TAG and value.startswith("AWSBatch-"):
         return "AWS Batch"
     return _SERVICE_BY_TAG[key]

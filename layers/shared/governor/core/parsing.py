@@ -50,5 +50,6 @@ def parse(model: type[Model], event: object) -> Model:
 
 
 def _problem(details: ErrorDetails) -> str:
+    """Return one mistake as text: the path of the field, and what is wrong."""
     path = ".".join(str(part) for part in details["loc"])
     return f"{path or '(event)'}: {details['msg']}"

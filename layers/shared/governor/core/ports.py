@@ -23,7 +23,8 @@ Answer = TypeVar("Answer")
 class Clock(Protocol):
     """The time in UTC, with its time zone."""
 
-    def now(self) -> UtcDatetime: ...
+    def now(self) -> UtcDatetime:
+        """Return the time."""
 
 
 class Spread(Protocol):

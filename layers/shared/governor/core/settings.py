@@ -63,6 +63,7 @@ class Section:
         return ()
 
     def _out_of_range(self) -> Iterator[Mistake]:
+        """Yield a mistake for each setting outside of its range."""
         for name, metadata in self._declared():
             for path, value in _checked_values(name, getattr(self, name)):
                 if value is not None and not metadata["holds"](value):
@@ -70,6 +71,7 @@ class Section:
                     yield path, f"is {shown}; {metadata['said']}"
 
     def _out_of_order(self) -> Iterator[Mistake]:
+        """Yield a mistake for each setting above the setting that limits it."""
         for name, metadata in self._declared():
             limit_name = metadata.get("at_most")
             if not limit_name:
@@ -191,6 +193,7 @@ class Amount:
         return checked(default, allowed, self._holds, risk)
 
     def _holds(self, value: Decimal) -> bool:
+        """Return whether an amount is in the range."""
         if not value.is_finite() or not 0 <= value <= self.high:
             return False
         return self.low == "ge" or value > 0

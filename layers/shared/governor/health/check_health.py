@@ -1,6 +1,6 @@
-"""Looks at the health of the GPUs of one target, as often as the policy says, and notifies owners.
+"""Checks the health of the GPUs of one target, as often as the policy says, and notifies owners.
 
-They are notified of what is new: a finding that was sent is known while it lasts and for a while
+Owners are notified of new findings: a finding that was sent is known while it lasts and for a while
 after. This module must not act on any instance.
 """
 
@@ -30,23 +30,25 @@ from governor.policy.rules.owners import by_owner, owner_of
 from governor.table.claims import Claims
 
 _LEASE = timedelta(minutes=4, seconds=30)
-"""Longer than the function may take, so that no two look at once. Shorter than the time to the next
-look, which makes up for a failed one, or for the part of it that failed."""
+"""How long a claim on a target stands. Longer than the function may take, so that no two check it
+at once. Shorter than the time to the next check, which repeats a failed check or its failed
+part."""
 _REPEAT = "again"
-"""Kind of the keys that name instances to look at again; kept beside what was sent."""
+"""The kind of keys that name instances to check again. They are stored beside the keys of sent
+findings."""
 _EARLY = timedelta(minutes=1)
-"""A look may come so much sooner than it is due."""
+"""How much sooner than due a check may come."""
 
 
 @dataclass(slots=True)
 class HealthSummary:
-    """Result of one health check. The next look tries again what is among `problems`, as not read
-    or not sent."""
+    """Result of one health check. `problems` are texts about reads and messages that failed; the
+    next check repeats them."""
 
     target: Target
     at: UtcDatetime
     looked: bool = False
-    """False if it is switched off, or the last look was a short while ago."""
+    """False if the check is switched off, or is not due yet."""
     instances: int = 0
     findings: int = 0
     told: int = 0
@@ -56,6 +58,8 @@ class HealthSummary:
 
 @dataclass(frozen=True, slots=True)
 class CheckHealth:
+    """The health check of one target."""
+
     clock: Clock
     policies: Policies
     instances: InstanceReader
@@ -65,8 +69,8 @@ class CheckHealth:
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
-        """Look, if it is time to, and notify of what is new. Raises: CloudError; nothing was
-        sent."""
+        """Check the target if that is due, and notify of new findings; return counts and problems.
+        Raises: CloudError; if the instances could not be listed, nothing was sent."""
         now = self.clock.now()
         summary = HealthSummary(target, now)
         base = self.policies.base().policy
@@ -86,7 +90,7 @@ class CheckHealth:
         self._notify_of_empty(base, known, summary)
         next_look = now + base.health.check_every - _EARLY
         if failed_ids:
-            # The turn lapses before the next look, which looks at these alone.
+            # The claim lapses before the next check, which then checks only these instances.
             prefix = f"{_REPEAT}#{iso(next_look)}"
             keys = [f"{prefix}#{instance_id}" for instance_id in failed_ids]
             self.finding_store.keep_told(target, keys, next_look)
@@ -101,7 +105,8 @@ class CheckHealth:
         known: Collection[str],
         repeat: _Repeat | None,
     ) -> dict[str, HealthReading]:
-        """Read the instances of the target, or those that the last look left; by instance id."""
+        """Return by instance id the readings of all instances of the target; with `repeat`, only of
+        those that the last check could not finish. Raises: CloudError."""
         requests = []
         for instance in self.instances.list_selected(summary.target, base.selector):
             if repeat is not None and instance.instance_id not in repeat.instance_ids:
@@ -121,7 +126,7 @@ class CheckHealth:
         summary: HealthSummary,
     ) -> set[str]:
         """Notify each owner. Return the ids of instances with findings whose owner could not be
-        notified."""
+        notified; empty if all were."""
         failed_ids: set[str] = set()
         instances = [reading.instance for reading in readings.values()]
         for owner, owned in by_owner(instances, base.ownership).items():
@@ -145,14 +150,15 @@ class CheckHealth:
         known: Collection[str],
         summary: HealthSummary,
     ) -> None:
-        """Notify one owner of all that is new; note each part that was sent, and what lasts."""
+        """Notify one owner of all new findings. Store the keys of those that were sent and of those
+        that last. Raises: CloudError."""
         now = summary.at
         findings = _findings_of(readings)
         summary.findings += len(findings)
         lasting = [finding for finding in findings if _is_known(finding, known)]
         is_advice_due = advice_key(owner) not in known
         news = _news(findings, known, with_advice=is_advice_due)
-        # Lasting findings are not sent at every look, even if one look was missed.
+        # Long enough that a lasting finding stays known even if a check is missed.
         known_until = now + 3 * base.health.check_every
         for alert, sent in health_alerts(news, lasting, owner, now):
             self.announcer.announce(alert)
@@ -161,7 +167,7 @@ class CheckHealth:
             self.finding_store.keep_told(summary.target, _keys(sent), known_until)
         kept_keys = _keys(lasting) | _unclear_keys(readings, known)
         self.finding_store.keep_told(summary.target, kept_keys, known_until)
-        # Also if there was nothing to say: the look itself is what costs.
+        # Also if there was no advice to send: reading the metrics for it is what costs.
         if is_advice_due and any(_was_seen_working(reading) for reading in readings):
             advised_until = now + timedelta(hours=base.health.advice_every_hours)
             self.finding_store.keep_told(summary.target, [advice_key(owner)], advised_until)
@@ -169,7 +175,7 @@ class CheckHealth:
     def _notify_of_empty(
         self, base: Policy, known: Collection[str], summary: HealthSummary
     ) -> None:
-        """Notify of Capacity Reservations that stand empty; a failure is noted."""
+        """Notify of Capacity Reservations that stand empty. A failure becomes a problem."""
         try:
             summary.messages += notify_empty(
                 self.instances,
@@ -185,7 +191,7 @@ class CheckHealth:
 
 
 def _note_unread(readings: Mapping[str, HealthReading], summary: HealthSummary) -> set[str]:
-    """Note what could not be read; return the ids of those instances."""
+    """Note the instances that could not be read as problems; return their ids."""
     unread_ids = set()
     for instance_id, reading in readings.items():
         if reading.problem:
@@ -195,6 +201,7 @@ def _note_unread(readings: Mapping[str, HealthReading], summary: HealthSummary) 
 
 
 def _findings_of(readings: Sequence[HealthReading]) -> list[InstanceFinding]:
+    """Return all findings of these readings, each with its instance."""
     findings: list[InstanceFinding] = []
     for reading in readings:
         for finding in reading.findings:
@@ -203,14 +210,15 @@ def _findings_of(readings: Sequence[HealthReading]) -> list[InstanceFinding]:
 
 
 def _is_known(finding: InstanceFinding, known: Collection[str]) -> bool:
-    """Return whether it is a fault that was sent before."""
+    """Return whether the finding is a fault that was sent before."""
     return finding.is_fault and all(key in known for key in finding.keys)
 
 
 def _news(
     findings: Sequence[InstanceFinding], known: Collection[str], *, with_advice: bool
 ) -> list[InstanceFinding]:
-    """Return the faults that were not sent before, then the advice if that is wanted."""
+    """Return the faults that were not sent before, then, `with_advice`, the advice worth
+    sending."""
     faults = []
     advice = []
     for finding in findings:
@@ -223,11 +231,12 @@ def _news(
 
 
 def _was_seen_working(reading: HealthReading) -> bool:
+    """Return whether the instance works and all of its metrics could be read."""
     return reading.works and reading.problem is None
 
 
 def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
-    """Return the keys of faults; advice has one key for each owner."""
+    """Return the keys of the faults among these findings. Advice has one key for each owner."""
     keys: set[str] = set()
     for finding in findings:
         if finding.is_fault:
@@ -236,8 +245,8 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 
 
 def _unclear_keys(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
-    """Return the keys of known findings that may go on: their instances could not be read, or
-    published nothing. Missing readings do not clear a finding."""
+    """Return the keys of known findings that may still hold, because their instances could not be
+    read or published nothing: missing readings do not end a finding."""
     unclear_ids = set()
     for reading in readings:
         if reading.problem or not reading.measured:
@@ -246,15 +255,15 @@ def _unclear_keys(readings: Sequence[HealthReading], known: Collection[str]) -> 
 
 
 class _Repeat(NamedTuple):
-    """A second look at the instances that the last look could not read or notify of."""
+    """A second check of the instances that the last check could not read or notify of."""
 
     next_look: UtcDatetime
-    """When all instances are due again."""
+    """Time at which all instances are due again."""
     instance_ids: Collection[str]
 
 
 def _repeat_of(known: Collection[str], now: UtcDatetime) -> _Repeat | None:
-    """Return the second look that is due now; `None` if all instances are due."""
+    """Return the second check that is due now; `None` if all instances are due."""
     ids_by_next_look: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")

@@ -1,6 +1,6 @@
 """Messages about the health of GPUs, split so that none is too long for its channel.
 
-They only word findings; `rules.py` makes them.
+This module only words findings; `rules.py` makes them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from governor.core.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock,
 from governor.health.model import Finding, InstanceFinding, Severity
 
 _LINES = 20
-"""Lines about findings in one message, one per instance and kind; the others are listed in
+"""The most full lines in one message, one per instance and kind. The other findings are listed in
 short."""
 _A_LINE = 5
-"""Instances with their kinds in one line of the short list. Teams gets 600 characters of a line."""
+"""Instances in one line of the short list: Teams shows 600 characters of a line."""
 _INSTANCES = 50
-"""Instances named in one message. SNS accepts 256 KiB, which hold the facts once per protocol."""
+"""Instances named in one message. SNS accepts 256 KiB, with the facts once per protocol."""
 _RANK = list(Severity)
 _Item = TypeVar("_Item")
 
 
 def advice_text(finding: Finding) -> str:
-    """Return what to do about a finding."""
+    """Return the advice on what to do about a finding."""
     return "".join(said("health advice", {"kind": finding.bottleneck or finding.kind}))
 
 
@@ -49,10 +49,8 @@ def finding_document(member: InstanceFinding) -> dict[str, object]:
 
 
 def advice_key(owner: Owner) -> str:
-    """Return the key of the advice to one owner, for any number of instances.
-
-    It is hashed, because tags may be long.
-    """
+    """Return the key of the advice to one owner, for any number of instances. The owner is hashed,
+    because tags may be long."""
     return f"advice#{owner.key}"
 
 
@@ -65,13 +63,13 @@ def health_alerts(
     """Yield the messages about one owner's new findings, the most severe first, each with its
     findings.
 
-    There are several messages if one would be too long, and none without news. `lasting` findings
-    were sent before and still hold; the last message mentions them.
+    Yield several messages if one would be too long, and none without news. `lasting` findings were
+    sent before and still hold; the last message mentions them.
     """
     most_severe_first = sorted(
         news, key=lambda finding: (_rank(finding), finding.instance.instance_id)
     )
-    # Findings that differ in nothing but the GPU go into one line, with their advice once.
+    # Findings of the same instance and kind go into one line, with their advice once.
     groups = _grouped(most_severe_first, _instance_and_kind)
     parts = list(in_parts(_grouped(groups, _instance_of_group), _INSTANCES))
     for number, groups_by_instance in enumerate(parts, 1):
@@ -84,15 +82,17 @@ def health_alerts(
 
 
 def _rank(finding: InstanceFinding) -> int:
-    """Return the place of its severity; 0 is critical."""
+    """Return the rank of the finding's severity; 0 is critical."""
     return _RANK.index(finding.finding.severity)
 
 
 def _instance_and_kind(finding: InstanceFinding) -> tuple[str, ...]:
+    """Return the key by which findings are grouped into lines."""
     return (finding.instance.instance_id, finding.finding.kind.value)
 
 
 def _instance_of_group(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
+    """Return the key by which groups are grouped by instance."""
     return (group[0].instance.instance_id,)
 
 
@@ -150,7 +150,8 @@ def _alert(
 
 
 def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
-    """Return the keys of critical findings, in order. The incident lasts while one of them does."""
+    """Return the keys of critical findings, in order. The incident of the message lasts while one
+    of them is known."""
     keys: list[str] = []
     for finding in findings:
         if finding.finding.severity is Severity.CRITICAL:
@@ -159,8 +160,7 @@ def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
-    """Return one document, as `finding_document`, for all GPUs of an instance with such a
-    finding."""
+    """Return one document, in the form of `finding_document`, for all findings of a group."""
     findings = [member.finding for member in group]
     return {
         **finding_document(group[0]),
@@ -171,7 +171,8 @@ def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
 
 
 def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
-    """Yield instances with their kinds of findings, in lines that chats do not cut."""
+    """Yield lines with several instances and their kinds of findings, each short enough for a
+    chat."""
     texts = []
     for instance_groups in _grouped(groups, _instance_of_group):
         instance_id = instance_groups[0][0].instance.instance_id
@@ -192,22 +193,26 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
 
 
 def empty_alert(
-    one: Reservation, since: UtcDatetime, price: UsdPerHour | None, owner: Owner, now: UtcDatetime
+    reservation: Reservation,
+    since: UtcDatetime,
+    price: UsdPerHour | None,
+    owner: Owner,
+    now: UtcDatetime,
 ) -> Alert:
     """Return the message that a part of the reservation has been empty since `since`. `price` is
-    that of one instance."""
-    usd_per_hour = None if price is None else price * one.available
+    the price of one instance; `None` if it is not known."""
+    usd_per_hour = None if price is None else price * reservation.available
     usd_per_month = None if usd_per_hour is None else usd_per_hour * HOURS_PER_MONTH
     facts = {
-        "capacity_reservation_id": one.reservation_id,
-        "reserved_type": one.instance_type,
-        "total": one.total,
-        "available": one.available,
+        "capacity_reservation_id": reservation.reservation_id,
+        "reserved_type": reservation.instance_type,
+        "total": reservation.total,
+        "available": reservation.available,
         "empty_since": since,
         "usd_per_hour": usd_per_hour,
-        "ends_at": one.ends_at,
+        "ends_at": reservation.ends_at,
     }
-    kind = "Capacity Block" if one.is_block else "Capacity Reservation"
-    words = {"one": one, "kind": kind, "monthly": usd_per_month}
-    dedup_id = f"empty-{one.reservation_id}-{iso(now)}"
-    return written("empty", one.target, dedup_id, now, facts, words, owner=owner)
+    kind = "Capacity Block" if reservation.is_block else "Capacity Reservation"
+    words = {"one": reservation, "kind": kind, "monthly": usd_per_month}
+    dedup_id = f"empty-{reservation.reservation_id}-{iso(now)}"
+    return written("empty", reservation.target, dedup_id, now, facts, words, owner=owner)

@@ -22,9 +22,9 @@ class FindingKind(StrEnum):
     MEMORY_ERROR = "memory-error"
     """Uncorrectable ECC errors: Xid 48, or counted by the driver."""
     MEMORY_REPAIR_FAILED = "memory-repair-failed"
-    """Xid 64, or the driver says so."""
+    """Xid 64, or the driver reports a failed repair."""
     MEMORY_REPAIR_PENDING = "memory-repair-pending"
-    """Xid 63, or the driver says so."""
+    """Xid 63, or the driver reports a pending repair."""
     HOT = "hot"
     THROTTLED = "throttled"
     STRAGGLER = "straggler"
@@ -38,7 +38,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"
     """Work on this GPU is lost or wrong, or soon will be."""
     WARNING = "warning"
-    """It works, slower than it could."""
+    """The GPU works, but slower than it could."""
     ADVICE = "advice"
 
 
@@ -48,12 +48,10 @@ class Bottleneck(StrEnum):
     MEMORY_BOUND = "memory-bound"
     COMPUTE_BOUND = "compute-bound"
     INPUT_BOUND = "input-bound"
-    """Neither: they wait for data, for the host or for each other."""
+    """The GPUs wait for data, for the host or for each other."""
 
 
 _CRITICAL = (FindingKind.LOST, FindingKind.MEMORY_ERROR, FindingKind.MEMORY_REPAIR_FAILED)
-
-
 _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
 
@@ -85,7 +83,8 @@ class GpuFigures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact about some GPUs of an instance. It may have begun before `since`."""
+    """One fact about some GPUs of an instance. `since` is its first reading; the fault itself may
+    have begun before."""
 
     kind: FindingKind
     gpus: tuple[str, ...]
@@ -96,13 +95,14 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
+        """Return the severity, by the kind."""
         if self.kind in _CRITICAL:
             return Severity.CRITICAL
         return Severity.ADVICE if self.kind in _ADVICE else Severity.WARNING
 
     @property
     def about(self) -> str:
-        """Return the GPUs and what was seen of them."""
+        """Return the GPUs and the observation as text: `GPU 3: ...`."""
         word = "GPUs" if len(self.gpus) > 1 else "GPU"
         return f"{word} {', '.join(self.gpus)}: {self.seen}"
 
@@ -116,23 +116,21 @@ class InstanceFinding:
 
     @property
     def is_fault(self) -> bool:
-        """Return whether something is wrong; else it is advice."""
+        """Return whether the finding is a fault; if not, it is advice."""
         return self.finding.severity is not Severity.ADVICE
 
     @property
     def is_worth_sending(self) -> bool:
-        """Return whether people are notified of it.
-
-        They are not if it says that GPUs are used well: `governor health` shows that.
-        """
+        """Return whether people are notified of the finding. They are not if it says that GPUs are
+        used well: only `governor health` shows that."""
         return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys by which the finding is known once it was sent, one a GPU.
+        """Return the keys under which the finding is stored once it was sent, one for each GPU.
 
-        A key names the start of the instance, and counts errors by doublings: a finding with a new
-        key has become worse.
+        A key names the start of the instance, and changes when the number of errors doubles: a
+        finding with a new key has become worse.
         """
         finding = self.finding
         instance_id = self.instance.instance_id

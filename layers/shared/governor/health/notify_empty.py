@@ -1,5 +1,5 @@
-"""Notifies of Capacity Reservations and Capacity Blocks that stand empty; nothing is ever done
-about them."""
+"""Notifies of Capacity Reservations and Capacity Blocks that stand empty. This module must not
+change them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from governor.policy.rules.owners import owner_of
 _log = logging.getLogger(__name__)
 _SINCE = "empty-since"
 _SENT = "empty"
-"""Kinds of the keys that the log keeps of a reservation."""
+"""The kinds of keys that are stored for a reservation: since when it is empty, and that a message
+was sent."""
 
 
 def notify_empty(
@@ -34,16 +35,17 @@ def notify_empty(
     known: Collection[str],
     now: UtcDatetime,
 ) -> int:
-    """Notify of each that was empty at every look for as long as the policy says, and again as
-    often as advice. Return how many messages were sent. Raises: CloudError."""
+    """Notify of each reservation that was empty at every check for as long as the policy says, and
+    again as often as of advice. Return the number of sent messages; 0 also if the role may not read
+    reservations. Raises: CloudError."""
     try:
         reservations = instances.reservations(target)
     except AccessDenied as error:
-        # The member stack is of an earlier release.
+        # The member stack is of an earlier release, whose role may not read reservations.
         _log.warning("Capacity Reservations in %s are not looked at: %s", target, error)
         return 0
     empty_since = _empty_since(known)
-    # A look that was missed does not start the time again.
+    # Long enough that a missed check does not start the time again.
     known_until = now + 3 * policy.health.check_every
     message_count = 0
     for reservation in reservations:
@@ -67,7 +69,7 @@ def notify_empty(
 
 
 def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
-    """Return since when each reservation is known to be empty, by its id."""
+    """Return since when reservations are known to be empty, by id; empty if none is."""
     empty_since = {}
     for key in known:
         kind, _, rest = key.partition("#")
@@ -78,6 +80,7 @@ def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
 
 
 def _alert(reservation: Reservation, since: UtcDatetime, policy: Policy, now: UtcDatetime) -> Alert:
+    """Return the message to the owner of a reservation, with its price if that is known."""
     instance_type = reservation.instance_type
     price = policy.prices.usd_per_hour.get(instance_type, list_price(instance_type))
     owner = owner_of(reservation.like, policy.ownership)

@@ -75,6 +75,7 @@ def _most_of_one(series: Series, gpus: int) -> float:
 
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
+    """Return whether a series was too hot for long enough. An aggregate shows the hottest GPU."""
     # The aggregate is the hottest one.
     hot_averages = [
         celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
@@ -83,14 +84,17 @@ def _hot(series: Series, _gpus: int, rule: Health) -> bool:
 
 
 def _at_work(series: Series, gpus: int, rule: Health) -> bool:
+    """Return whether one of the GPUs may be at work."""
     return _most_of_one(series, gpus) >= rule.busy_from_percent
 
 
 def _throttled(series: Series, gpus: int, rule: Health) -> bool:
+    """Return whether one of the GPUs may be throttled."""
     return _most_of_one(series, gpus) > rule.throttled_above_percent
 
 
 def _any(series: Series, _gpus: int, _rule: Health) -> bool:
+    """Return whether a series counts anything at all."""
     return (evidence.peak(series) or 0.0) > 0
 
 
@@ -181,6 +185,7 @@ class _Work:
     """Series by the name of the figure, then by GPU."""
 
     def sets(self, figure: _Figure) -> _Sets:
+        """Return the metric series in which a figure is published."""
         return self.hardware if figure.is_hardware else self.agent
 
     def first_reads(self) -> Iterator[_Read]:
@@ -205,6 +210,7 @@ class _Work:
             yield from self._reads_by_gpu(_MEMORY, self.agent.later or self.agent.first)
 
     def _reads_by_gpu(self, figure: _Figure, gpus: Iterable[Dimensions]) -> Iterator[_Read]:
+        """Yield the read of a figure for each of these GPUs."""
         for dimensions in gpus:
             yield _Read(self, figure, dimensions, figure.of_gpu)
 
@@ -255,6 +261,7 @@ class _Work:
         return self.reading
 
     def _gpu_figures(self, label: str) -> GpuFigures:
+        """Return the figures of one GPU. A figure without readings is empty."""
         series = {figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS}
         xids = {
             number: self.figures[figure.name].get(label, ()) for number, figure in _BY_XID.items()
@@ -273,6 +280,8 @@ class _Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadHealth:
+    """Reads the health metrics of instances, in two batches: the aggregates, then suspect GPUs."""
+
     metrics: MetricReader
 
     def __call__(

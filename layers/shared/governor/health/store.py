@@ -16,6 +16,8 @@ _TOLD = "TOLD#"
 
 
 class Findings(Store):
+    """Keys of findings that people were notified of. Every method may raise CloudError."""
+
     def told(self, target: Target, now: datetime) -> frozenset[str]:
         """Return everything of the target that `keep_told` has kept and whose time is not over."""
         items = self._table.query(target_pk(target), _TOLD)
