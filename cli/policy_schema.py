@@ -110,7 +110,10 @@ def meanings(kind: type) -> dict[str, str]:
     texts = {}
     for field in fields(kind):
         name = field.name
-        texts[name] = docstrings[name] if name in docstrings else _first_paragraph(hints[name])
+        if name in docstrings:
+            texts[name] = docstrings[name]
+        else:
+            texts[name] = _first_paragraph(hints[name])
     return texts
 
 

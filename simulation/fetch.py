@@ -131,11 +131,11 @@ class Fetch:
         for subject in subjects:
             # Hours that are on disk already show which days are read finer.
             has_unread_hours = any(query.key in unread for query in self._hourly_queries(subject))
-            wanted[subject.instance.instance_id] = (
-                frozenset(range(len(days)))
-                if has_unread_hours
-                else self._days_that_matter(target, hours, subject)
-            )
+            if has_unread_hours:
+                days_to_read = frozenset(range(len(days)))
+            else:
+                days_to_read = self._days_that_matter(target, hours, subject)
+            wanted[subject.instance.instance_id] = days_to_read
         most_metrics = len(unread)
         for queries, day in self._parts(subjects, wanted, days):
             most_metrics += len(self._missing_fine(target, queries, day, hours))

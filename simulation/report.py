@@ -61,6 +61,10 @@ def summarise(replay: Replay) -> Summary:
     amounts = [stop.usd for stop in stops if stop.usd is not None]
     hits = [stop for stop in stops if stop.hit_work]
     hits_soon = sum(stop.is_hit_soon for stop in hits)
+    hours_saved = _total_hours(stop.length for stop in stops)
+    idle_hours = _total_hours(result.idle for result in results)
+    idle_hours_left = _total_hours(result.idle_left for result in results)
+    no_data_hours = _total_hours(result.no_data for result in results)
     return Summary(
         name=replay.name,
         version=replay.version,
@@ -73,14 +77,14 @@ def summarise(replay: Replay) -> Summary:
         told_only=sum(map(_is_told_only, events)),
         acted_unasked=sum(map(_is_unasked_stop, events)),
         stops=len(stops),
-        hours_saved=_total_hours(stop.length for stop in stops),
+        hours_saved=hours_saved,
         usd_saved=sum(amounts, Decimal(0)),
         unpriced_stops=len(stops) - len(amounts),
         hit_within_an_hour=hits_soon,
         hit_later=len(hits) - hits_soon,
-        idle_hours=_total_hours(result.idle for result in results),
-        idle_hours_left=_total_hours(result.idle_left for result in results),
-        no_data_hours=_total_hours(result.no_data for result in results),
+        idle_hours=idle_hours,
+        idle_hours_left=idle_hours_left,
+        no_data_hours=no_data_hours,
         freezes=replay.freezes,
     )
 

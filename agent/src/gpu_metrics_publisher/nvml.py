@@ -200,7 +200,9 @@ class NvmlSource:
         gpu = device.gpu
         try:
             figures = self._utilization_figures(device)
-            readers = [*self._quick(), *self._slow()] if thorough else self._quick()
+            readers = self._quick()
+            if thorough:
+                readers += self._slow()
             for name, read in readers:
                 figures.update(self._figure(device, name, read) or {})
         except _GpuLostError as error:

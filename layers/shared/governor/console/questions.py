@@ -63,8 +63,9 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
         table = _table("questions", _briefs_of_all(ask, rows))
     link_by_id = {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown}
     ticks_all = bool(owner) and ask.query.get("select") == owner
+    title = "1 open question" if len(rows) == 1 else f"{len(rows)} open questions"
     return Page(
-        title="1 open question" if len(rows) == 1 else f"{len(rows)} open questions",
+        title=title,
         template="questions_page.html",
         values={
             "rate": figures.rate(rows),

@@ -133,13 +133,15 @@ def _alert(
         INCIDENT_WHILE: _critical_keys(findings),
     }
     lasting_ids = {finding.instance.instance_id for finding in lasting}
+    where = instance.name if instance else f"{len(instances)} instances"
+    lines = [_line(group, owner, now) for group in groups[:_LINES]]
     words = {
         "number": len(findings),
         "single": len(findings) == 1,
         "first": first.finding.kind.value,
-        "where": instance.name if instance else f"{len(instances)} instances",
+        "where": where,
         "part": part_text,
-        "listed": [_line(group, owner, now) for group in groups[:_LINES]],
+        "listed": lines,
         "others": _short_lines(groups[_LINES:]),
         "before": ", ".join(sorted(lasting_ids)[:_LINES]),
     }

@@ -21,11 +21,11 @@ class Findings(Store):
     def told(self, target: Target, now: datetime) -> frozenset[str]:
         """Return everything of the target that `keep_told` has kept and whose time is not over."""
         items = self._table.query(target_pk(target), _TOLD)
-        return frozenset(
-            item["sk"].removeprefix(_TOLD)
-            for item in items
-            if item["expires_at_epoch"] > now.timestamp()
-        )
+        keys: set[str] = set()
+        for item in items:
+            if item["expires_at_epoch"] > now.timestamp():
+                keys.add(item["sk"].removeprefix(_TOLD))
+        return frozenset(keys)
 
     def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
         """Keep that people know what the keys name; a later call sets another end."""

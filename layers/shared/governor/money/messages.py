@@ -93,17 +93,20 @@ def budget_alert(
         whose = Owner(owner, UNASSIGNED)
     outlook, runs_out = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
+    places = listed(targets, _NAMED) if len(targets) > 1 else None
+    error_text = None if forecast_error is None else money(forecast_error, 0)
+    unpriced_hours_text = money(cost.unpriced_hours, 1) if cost.unpriced_hours else None
     words = {
         "who": who,
         "used": money(percent, 0),
         "month": f"{now:%B %Y}",
         "outlook": outlook,
-        "error": None if forecast_error is None else money(forecast_error, 0),
+        "error": error_text,
         "runs_out": runs_out,
-        "places": listed(targets, _NAMED) if len(targets) > 1 else None,
+        "places": places,
         "asks": asks,
         "least_used": least_used(running),
-        "hours": money(cost.unpriced_hours, 1) if cost.unpriced_hours else None,
+        "hours": unpriced_hours_text,
     }
     dedup_id = budget_id(cost, budget, at_percent, now)
     severity = Severity.CRITICAL if percent >= 100 else None

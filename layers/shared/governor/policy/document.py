@@ -282,7 +282,9 @@ def _dropped(settings: Any, path: Path) -> bool:
     any."""
     if not path:
         return False
-    key = int(path[0]) if isinstance(settings, list) and path[0].isdecimal() else path[0]
+    key: str | int = path[0]
+    if isinstance(settings, list) and path[0].isdecimal():
+        key = int(path[0])
     try:
         inside = settings[key]
     except (LookupError, TypeError):

@@ -243,9 +243,10 @@ class OpenEpisode:
         contacts = ownership.asked(owner, project)
         first_contact = contacts[0] if contacts else Contact()
         planned = schedule(now, policy.approval, contacts, ownership.escalated(owner, project))
+        phase = Phase.ASKING if is_question else Phase.OPENING
         return Episode(
             ref=ref,
-            phase=Phase.ASKING if is_question else Phase.OPENING,
+            phase=phase,
             phase_since=now,
             opened_at=now,
             approval_id=self.approval_id(),

@@ -382,7 +382,9 @@ def _latest(view: ApprovalView) -> str:
     """Return the last date that may be typed. A typed date means nine o'clock, which must lie
     within the policy's maximum."""
     end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
-    day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
+    day = end.date()
+    if end.hour < _NINE:
+        day -= timedelta(days=1)
     return day.isoformat()
 
 

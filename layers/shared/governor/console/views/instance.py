@@ -85,26 +85,27 @@ def instance(ask: Asked) -> Page:
     name = _name(current_row, episodes, instance_id)
     episodes_with_gpus = [(episode, gpu_rows(episode.evidence)) for episode in episodes]
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
+    last_stop = stops[0][0] if stops else None
+    decision = approval.decision if approval else None
+    spans = _spans(ask, current_row, stops, episodes)
     return Page(
         title=name,
         template="instance.html",
         values={
             "line": present.line,
-            "last": stops[0][0] if stops else None,
+            "last": last_stop,
             "target": target,
             "instance_id": instance_id,
             "health": present.health,
             "count": record.episodes,
             **_hold_values(ask, current_row, record.hold),
-            "strip": charts.strip(
-                _spans(ask, current_row, stops, episodes), ask.now - _WEEKS, ask.now
-            ),
+            "strip": charts.strip(spans, ask.now - _WEEKS, ask.now),
             "kinds": _KINDS,
             "hours": present.hours,
             "stops": stops,
             "counts_for": ask.counts_for,
             "episodes": episodes_with_gpus,
-            "decision": approval.decision if approval else None,
+            "decision": decision,
             "stopped": _startable(ask, episodes, stops, current_row),
         },
         document={

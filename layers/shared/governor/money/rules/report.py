@@ -175,6 +175,7 @@ class Report:
         saved = line.saved
         ref = entry.episode
         saves_from, saves_until = entry.counted(self.start, self.end, self.counts_for)
+        ending = entry.ended.value if entry.ended else None
         return (
             ref.account,
             ref.region,
@@ -199,7 +200,7 @@ class Report:
             saved.cash_high_usd,
             saved.by_morning_usd,
             entry.idle_usd,
-            entry.ended.value if entry.ended else None,
+            ending,
             entry.replaced_by or None,
             entry.cash_source or None,
         )
