@@ -62,7 +62,7 @@ class OpenConsole:
             raise NotAllowed("This code is older than a minute.")
         return code.arn
 
-    def enter(self, secret: str) -> tuple[str, SignIn]:
+    def open_session(self, secret: str) -> tuple[str, SignIn]:
         """Use up the code `secret`. Return the id of a new session, and its sign-in.
 
         Raises: as `caller`.

@@ -69,7 +69,7 @@ class Doors:
         try:
             if not is_confirmed:
                 return self._show_owner(secret, secret_hash)
-            session_id, who = self.console.enter(secret)
+            session_id, who = self.console.open_session(secret)
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
