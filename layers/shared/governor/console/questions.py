@@ -85,6 +85,7 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
 
 
 def _owners(rows: Sequence[Row]) -> list[str]:
+    """Return the owners of these rows, sorted."""
     names = {row.owner for row, _ in rows}
     return sorted(names)
 
@@ -124,6 +125,7 @@ def question(ask: Asked) -> Page:
     environment = ask.reader.environment
 
     def as_page_of_a_link(csrf: str) -> str:
+        """Return the page of the question, with this token in its forms."""
         form = Form(visitor, csrf, path, ask.what_is_missing, environment, in_console=True)
         return approval_page(view, form)
 
@@ -138,6 +140,7 @@ def question(ask: Asked) -> Page:
 
 
 def _table(name: str, documents: Sequence[Mapping[str, object]]) -> Table:
+    """Return the questions as a table for CSV and JSON."""
     rows = [tuple(document[column] for column in _COLUMNS) for document in documents]
     return Table(name, _COLUMNS, tuple(rows))
 
@@ -196,6 +199,8 @@ class Answers:
         return f"/questions/{view.approval.approval_id}"
 
     def _start_again(self, view: ApprovalView, ask: Asked) -> None:
+        """Start the stopped instance again; record a refusal. Raises: NotAllowed, DecisionRefused,
+        Uncertain."""
         self._check_approver(view, ask, UNDO)
         by = ask.caller.by
         person = ask.caller.person
@@ -216,6 +221,8 @@ class Answers:
     def _decide(
         self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False
     ) -> str:
+        """Record an answer; return the text that confirms it. Raises: InputError,
+        DecisionRefused."""
         self._check_approver(view, ask, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
@@ -247,14 +254,17 @@ def _view(ask: Asked, approval_id: str) -> ApprovalView:
 
 
 def _rank(caller: Caller, view: ApprovalView) -> Rank | None:
+    """Return the caller's rank for the question's instance; `None` if they may not see it."""
     return caller.rank(view.episode.ref.account, view.episode.project, view.episode.owner)
 
 
 def _is_approver(caller: Caller, view: ApprovalView) -> bool:
+    """Return whether the caller may answer questions about this instance at all."""
     return (_rank(caller, view) or Rank.VIEWER) >= Rank.APPROVER
 
 
 def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
+    """Return whether the caller may give this answer."""
     episode = view.episode
     return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
 

@@ -224,6 +224,7 @@ def _level_line(kind: str, y: float) -> str:
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
+    """Return a rectangle with a class."""
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"/>'
 
 

@@ -59,6 +59,7 @@ class SignInSite:
 
     @property
     def _callback(self) -> str:
+        """Return the address to which the issuer sends the browser back."""
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:

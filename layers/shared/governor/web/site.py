@@ -297,6 +297,8 @@ class ApprovalSite:
         problem: str | None = None,
         results: Sequence[tuple[str, str]] = (),
     ) -> Response:
+        """Return the page of the question or the digest, with a problem or results if there are
+        any."""
         page_id = request.approval_id
         csrf = self.signer.csrf(*_form(request, visitor))
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)

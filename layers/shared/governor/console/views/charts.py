@@ -54,6 +54,7 @@ def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) ->
 
 
 def _sum_above_zero(amounts: Sequence[Usd]) -> Usd:
+    """Return the sum of the amounts; those below zero count as nothing."""
     return sum((max(amount, Decimal(0)) for amount in amounts), Decimal(0))
 
 

@@ -69,6 +69,7 @@ class Rate:
 
 
 def rate(seen: Sequence[Row]) -> Rate:
+    """Return the number of these instances and the cost of an hour of them."""
     prices = [row.usd_per_hour for row, _ in seen if row.usd_per_hour is not None]
     return Rate(len(seen), sum(prices, Decimal(0)), len(seen) - len(prices))
 
@@ -86,19 +87,24 @@ def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
+    """Return whether the caller sees the whole target, and not only some of its instances."""
     return scope.everything or target.account in scope.accounts
 
 
 def family_of(row: FleetRow) -> Family:
+    """Return the family of the row's verdict; `UNKNOWN` for a verdict that this release does not
+    know."""
     kind = known_kind(row.verdict)
     return Family.UNKNOWN if kind is None else kind.family
 
 
 def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
+    """Return the lines of a table for these rows."""
     return [line(ask, row, page) for row, page in rows]
 
 
 def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
+    """Return one row as a table shows it."""
     color, text = _verdict(row, ask.now)
     if row.verdict == UNGOVERNED:
         selector = ask.reader.policy.selector
@@ -112,6 +118,7 @@ def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
 
 
 def href(row: FleetRow) -> str:
+    """Return the address of the instance's page."""
     return f"/instances/{row.account}/{row.region}/{row.instance_id}"
 
 
@@ -130,6 +137,7 @@ def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
 
 
 def _idle_text(row: FleetRow, now: UtcDatetime) -> str:
+    """Return `idle`, with the time if it is known."""
     if row.idle_since is None:
         return "idle"
     return f"idle {units.span(now - row.idle_since)}"
@@ -160,6 +168,7 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
 
 
 def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
+    """Return the next step for an idle instance that nobody is asked about yet."""
     if mode == "observe":
         return "only reported (observe)"
     recheck = ""
@@ -173,6 +182,7 @@ def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime)
 
 
 def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
+    """Return the next step of the open episode."""
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
@@ -196,6 +206,7 @@ def by_price(seen: Iterable[Row]) -> list[Row]:
 
 
 def _price_and_name(row_and_page: Row) -> tuple[Decimal, str]:
+    """Return a sort key: the most expensive first, then by name."""
     row, _ = row_and_page
     return -price(row), row.name
 
@@ -206,6 +217,7 @@ def price(row: FleetRow) -> Decimal:
 
 
 def table(name: str, seen: Iterable[Row]) -> Table:
+    """Return the rows as a table for CSV and JSON."""
     rows = [tuple(getattr(row, column) for column in COLUMNS) for row, _ in seen]
     return Table(name, COLUMNS, tuple(rows))
 
@@ -229,6 +241,7 @@ def problems(ask: Asked) -> Iterator[Problem]:
 
 
 def _is_unsent(row: FleetRow) -> bool:
+    """Return whether the row has a question that is not sent yet."""
     return bool(row.approval_id) and row.asked_at is None
 
 
@@ -341,10 +354,12 @@ def percent(part: Decimal | int, whole: Decimal | int) -> str:
 
 
 def days_between(first: date, last: date) -> list[date]:
+    """Return each day from the first to the last."""
     return [first + DAY * number for number in range((last - first).days + 1)]
 
 
 def _midnight(day: date) -> UtcDatetime:
+    """Return the beginning of a day (UTC)."""
     return parse_month(f"{day:%Y-%m}") + DAY * (day.day - 1)
 
 
@@ -396,6 +411,7 @@ def paged(
     start = size * (number - 1)
 
     def address_of(neighbor: int) -> str:
+        """Return the address of a neighboring page; empty if there is none."""
         if not 1 <= neighbor <= last:
             return ""
         return with_query(path, {**kept, "page": neighbor if neighbor > 1 else ""})
@@ -434,6 +450,7 @@ def month_in(ask: Asked) -> UtcDatetime:
 
 
 def _date_text(moment: UtcDatetime, zone: str) -> str:
+    """Return the day of a moment in this time zone, like `Nov 3`."""
     return charts.day_text(moment.astimezone(ZoneInfo(zone)).date())
 
 

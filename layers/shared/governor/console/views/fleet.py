@@ -26,14 +26,17 @@ _SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
 
 
 def _idle_first(row: FleetRow) -> tuple[bool, Decimal]:
+    """Return a sort key: idle instances first, the most expensive of them first."""
     return row.verdict not in IDLE, -figures.price(row)
 
 
 def _most_expensive_first(row: FleetRow) -> Decimal:
+    """Return a sort key: the most expensive first."""
     return -figures.price(row)
 
 
 def _by_name(row: FleetRow) -> str:
+    """Return a sort key: by name, in any letter case."""
     return row.name.casefold()
 
 
@@ -157,6 +160,7 @@ def _verdict_counts(ask: Asked) -> list[tuple[str, int]]:
 
 
 def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
+    """Return the first names that a filter offers, sorted."""
     names = {getattr(row, place) for row, _ in rows}
     return sorted(names)[:_OFFERED]
 

@@ -81,6 +81,7 @@ def _sees_all(ask: Asked, target: Target | None) -> bool:
 
 
 def _place_name(target: Target | None) -> str:
+    """Return the name of the place that a freeze holds; `None` stands for everything."""
     return str(target or _EVERYTHING)
 
 
@@ -162,10 +163,13 @@ class FreezeForms:
         return end_freeze(self.brake_store, ask)
 
     def _begin_pause(self, ask: Asked) -> str:
+        """Pause everything; return the address to go on to. Raises: NotAllowed, InputError."""
         self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
         return PATH
 
     def _end_pause(self, ask: Asked) -> str:
+        """End the pause that the page showed; return the address to go on to. Raises: InputError,
+        NotAllowed, DecisionRefused."""
         ask.caller.check_fresh(ask.now)
         if ask.query.get("confirmed") != "yes":
             raise InputError("check the box that says which steps continue when the pause ends")
@@ -181,6 +185,7 @@ class FreezeForms:
 
 
 def _presser(caller: Caller) -> Presser:
+    """Return the caller as the use cases of the pause know people."""
     return Presser(caller.by, caller.person, caller.grants)
 
 

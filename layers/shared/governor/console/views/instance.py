@@ -163,6 +163,7 @@ def _hold_values(ask: Asked, current_row: Row | None, hold: Hold) -> dict[str, o
 
 
 def _hours_chart(ask: Asked, row: FleetRow, page: FleetPage) -> charts.Chart:
+    """Return the chart of the utilization by hour."""
     idle_below = ask.reader.policy.idle.utilization_below_percent
     return charts.hourly(row.hours, page.swept_at, ask.caller.zone, idle_below)
 
@@ -259,6 +260,7 @@ def _stops(ask: Asked) -> list[Stop]:
 
 
 def _is_at(ask: Asked, place: FleetRow | EpisodeRef) -> bool:
+    """Return whether the row or episode belongs to the instance of the page."""
     return (place.account, place.region, place.instance_id) == _PLACE(ask.query)
 
 
@@ -349,12 +351,14 @@ def _day_before(episode: Episode) -> Iterator[Span]:
 
 
 def _kind_of(percent: Percent | None, below: Percent) -> str:
+    """Return how the chart names a reading: `work`, `idle` or `no data`."""
     if percent is None:
         return "no data"
     return "work" if percent >= below else "idle"
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
+    """Return the cells of the table for one stop."""
     entry, saved_usd = stop
     return (
         entry.episode.execution_name,
@@ -368,6 +372,7 @@ def _cells(stop: Stop) -> tuple[object, ...]:
 
 
 def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[str, object]:
+    """Return an episode as JSON, with the answer if it is that of this episode."""
     answer = None
     answered_by = None
     is_its_answer = approval is not None and approval.episode == episode.ref

@@ -26,6 +26,7 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 
 
 def overview(ask: Asked) -> Page:
+    """Return the first page: the fleet, its questions, its problems and the savings."""
     idle_rows, unknown_rows = _idle_and_unknown(ask)
     idle_rows = figures.by_price(idle_rows)
     questions = figures.questions(ask)
@@ -95,6 +96,7 @@ def _first(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
 
 
 def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
+    """Return the table of the amounts by day."""
     amount_columns = [f"{kind.replace(' ', '_')}_usd" for kind in _KINDS]
     rows = [(day, *amounts) for day, amounts in days]
     return Table("days", ("day", *amount_columns), tuple(rows))

@@ -42,14 +42,17 @@ class Spending:
 
     @property
     def share(self) -> Share:
+        """Return the costs of the days by part."""
         return figures.total(list(self.days.values()))
 
     @property
     def spent(self) -> Usd:
+        """Return the cost of the month so far."""
         return self.before_days + self.share.total
 
     @property
     def rate(self) -> figures.Rate:
+        """Return the number of the project's instances and the cost of an hour of them."""
         return figures.rate(self.rows)
 
     def if_it_runs_on(self, now: UtcDatetime) -> Usd:
@@ -81,10 +84,12 @@ def projects(ask: Asked) -> Page:
 
 
 def _most_spent_first(spending: Spending) -> tuple[Usd, str]:
+    """Return a sort key: the highest cost first, then by name."""
     return -spending.spent, spending.name
 
 
 def _cells(spending: Spending) -> tuple[object, ...]:
+    """Return the cells of the table for one project."""
     return (
         spending.name,
         len(spending.rows),
