@@ -30,7 +30,8 @@ class CloudWatchMetrics(Adapter):
     """Reads and lists metrics."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """Return the series of the window by the queries' keys, and what could not be read."""
+        """Return the series of the window by the queries' keys, and by key the problem of each
+        query that could not be read as a whole. Never raises."""
         read_part = partial(self._read, target, window)
         series: dict[str, Series] = {}
         problems: dict[str, str] = {}
@@ -111,8 +112,9 @@ class _Readings:
             try:
                 key = self._queries[int(result["Id"][1:])].key
             except (KeyError, ValueError, IndexError):
-                continue  # the query that it answers has no answer then, which is a problem
-            # If the page limit cuts a series, the later page says whether the rest came.
+                # The query that it should answer stays without an answer, which is its problem.
+                continue
+            # A series may go on in a later page, whose status then counts.
             self._status[key] = _status(result)
             try:
                 _place(result, self._window, key, self._values)
@@ -197,7 +199,8 @@ class CloudWatchAlarms(Adapter):
     """Fulfils `governor.notify.vouch.Alarms`: alarms as CloudWatch itself describes them."""
 
     def __call__(self, name: str) -> Alert | None:
-        """Return the alarm as it stands; `None` unless there is one that publishes to the topic."""
+        """Return an alert about the alarm in its present state; `None` if there is no alarm of this
+        name, or it does not publish to the topic. Raises: CloudError."""
         kinds = ["MetricAlarm", "CompositeAlarm"]
         answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
         for record in (*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())):
@@ -206,7 +209,7 @@ class CloudWatchAlarms(Adapter):
         return None
 
     def _publishes(self, record: Any) -> bool:
-        """Return whether any action of the alarm is the alert topic."""
+        """Return whether one of the alarm's actions publishes to the alert topic."""
         kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
         return any(self._resource in record.get(kind, ()) for kind in kinds)
 

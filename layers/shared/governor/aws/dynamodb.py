@@ -50,9 +50,9 @@ class DynamoTable(Adapter, Table):
         return unpacked(item) if item else None
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist, in any order.
+        """Return the items that exist, in any order; empty if none does.
 
-        Raises: also Throttled, if the table left some of them out in all attempts.
+        Raises: CloudError; Throttled if the table left some of them out in all attempts.
         """
         items: list[Document] = []
         for part in in_parts(keys, _BATCH):
@@ -211,7 +211,7 @@ def packed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(item: Mapping[str, Any]) -> Document:
-    """Return an item of DynamoDB as a document."""
+    """Return an item of DynamoDB as a document of plain values."""
     return {name: _unpack(value) for name, value in item.items()}
 
 

@@ -30,7 +30,8 @@ class AwsBatch(Adapter):
     """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """Return the compute environment with its jobs, or `None` if Batch does not know it."""
+        """Return the compute environment with its jobs; `None` if Batch does not know it. Raises:
+        CloudError."""
 
         def read(record: Mapping[str, Any]) -> BatchEnvironment:
             resources = record.get("computeResources") or {}
@@ -63,7 +64,8 @@ class AwsBatch(Adapter):
         return list(queues)
 
     def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
-        """Return how many jobs of the queues are in these states, at most a page of each."""
+        """Return how many jobs of the queues are in these states. Only one page of jobs is counted
+        for each queue and state."""
         pages = self._job_pages(target, queues, states)
         jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
         return sum(1 for _ in jobs)
@@ -83,9 +85,11 @@ class AutoScalingHooks(Adapter):
     """Fulfils `governor.events.respond_to_warnings.LifecycleHooks`."""
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """Return how long a lifecycle hook waits, or `None` if Auto Scaling does not say.
+        """Return how long a lifecycle hook waits; `None` if Auto Scaling does not say. Raises:
+        CloudError.
 
-        It is sent once: the answer is only a help, and a Spot instance has two minutes left.
+        The request is sent once: the answer is only a help, and an instance may have only two
+        minutes left.
         """
         names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
         answer = self._call("autoscaling:DescribeLifecycleHooks", target, repeat=False, **names)
@@ -95,7 +99,8 @@ class AutoScalingHooks(Adapter):
         return None
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
-        """Let Auto Scaling go on with the instance. An action that is over is no error."""
+        """Let Auto Scaling go on with the instance. An action that is over is no error. Raises:
+        CloudError."""
         try:
             self._call(
                 "autoscaling:CompleteLifecycleAction",

@@ -157,7 +157,8 @@ class AwsPrices(Adapter):
     def prices(
         self, target: Target, regions: Sequence[str], instance_type: str, platform: str
     ) -> SpotPrices:
-        """Return the Spot prices of these Regions, the lowest first, and why some are missing."""
+        """Return the Spot prices of these Regions, the lowest first, and the reason for each Region
+        that could not be read. Never raises."""
         prices: list[SpotPrice] = []
         problems: dict[str, str] = {}
 
@@ -180,7 +181,8 @@ class AwsPrices(Adapter):
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """Return the Spot placement score of each Region that EC2 scores."""
+        """Return the Spot placement score of each Region that EC2 scores; empty if it scores none.
+        Raises: CloudError."""
         scores: Iterator[tuple[str, int]] = self._records(
             "ec2:GetSpotPlacementScores",
             target,
@@ -197,7 +199,8 @@ class AwsPrices(Adapter):
     def _history(
         self, target: Target, instance_type: str, platform: str, now: datetime, **parameters: Any
     ) -> list[SpotPrice]:
-        """Return the Spot prices in force, the latest change last."""
+        """Return the Spot prices in force, the latest change last; empty if EC2 knows none. Raises:
+        CloudError."""
 
         def read(record: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
             zone = record.get("AvailabilityZone", target.region)

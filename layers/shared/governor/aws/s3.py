@@ -32,8 +32,9 @@ class _WrittenOnce(Adapter):
     """A bucket in which an object is written once."""
 
     def _put(self, key: str, body: bytes, **parameters: Any) -> bool:
-        """Write an object. Return False if there is one already, which then stays."""
-        # Object Lock asks for a checksum.
+        """Write an object. Return false, and write nothing, if it exists already. Raises:
+        CloudError."""
+        # Object Lock requires a checksum.
         once: Any = {"IfNoneMatch": "*", "ChecksumAlgorithm": "SHA256", **parameters}
         try:
             self._call("s3:PutObject", Bucket=self._resource, Key=key, Body=body, **once)
@@ -45,10 +46,10 @@ class _WrittenOnce(Adapter):
 
 
 class AuditBucket(_WrittenOnce):
-    """The audit: each change has one document, which is written once and stays."""
+    """The audit: each change is one document, which is written once and never replaced."""
 
     def keep(self, change: Change) -> bool:
-        """Write a change. Return False if it is on record already."""
+        """Write a change. Return false if it is on record already. Raises: CloudError."""
         body = json.dumps(change.document()).encode()
         # The encryption is named, in case somebody changed the bucket's default.
         return self._put(
@@ -57,15 +58,15 @@ class AuditBucket(_WrittenOnce):
 
 
 class UserDataBucket(_WrittenOnce):
-    """The port `Vault`, in the audit's bucket. It has a key of its own, so that readers of the
-    audit cannot read it."""
+    """Fulfils the port `Vault`, in the audit's bucket. User data is encrypted with a key of its
+    own, so that readers of the audit cannot read it."""
 
     def __init__(self, clients: Clients, bucket: str, kms_key: str) -> None:
         super().__init__(clients, bucket)
         self._encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
-        """Write the user data. Return where it is, with its size and hash."""
+        """Write the user data; return its place, size and hash. Raises: CloudError."""
         digest = hashlib.sha256(data).hexdigest()
         # The hash is part of the key, because user data may change between two tries.
         key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"
@@ -74,7 +75,7 @@ class UserDataBucket(_WrittenOnce):
 
 
 class ReportBucket(Adapter):
-    """The port `ReportStore`."""
+    """Fulfils the port `ReportStore`."""
 
     def keep(self, name: str, text: str) -> None:
         """Write a report in place of an earlier one of this name. Raises: CloudError."""
@@ -90,7 +91,7 @@ class PolicyBucket(Adapter):
     def newest(self) -> StoredPolicy | None:
         """Return the newest version, or `None` if there is none."""
         try:
-            # A sweep waits for this; the next sweep asks again.
+            # Short timeout: a sweep waits for this answer, and the next sweep asks again.
             answer, text = self._get(patient=False)
         except NotFound:
             return None

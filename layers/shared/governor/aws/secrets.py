@@ -41,10 +41,10 @@ class SecretDocument(Adapter):
         return document
 
     def read(self) -> Mapping[str, str]:
-        """Return the object, at most a minute old.
+        """Return the JSON object of the secret, at most a minute old.
 
-        Raises: ConfigurationError for anything but a JSON object of strings, without its value;
-        NotFound, AccessDenied, Throttled, Unavailable.
+        Raises: ConfigurationError if it is no JSON object of strings (the text does not hold the
+        value); NotFound, AccessDenied, Throttled, Unavailable.
         """
         now = self._elapsed()
         if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
@@ -61,7 +61,8 @@ class SecretDocument(Adapter):
         return self._read(VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
-        """Return the version that a rotation prepares, or `None` if it is not stored yet."""
+        """Return the version that a rotation prepares; `None` if it is not stored yet. Raises: as
+        `read`."""
         try:
             return self._read(VersionId=version, VersionStage="AWSPENDING")
         except NotFound:
@@ -78,7 +79,7 @@ class SecretDocument(Adapter):
         )
 
     def promote(self, version: str) -> None:
-        """Make the pending version the current one."""
+        """Make the pending version the current one. Raises: CloudError."""
         current = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
         self._call(
             "secretsmanager:UpdateSecretVersionStage",

@@ -27,8 +27,8 @@ class PolicyParameter(Adapter):
     """The parameter that may hold the policy document."""
 
     def read(self, *, patient: bool = True) -> str:
-        """Return the text as it is now. Without `patient` it gives up within seconds, for a caller
-        that can use an older one."""
+        """Return the present text. Without `patient` the call gives up within seconds, for a caller
+        that can use an older text. Raises: CloudError."""
         answer = self._call(
             "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
         )
@@ -41,7 +41,8 @@ class SessionManager(Adapter):
     def open_sessions(
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:
-        """Return the sessions that were opened since then and are still open."""
+        """Return the sessions that were opened after `since` and are still open; empty if there are
+        none. Raises: CloudError."""
         pages = self._pages(
             "ssm:DescribeSessions",
             target,

@@ -23,9 +23,10 @@ class StepFunctionsWorkflow(Adapter):
     """Fulfils `governor.episode.ports.Workflow`."""
 
     def start(self, ref: EpisodeRef) -> bool:
-        """Start the workflow of an episode. Return False if it has already ended.
+        """Start the workflow of an episode. Return true if it runs now, and false if it has already
+        ended. Raises: CloudError.
 
-        To Step Functions the same name with the same input is a success while it runs.
+        While a workflow runs, Step Functions accepts the same name with the same input again.
         """
         execution_input = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
         named: Any = {"stateMachineArn": self._resource, "name": ref.execution_name}
@@ -38,7 +39,8 @@ class StepFunctionsWorkflow(Adapter):
         return True
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """Return whether the workflow of an episode runs, or `None` if it was never started."""
+        """Return whether the workflow of an episode runs; `None` if there is none of this name.
+        Raises: CloudError."""
         arn = self._resource.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
         try:
             answer = self._call("states:DescribeExecution", executionArn=arn)
@@ -47,7 +49,8 @@ class StepFunctionsWorkflow(Adapter):
         return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """Answer the task that waits. Return False if it does not wait any more."""
+        """Answer the task that waits. Return false if the task no longer waits. Raises:
+        CloudError."""
         output = json.dumps(dict(decision))
         try:
             self._call("states:SendTaskSuccess", taskToken=task_token, output=output)
@@ -59,8 +62,8 @@ class StepFunctionsWorkflow(Adapter):
 
 
 class LambdaUndoer(Adapter):
-    """The port `Undoer`: it invokes the only function that may start instances, and waits for its
-    answer."""
+    """Fulfils the port `Undoer`: invokes the only function that may start instances, and waits for
+    its answer."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Have the function start the instance again; return its answer. Raises: CloudError;
