@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import string
@@ -14,6 +16,7 @@ import pytest
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import SignIn
 from governor.aws.clients import READING, allowing
+from governor.aws.ec2_writes import Ec2Controller
 from governor.core.instance import _SERVICE_BY_TAG
 from governor.policy.model.names import TagMatch
 from local.engine.templates import expand_template, load_template
@@ -577,6 +580,23 @@ def test_no_function_holds_a_destructive_right_itself() -> None:
             assert not allows(role, Request(action, resource, GOVERNED)), name
     for action, resource in DESTRUCTIVE.items():
         assert allows(acting("hub"), Request(action, resource, GOVERNED))
+
+
+def calls_of_a_plan() -> set[str]:
+    """The calls by which steps are carried out, as the adapter names them."""
+    tree = ast.parse(inspect.getsource(Ec2Controller))
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    calls = {text for text in texts if isinstance(text, str) and re.fullmatch(r"ec2:\w+", text)}
+    return {call for call in calls if not call.startswith("ec2:Describe")}
+
+
+@IN_BOTH
+def test_the_role_that_acts_may_make_each_call_of_a_plan(account: str) -> None:
+    """A new cloud action needs its right in both stacks, and its place among the destructive
+    rights, which the tests below deny for exempt and managed instances."""
+    assert set(DESTRUCTIVE) == calls_of_a_plan()
+    for action, resource in DESTRUCTIVE.items():
+        assert allows(acting(account), Request(action, resource, GOVERNED)), action
 
 
 def test_the_role_that_acts_trusts_put_away_alone() -> None:
