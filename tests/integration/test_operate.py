@@ -32,7 +32,7 @@ TRIED_ELSEWHERE = ("pipx install", "git pull")
 """By tests/integration/test_package.py; and a clone that nothing is pulled into."""
 SAYS = {
     "governor --version": rf"^gpu-governor {re.escape(version())}$",
-    "governor doctor": r"^ok    telemetry    1 of 1 can be judged\ndid it work\? yes$",
+    "governor doctor": r"^ok +telemetry +1 of 1 can be judged\ndid it work\? yes$",
     "governor open --print": r"^http://\S+/console#\S+$",
     "governor simulate --days 2": r"^instances +1$",
     "governor policy check": r"^policy.yaml: ok, version \w+, mode observe$",
