@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from local.engine.cloud import LocalCloud
+from local.engine.repairs.lambda_errors import _with_error_types
 
 pytestmark = pytest.mark.integration
 TEMPLATE = Path(__file__).parent / "stack" / "template.yaml"
@@ -74,6 +75,25 @@ def test_a_process_ends_with_the_call_that_fails(
 
     assert before["process"] != after["process"]
     assert before["calls"] >= after["calls"]
+
+
+@pytest.mark.parametrize(
+    ("message", "engines", "error"),
+    [
+        ("Worker process died", "Runtime.HandlerError", "Runtime.ExitError"),
+        # Its function was updated while it started.
+        ("Worker process exited immediately. stderr: ", "RuntimeError", "Runtime.ExitError"),
+        ("no such file", "RuntimeError", "RuntimeError"),
+    ],
+)
+def test_a_process_that_is_ended_is_no_error_of_the_function(
+    message: str, engines: str, error: str
+) -> None:
+    """State machines try again after the one and not after the other."""
+    body = {"errorMessage": message, "errorType": engines}
+    answer = {"body": body, "error": True, "log": ""}
+
+    assert error == _with_error_types(lambda: answer)()["body"]["errorType"]
 
 
 def test_a_process_has_the_environment_of_its_function_alone(function: Function) -> None:

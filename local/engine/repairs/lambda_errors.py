@@ -3,7 +3,7 @@
 
 Without it no Retry and no Catch of a state machine could tell one error from another. A process
 that ended without an exception is a `Runtime.ExitError` at AWS; the engine ends one when its
-function is updated.
+function is updated, at work or while it starts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 _DIED = "Worker process died"
+_DIED_AT_START = "Worker process exited immediately"
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+)(?:: .*)?$")
 
 
@@ -27,13 +28,13 @@ def _with_error_types(engine: Callable[..., dict[str, Any]]) -> Callable[..., di
     def execute(*args: Any, **kwargs: Any) -> dict[str, Any]:
         result = engine(*args, **kwargs)
         body = result.get("body")
-        if (
-            result.get("error")
-            and isinstance(body, dict)
-            and body.get("errorType") == "Runtime.HandlerError"
-        ):
+        if not result.get("error") or not isinstance(body, dict):
+            return result
+        message = str(body.get("errorMessage"))
+        has_died = message == _DIED or message.startswith(_DIED_AT_START)
+        if has_died or body.get("errorType") == "Runtime.HandlerError":
             name = exception_name(result.get("log", ""))
-            if name is None and body.get("errorMessage") == _DIED:
+            if name is None and has_died:
                 name = "Runtime.ExitError"
             if name is not None:
                 body["errorType"] = name
