@@ -150,7 +150,9 @@ class Fleet:
             since = (table.get(key) or {}).get("snapshots_reserved_at")
             now = datetime.now(UTC)
             if since and datetime.fromisoformat(since) < now - RESERVED * WAIT_SCALE:
-                table.holds(update(key, {"snapshots_reserved_at": now - RESERVED * 2}, present()))
+                table.try_write(
+                    update(key, {"snapshots_reserved_at": now - RESERVED * 2}, present())
+                )
 
     def _running(self) -> list[str]:
         states = self.stage.scene.cloud.client("stepfunctions")

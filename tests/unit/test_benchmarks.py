@@ -136,7 +136,7 @@ def test_the_tables_stub_keeps_what_a_table_keeps() -> None:
     with patch.dict(os.environ, keys), Wire({"dynamodb": stub}).carrying():
         table = DynamoTable(Clients("us-east-1"), "state")
         for one in writes:
-            assert table.wins(one) == memory.wins(one), one
+            assert table.try_transaction(one) == memory.try_transaction(one), one
             assert [*table.query("pk")] == [*memory.query("pk")], one
         assert table.get(key) == memory.get(key)
         assert [*table.query("pk", "b", after="a")] == [*memory.query("pk", "b", after="a")]

@@ -539,15 +539,15 @@ def test_a_keep_is_stored_when_the_longer_one_ends_between_its_writes() -> None:
     """It is written again, as the only one."""
     world = asked()
     keep_of_bob(world, LONG)
-    holds = world.state._table.holds
+    try_write = world.state._table.try_write
     ends_now = iter([False, False, True])
 
     def end_before_the_third(change: Any) -> bool:
         if next(ends_now, False):
             Context().run(end_hold, world, "admin@example.com")
-        return bool(holds(change))
+        return bool(try_write(change))
 
-    world.state._table.holds = end_before_the_third  # type: ignore[method-assign]
+    world.state._table.try_write = end_before_the_third  # type: ignore[method-assign]
     keep_of_an_undo(world, DAY)
 
     assert DAY == _standing(world).snoozed_until

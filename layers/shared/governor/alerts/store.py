@@ -33,7 +33,7 @@ class Deliveries(Store):
         # `not_before`, so it is never due.
         is_due = where("not_before", "<=", now)
         is_free = absent() | where("given_up", "=", True) | is_due
-        return self._table.wins(_keeping(claim, is_free))
+        return self._table.try_transaction(_keeping(claim, is_free))
 
     def note_delivery(self, delivery: Delivery) -> None:
         """Store the record of a delivery in place of an earlier one of the same message, channel
@@ -58,7 +58,9 @@ class Deliveries(Store):
     def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
         """Take the lease for these seconds. Return false if it is held."""
         until = now + timedelta(seconds=seconds)
-        return self._table.wins(put((f"LEASE#{name}", "LEASE"), {}, is_over(now), until=until))
+        return self._table.try_transaction(
+            put((f"LEASE#{name}", "LEASE"), {}, is_over(now), until=until)
+        )
 
     def end_lease(self, name: str) -> None:
         """Free the lease, whoever holds it."""
@@ -90,7 +92,7 @@ class Deliveries(Store):
             next_number = max(numbers.values(), default=0) + 1
             key = (f"LINK#{page_id}", str(next_number))
             # Another caller may take this number first; then the next one is tried.
-            self._table.wins(
+            self._table.try_transaction(
                 put(key, {"recipient": recipient}, absent(), until=at + _DELIVERIES_KEPT)
             )
             numbers = self.numbers(page_id)

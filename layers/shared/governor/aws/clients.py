@@ -525,7 +525,8 @@ def _translate_transaction(
 def aws_errors(operation: str) -> Iterator[None]:
     """Wrap one AWS call, `service:Operation`.
 
-    Raises: GovernorError in place of botocore's errors.
+    Raises: CloudError or ConflictError in place of botocore's errors. Unavailable: no clear answer
+    came, so the call may have had its effect.
     """
     try:
         yield

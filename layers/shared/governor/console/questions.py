@@ -100,8 +100,11 @@ def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
 
 
 def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:
-    """Return the documents of all these questions. It reads page after page: the evidence of all
-    questions at once would fill the memory."""
+    """Return the documents of those of these questions that still take an answer and that the
+    caller may see; empty if there are none. Raises: CloudError.
+
+    They are read part by part: the evidence of all at once would fill the memory.
+    """
     briefs: list[Mapping[str, object]] = []
     for part in in_parts(rows, ROWS):
         briefs += [brief(view) for view in _views(ask, part)]
@@ -199,8 +202,8 @@ class Answers:
         return f"/questions/{view.approval.approval_id}"
 
     def _start_again(self, view: ApprovalView, ask: Asked) -> None:
-        """Start the stopped instance again; record a refusal. Raises: NotAllowed, DecisionRefused,
-        Uncertain."""
+        """Start the stopped instance again. Record it if this caller may not; other refusals are
+        not recorded. Raises: DecisionRefused (NotAllowed and Uncertain are such), CloudError."""
         self._check_approver(view, ask, UNDO)
         by = ask.caller.by
         person = ask.caller.person

@@ -159,7 +159,8 @@ class Interrupted(SafetyError):
 
 
 class MustWait(SafetyError):
-    """EC2 may still carry out an earlier call: the workflow waits and checks again."""
+    """Nothing may be done now: an earlier call may still be carried out, everything is paused or
+    frozen, a cap is reached, or silence is no answer yet. The workflow waits and checks again."""
 
 
 class Held(SafetyError):
@@ -183,7 +184,7 @@ class StepTimedOut(GovernorError):
 
 
 class SnapshotUnderWay(GovernorError):
-    """The snapshots are not completed yet."""
+    """Snapshots are not completed yet, or another try may be making them."""
 
 
 class SnapshotFailed(GovernorError):

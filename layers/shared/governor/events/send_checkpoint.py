@@ -58,7 +58,7 @@ _Results = dict[str, CloudError | None]
 
 
 class _Kind(NamedTuple):
-    """Content of a command. With `signal`, GPU processes get a SIGTERM, too."""
+    """Content of a command. With `signal`, GPU processes get a SIGTERM where no hook can be run."""
 
     target: Target
     reason: str

@@ -66,8 +66,8 @@ class Fleet(Store):
             writes.append(put(key, {**head, "rows": part}, condition, until=until))
         if len(writes) == 1:
             # Nearly every page is one item, whose write costs half as much outside a transaction.
-            return self._table.holds(writes[0])
-        return self._table.wins(*writes)
+            return self._table.try_write(writes[0])
+        return self._table.try_transaction(*writes)
 
     def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
         """Return the costs of a target on each of these days, in order, by one read. A day without

@@ -43,10 +43,8 @@ class Dispatched:
 
 
 def _soonest(waits: Sequence[int | None]) -> int | None:
-    """Return the shortest wait, or `None` if there is none or one of them names no time.
-
-    The others then come back too early and wait again for their own time.
-    """
+    """Return the shortest wait. Return `None` if nothing waits, or if one names no time: then the
+    queue's own pause counts for all. Those that come back too early wait again."""
     known_waits = [wait for wait in waits if wait is not None]
     if len(known_waits) < len(waits):
         return None

@@ -1,7 +1,8 @@
 """Checks queued alerts before they are sent, because anybody may have written them.
 
-An alert about an episode must agree with the stored record. Any other alert must bear the seal of
-GPU Governor's own functions, or name an alarm that CloudWatch knows. An alert about an episode
+An alert about a stored episode must agree with its record. Any other alert, one about an episode
+that is not stored included, must bear the seal of GPU Governor's own functions, or name an alarm
+that CloudWatch knows. An alert about an episode
 without a seal, as earlier releases queued it, is written again from the record.
 """
 

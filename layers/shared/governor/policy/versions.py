@@ -216,8 +216,9 @@ class ReviewPolicy:
             self.policy_store.put_in_force(version, replaced_version, self.clock.now(), consented)
 
     def _supporters(self, version: str, in_force: Parsed) -> frozenset[str]:
-        """Return the addresses of the people of the policy in force who wrote or accepted the
-        version. Raises: CloudError."""
+        """Return the addresses of those who wrote or accepted the version; empty if none counts.
+        Only people of the policy in force count, so no version brings its own. Raises:
+        CloudError."""
         people = in_force.base().policy.ownership
         return people_behind(
             self.policy_store.writer(version), self.policy_store.accepted(version), people

@@ -107,7 +107,7 @@ class Sweeps(Store):
         for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last_key):
             # Delete nothing if another sweep has replaced this set, nor a part of a later sweep.
             is_not_later = where("at", "<=", at)
-            self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
+            self._table.try_transaction(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
         """Save some observations of a sweep that still runs. If the sweep is cut short, the next

@@ -22,7 +22,7 @@ class Claims(HastyStore):
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
         """Claim the work that `key` names. Return false if another caller has claimed or done it.
         The claim lapses after `lease` unless `done` is called before."""
-        return self._hasty.holds(_taking(key, now + lease, is_over(now)))
+        return self._hasty.try_write(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
         """Claim the work that different `keys` name. Return the keys that this caller has claimed,

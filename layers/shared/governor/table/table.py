@@ -239,7 +239,7 @@ class Table(ABC):
         """Log that an item, described by `what`, cannot be read. The caller goes on without it."""
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
-    def holds(self, change: Write) -> bool:
+    def try_write(self, change: Write) -> bool:
         """Carry out one write. Return false, with nothing changed, if its condition fails. Raises:
         CloudError."""
         try:
@@ -248,7 +248,7 @@ class Table(ABC):
             return False
         return True
 
-    def wins(self, *writes: Write) -> bool:
+    def try_transaction(self, *writes: Write) -> bool:
         """Carry out a transaction. Return false, with nothing changed, if a condition fails.
         Raises: CloudError."""
         try:
@@ -339,7 +339,7 @@ class Store:
         """Write an entry of the audit. If that fails, only log it: the event itself has happened.
         Raises no GovernorError."""
         try:
-            self._table.holds(entry)
+            self._table.try_write(entry)
         except GovernorError:
             _log.exception("the audit lacks %s", " ".join(entry.key))
 

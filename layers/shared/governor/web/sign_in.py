@@ -164,7 +164,8 @@ class SignInSite:
         )
 
     def _back(self, begun: Mapping[str, str]) -> str:
-        """Return the address of the page that the person came from."""
+        """Return the address of the page that the person came from. `begun` was checked when the
+        sign-in began, and sealed since: its path leads to no other host."""
         if "path" in begun:
             return f"{self.base_url}{begun['path']}"
         # Built from the checked fields, so that nothing else gets into the address.

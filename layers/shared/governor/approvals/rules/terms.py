@@ -186,13 +186,14 @@ def _has_power(terms: Terms, person: str | None, wanted: Power) -> bool:
     if person is None:
         return wanted in terms.broadcast_may
     if terms.tag_owner_may is None:
-        # An earlier release asked the question, and any proven person could answer it.
+        # An earlier release asked the question, and any proven person could answer it. No answer
+        # is judged by these terms alone: `stricter` adds those of today.
         return True
     if person.startswith("aws:"):
         return wanted in (terms.cli_may or ())
     if is_address(person):
         return wanted in terms.tag_owner_may
-    # Proven by a chat, and unknown to the policy: no more than a link that went to a list.
+    # An identity of Slack or of the issuer that no contact has: no more than a link to a list.
     return wanted in terms.broadcast_may
 
 

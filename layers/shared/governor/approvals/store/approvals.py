@@ -136,7 +136,7 @@ class Approvals(Store):
         decided already. Raises: NotFound.
         """
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
-        self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
+        self._table.try_write(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
@@ -148,7 +148,7 @@ class Approvals(Store):
         """Note the first of two approvals, unless one is noted or the question is decided. Return
         the question as it is stored. Raises: NotFound."""
         is_first = _PENDING & unset("first_yes")
-        self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
+        self._table.try_write(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self.existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
@@ -253,7 +253,9 @@ class Approvals(Store):
         """Carry out these writes together with those of a keep or an exemption (`standing`), all or
         nothing. Raises: ConflictError if a condition fails in every alternative."""
         *alternatives, last = holds.standing_writes(ref.target, ref.instance_id, standing)
-        is_written = any(self._table.wins(*writes, *alternative) for alternative in alternatives)
+        is_written = any(
+            self._table.try_transaction(*writes, *alternative) for alternative in alternatives
+        )
         if not is_written:
             self._table.transact(*writes, *last)
         if standing.snoozed_until is not None:
@@ -269,7 +271,7 @@ class Approvals(Store):
         noted = update(
             keys.approval(episode.approval_id), {"late_hold": hold}, present() & unset("late_hold")
         )
-        return self._table.wins(noted, check(keys.episode(episode.ref), is_under_way))
+        return self._table.try_transaction(noted, check(keys.episode(episode.ref), is_under_way))
 
     def note_refused(
         self,

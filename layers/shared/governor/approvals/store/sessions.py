@@ -34,7 +34,7 @@ class SignIns(Store):
 
     def end_session(self, session_id: str, now: datetime) -> None:
         """End a session now. Without such a session nothing happens."""
-        self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
+        self._table.try_write(update(_key("SESSION", session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
         """Store a new code. Raises: ConflictError if its secret is in use."""
@@ -49,7 +49,7 @@ class SignIns(Store):
     def use_code(self, secret: str, now: datetime) -> bool:
         """Use up a code, and return true; return false if it was used before."""
         is_unused = where("used_at", "=", None)
-        return self._table.holds(update(_key("CODE", secret), {"used_at": now}, is_unused))
+        return self._table.try_write(update(_key("CODE", secret), {"used_at": now}, is_unused))
 
 
 def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:

@@ -111,7 +111,8 @@ class Terms:
     """The powers of an address that only a tag names. `None`, in questions of earlier releases:
     those of any person."""
     cli_may: frozenset[Power] | None = None
-    """The powers of an identity of AWS that no contact has. `None`: as above."""
+    """The powers of an identity of AWS that no contact has. `None`, in questions of earlier
+    releases: those of any person if `tag_owner_may` is `None`, too, else none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _has_local_data(facts: PlanFacts) -> bool:
     return facts.shape is None or bool(facts.shape.local_nvme)
 
 
-def can_stop(facts: PlanFacts) -> str | None:
+def why_unstoppable(facts: PlanFacts) -> str | None:
     """Return why EC2 can never stop this instance; `None` if it can."""
     if facts.instance.root_device_type != "ebs":
         return "its root volume is an instance store, which cannot be stopped"
@@ -144,7 +144,7 @@ def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Act
     nothing protects from a stop."""
     action: Action = rule.action
     reasons: list[str] = []
-    unstoppable = can_stop(facts)
+    unstoppable = why_unstoppable(facts)
     if action is Action.STOP and unstoppable is not None:
         action = rule.when_stop_is_unsupported
         reasons.append(f"{unstoppable}; the policy then says {action.value}")
@@ -197,12 +197,15 @@ def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
 
 
 def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
-    """Return the steps of this action in their order; empty if nothing is done."""
+    """Return the steps of this action in their order; empty if nothing is done.
+
+    `action` is possible: a termination has volumes, so their snapshots come before it.
+    """
     if action is Action.NOTIFY_ONLY:
         return ()
     steps: list[Step] = []
     # A stop before the snapshots makes them consistent; without one they are crash-consistent.
-    if action is Action.STOP or can_stop(facts) is None:
+    if action is Action.STOP or why_unstoppable(facts) is None:
         steps.append(Step.STOP)
     if facts.instance.volumes:
         steps.append(Step.SNAPSHOT)

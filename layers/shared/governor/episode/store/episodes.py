@@ -51,13 +51,15 @@ class Episodes(Store):
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
         is_free_or_own = is_free | is_held_by(ref)
-        return self._table.wins(*(update(key, locked, is_free_or_own) for key in locks(ref)))
+        return self._table.try_transaction(
+            *(update(key, locked, is_free_or_own) for key in locks(ref))
+        )
 
     def free_lock(self, ref: EpisodeRef) -> None:
         """Free the locks that a closed episode still holds: the previous release freed only the one
         on the record. Without such a lock nothing happens."""
         for key in locks(ref):
-            self._table.holds(update(key, {}, is_held_by(ref), remove=["open_episode"]))
+            self._table.try_write(update(key, {}, is_held_by(ref), remove=["open_episode"]))
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
         """Return the episode; `None` if it was never stored."""
@@ -98,7 +100,9 @@ class Episodes(Store):
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
         """Note why the episode goes no further. `name` is the outcome, or the name of the error. A
         closed episode stays as it is."""
-        self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN))
+        self._table.try_write(
+            update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN)
+        )
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
         """Note the step as `Calls.note_step` does, let this one attempt make the snapshots, and
@@ -114,13 +118,13 @@ class Episodes(Store):
             IS_OPEN & _NO_SNAPSHOTS & is_free,
             first=("steps_done", step, at),
         )
-        return self._table.holds(reserving)
+        return self._table.try_write(reserving)
 
     def release_snapshots(self, ref: EpisodeRef, at: datetime) -> None:
         """Let another attempt make the snapshots: the one that reserved at this time has made
         none."""
         is_ours = where("snapshots_reserved_at", "=", at)
-        self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
+        self._table.try_write(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
         """Note the volume ids by snapshot id, once; return those that are noted now, which may be
@@ -128,7 +132,7 @@ class Episodes(Store):
         change = update(
             keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
         )
-        if self._table.holds(change):
+        if self._table.try_write(change):
             return snapshots
         stored = self.episode(ref)
         if stored is None:
@@ -149,7 +153,7 @@ class Episodes(Store):
         remaining_steps = {name: at for name, at in episode.steps_done.items() if name != step}
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
         is_unchanged = IS_OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
-        return self._table.holds(
+        return self._table.try_write(
             update(keys.episode(episode.ref), {"steps_done": remaining_steps}, is_unchanged)
         )
 
@@ -164,7 +168,7 @@ class Episodes(Store):
         episode."""
         # The record first: if only this write succeeds, nobody is notified a second time.
         is_untold = where("untold", "=", ref.execution_name)
-        self._table.holds(update(_record(ref), {}, is_untold, remove=("untold",)))
+        self._table.try_write(update(_record(ref), {}, is_untold, remove=("untold",)))
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
@@ -223,7 +227,7 @@ class Episodes(Store):
             if held_locks:
                 writes += _freeing(ref, held_locks, outcome, quiet_until, opened=stored is not None)
             writes += booking
-            if self._table.wins(*writes):
+            if self._table.try_transaction(*writes):
                 return True
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
 

@@ -39,7 +39,7 @@ class Expiries(Store):
         is_unchanged = _GOES_ON & where("noticed_at", "=", expiry.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
         beginning = update(_expiry_key(target, expiry), begun, is_unchanged)
-        return self._table.wins(beginning, not_paused())
+        return self._table.try_transaction(beginning, not_paused())
 
     def end_deletion(
         self, target: Target, expiry: Expiry, at: UtcDatetime, what: str, request_id: str | None
@@ -47,7 +47,7 @@ class Expiries(Store):
         """Note the end of the snapshot, once. `what` says how it ended; `request_id` is that of
         EC2's answer, `None` without one."""
         ended = {"ended_at": at, "what": what, "request_id": request_id}
-        self._table.holds(update(_expiry_key(target, expiry), ended, _GOES_ON))
+        self._table.try_write(update(_expiry_key(target, expiry), ended, _GOES_ON))
 
 
 def _expiry_key(target: Target, expiry: Expiry) -> Key:

@@ -63,11 +63,11 @@ class Holds(Store):
 
         Return false if that longer keep ended in between.
         """
-        are_written = [self._table.holds(write) for write in alternatives[0]]
+        are_written = [self._table.try_write(write) for write in alternatives[0]]
         # The first write is for the place of this release. Without any write nothing is left to do.
         if not are_written or are_written[0]:
             return True
-        return all(self._table.holds(write) for write in alternatives[-1])
+        return all(self._table.try_write(write) for write in alternatives[-1])
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
         """End the keep and the exemption of an instance. From then on the longest other keep that
@@ -166,13 +166,14 @@ def hold_copy_ended(
 
 def forget_past_keeps(table: Table, target: Target, instance_id: str, at: datetime) -> None:
     """Remove keeps that are over from the item of the hold. Otherwise the item of an instance that
-    is kept every day would grow without end. A CloudError is only logged."""
+    is kept every day would grow without end. If a keep came meanwhile, nothing is removed. A
+    CloudError is only logged."""
     place, _ = keys.holds(target, instance_id)
     try:
         item = table.get(place) or {}
         past = keeps.beside(table, item, at).names_to_forget
         if past:
-            table.holds(update(place, {}, keeps.as_read(item), remove=past))
+            table.try_write(update(place, {}, keeps.as_read(item), remove=past))
     except CloudError:
         _log.exception("past keeps of %s stay stored", instance_id)
 

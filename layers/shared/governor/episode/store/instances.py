@@ -124,7 +124,9 @@ class Instances(Store):
         holds_only_a_warning = where("warned_until", "<=", now)
         for attribute in sorted(_BESIDE_A_WARNING):
             holds_only_a_warning = holds_only_a_warning & absent(attribute)
-        self._table.wins(delete(keys.instance(target, instance_id), holds_only_a_warning))
+        self._table.try_transaction(
+            delete(keys.instance(target, instance_id), holds_only_a_warning)
+        )
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""
@@ -133,7 +135,7 @@ class Instances(Store):
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
         """Remove these attributes from the record of an instance. Without a record nothing
         happens."""
-        self._table.holds(
+        self._table.try_write(
             update(keys.instance(target, instance_id), {}, present(), remove=attributes)
         )
 
@@ -182,7 +184,7 @@ class Failures(Store):
 
     def note_over(self, failure: Failing, at: datetime) -> None:
         """Note when this failure was over, if it is still known."""
-        self._table.holds(update(_cause(failure), {"over_at": at}, present()))
+        self._table.try_write(update(_cause(failure), {"over_at": at}, present()))
 
     def drop_failing(self, failures: Iterable[Failing]) -> None:
         """Delete the records of these failures."""
@@ -196,7 +198,7 @@ class Failures(Store):
     def extend_incident(self, key: str, until: datetime) -> None:
         """Keep an incident open for longer, because its cause persists. Without an incident nothing
         happens."""
-        self._table.holds(
+        self._table.try_write(
             update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
         )
 
@@ -208,7 +210,7 @@ class Failures(Store):
     def drop_incident(self, incident: Incident) -> None:
         """Delete an incident, unless it was opened again or extended meanwhile."""
         is_same_end = where("ends_at", "=", iso(incident.ends_at))
-        self._table.holds(delete(_incident(incident.key), is_same_end))
+        self._table.try_write(delete(_incident(incident.key), is_same_end))
 
 
 def _incident(key: str) -> Key:

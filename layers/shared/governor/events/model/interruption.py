@@ -154,8 +154,8 @@ class Warned:
 
     @property
     def plan(self) -> str:
-        """Return the action that EC2 will take, for a sentence after `will`. An unknown action is
-        taken for a termination."""
+        """Return the action that EC2 or the Auto Scaling group will take, for a sentence after
+        `will`. It is a termination if none is named, or if the named one is not known."""
         if self.waiting_action is not None or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         if not self.action:

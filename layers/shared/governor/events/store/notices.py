@@ -44,20 +44,20 @@ class Notices(Store):
         is_same_date = present("at") if date_text is None else where("at", "=", date_text)
         is_not_newer = where("said_at", "<=", said_at)
         say_again = update(_notice_key(notice), {"said_at": said_at}, is_not_newer & is_same_date)
-        if self._table.holds(say_again):
+        if self._table.try_write(say_again):
             return True
 
         # A dropped notice has no `what`: a message of the same moment does not open it again.
         is_open = where("said_at", "=", said_at) & present("what")
         is_older = absent("said_at") | where("said_at", "<", said_at) | is_open
         document = _notice_document(notice, remind=remind)
-        return self._table.holds(_write_notice(notice, document, is_older))
+        return self._table.try_write(_write_notice(notice, document, is_older))
 
     def drop_notice(self, notice: Notice) -> None:
         """Record that the date was dropped, unless AWS has sent a newer message. Raises:
         CloudError."""
         is_not_newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
-        self._table.holds(_write_notice(notice, {}, is_not_newer))
+        self._table.try_write(_write_notice(notice, {}, is_not_newer))
 
     def notices(self, target: Target) -> list[Notice]:
         """Return the announced dates of the target for which a reminder is wanted; empty if there

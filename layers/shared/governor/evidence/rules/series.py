@@ -144,8 +144,8 @@ def padded(series: Series, window: Window) -> Series:
 
 
 def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
-    """Return the highest reading in the newest `length` of the window; `None` unless every bin of
-    it has a reading."""
+    """Return the highest reading in the newest `length` of the window; `None` if the window is
+    shorter, or if a bin of it has no reading."""
     bins = newest_bins(series, window, length)
     if bins is None:
         return None
@@ -236,7 +236,7 @@ def longest_hole(series: Series, window: Window) -> timedelta:
 
 def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
     """Return a row for each GPU of the table beside the picture: its name, its highest and average
-    utilization, and the share that was measured."""
+    utilization, and the share that was measured. Return an empty tuple without GPUs."""
     rows = []
     for gpu in evidence.gpus:
         row = (

@@ -90,12 +90,14 @@ class Brakes(Store):
         *,
         anyway: bool = False,
     ) -> bool:
-        """Add the instances in `new` to the counts, count those in `back` as working again, and
-        remember the rest of `ids`. Return true if this was done.
+        """Count the instances in `new`, which turned idle or silent, in this hour, and each in
+        `back`, which works again, in the hour in which it turned. Return true if this was done.
 
-        `ids` are the counted instances with their hours, as `turned` returned them. Return false,
-        and change nothing, if others are counted by now. With `anyway`, the writes are carried out
-        in any case: an instance may then be counted twice, which can only freeze plans.
+        `ids` are the counted instances with their hours, as `turned` returned them. They stay
+        remembered with `new`, but for those in `back` and those of hours that `hub` no longer
+        keeps. Return false, and change nothing, if others are counted by now. With `anyway`, the
+        writes are carried out in any case: an instance may then be counted twice, which can only
+        freeze plans.
         """
         oldest = _oldest_kept(hub, now)
         recent_ids = {instance_id: hour for instance_id, hour in ids.items() if hour >= oldest}
@@ -114,19 +116,19 @@ class Brakes(Store):
         if not anyway:
             # If too many targets write the hub's item at once, count as with `anyway`.
             with suppress(Throttled):
-                return self._table.wins(keep, *hub_writes)
+                return self._table.try_transaction(keep, *hub_writes)
         for write in (*hub_writes, keep):
             self._table.write(write)
         return True
 
     def freeze_hub(self, state: BreakerState) -> bool:
         """Freeze everything, and return true; return false if a freeze stands already."""
-        return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))
+        return self._table.try_write(update(HUB, {"freeze": state}, absent("freeze")))
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
         """Store the new state of the freeze of everything that stands. A freeze that has ended
         stays ended."""
-        self._table.holds(update(HUB, {"freeze": state}, _is_hub_freeze(state)))
+        self._table.try_write(update(HUB, {"freeze": state}, _is_hub_freeze(state)))
 
     def release_hub(
         self,
@@ -143,7 +145,9 @@ class Brakes(Store):
         settled = settle or {}
         add = {_BACK + _hour_name(hour): count for hour, count in settled.items()}
         removed = ["freeze", *_attributes(forget)]
-        return self._table.holds(update(HUB, {}, _is_hub_freeze(state), remove=removed, add=add))
+        return self._table.try_write(
+            update(HUB, {}, _is_hub_freeze(state), remove=removed, add=add)
+        )
 
     def end_freeze(
         self, target: Target | None, freeze: BreakerState, by: str, at: datetime
@@ -191,14 +195,16 @@ class Brakes(Store):
         """Release this breaker, and none that has tripped since; return whether this call released
         it."""
         is_it = where("tripped_at", "<=", state.tripped_at)
-        released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
+        released = [
+            self._table.try_transaction(delete(key, is_it)) for key in _breaker_keys(target)
+        ]
         return any(released)
 
     def set_breaker(self, target: Target, state: BreakerState) -> bool:
         """Trip the breaker, and return true. If it is tripped already, replace its state, and
         return false."""
         new_key, old_key = _breaker_keys(target)
-        if self._table.wins(insert(new_key, state), put(old_key, state)):
+        if self._table.try_transaction(insert(new_key, state), put(old_key, state)):
             return True
         self._table.transact(put(new_key, state), put(old_key, state))
         return False

@@ -187,7 +187,7 @@ class ActionCaps(Store):
             writes = _reserving(
                 _reservation_key(name, step), reservation, counts, now, attempt, stands=stands
             )
-            if self._table.wins(*writes):
+            if self._table.try_transaction(*writes):
                 return None
         raise Throttled(f"{name}: too many actions are counted at the same time")
 
@@ -274,13 +274,13 @@ class ActionCaps(Store):
             remaining_attempts = [known for known in reservation.attempts if known != attempt]
         if remaining_attempts:
             without_attempt = update(key, {"attempts": remaining_attempts}, _unchanged(reservation))
-            return self._table.holds(without_attempt)
+            return self._table.try_write(without_attempt)
         free = update(key, {}, _unchanged(reservation), remove=["at", "attempts", "caps"])
         # No version is checked: counting less takes nobody's room.
         counting = [
             update(_key(cap), {}, add={_name(reservation.minute): -1}) for cap in reservation.caps
         ]
-        return self._table.wins(free, *counting)
+        return self._table.try_transaction(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> _Count:
         """Return the count of a cap, also of one that has counted nothing yet."""

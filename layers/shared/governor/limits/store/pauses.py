@@ -44,7 +44,7 @@ class Pauses(Store):
         entry = {"what": "paused", "by": pause.by, "reason": pause.reason}
         begun = update(PAUSE, {"pause": pause}, absent("pause"))
         message = PauseMessage(PauseEvent.BEGUN, pause, pause.by, pause.at)
-        return self._table.wins(begun, _logged(pause.at, entry), _to_send(message))
+        return self._table.try_transaction(begun, _logged(pause.at, entry), _to_send(message))
 
     def end_pause(self, pause: Pause, by: str, at: datetime) -> None:
         """End this pause, and none that began since. Raises: ConflictError if this pause no longer

@@ -88,7 +88,7 @@ class Ledger(Store):
             # An instance replaces only one other.
             replacement_key = (f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN")
             writes.append(insert(replacement_key, {}, until=now + _REPLACED_KEPT))
-        return self._table.wins(*writes)
+        return self._table.try_transaction(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
         """Add the cash saving an hour that a bill shows, with its `source`. The last correction
@@ -130,7 +130,7 @@ class Ledger(Store):
     def keep_statement(self, statement: Statement) -> None:
         """Keep this statement beside earlier ones of its month."""
         key = (f"STATEMENT#{statement.month}", iso(statement.as_of))
-        self._table.holds(insert(key, statement))
+        self._table.try_write(insert(key, statement))
 
     def meter(self, target: Target, month: str) -> Meter | None:
         """Return the costs of a target in a month; `None` if nothing was counted."""
@@ -147,7 +147,7 @@ class Ledger(Store):
         key = _meter_key(meter.target, meter.month)
         until = parse_month(meter.month) + _METERS_KEPT
         day_writes = [keeping(day) for day in days]
-        return self._table.wins(put(key, meter, is_unchanged, until=until), *day_writes)
+        return self._table.try_transaction(put(key, meter, is_unchanged, until=until), *day_writes)
 
     def meters(self, month: str) -> list[Meter]:
         """Return the meters of all targets for a month; empty if nothing was counted."""
