@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.rules.approval import (
     acts_by_itself,
@@ -31,6 +30,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW
+from tests.unit.worlds.builders import decider
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
 BOB, SECOND = "bob@example.com", timedelta(seconds=1)
@@ -115,17 +115,7 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     world = World(action=action, decide=False)
     assert RIGHT == world.ref.instance_id
     until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
     if why is not None:
         with pytest.raises(DecisionRefused, match=why):
@@ -187,17 +177,7 @@ def test_a_button_says_what_a_keep_costs(usd: Decimal | None, cost: str) -> None
 def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
     """As every button says; the answer holds the date from then on."""
     world = World(decide=False)
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     episode = world.state.episode(world.ref)
     assert episode is not None
 
@@ -339,17 +319,7 @@ def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answ
     world = World(decide=False)
     people = Ownership(contacts={"people": Contact(emails=(BOB,))}, default_contacts=("people",))
     world.policies.policy = replace(world.policies.policy, ownership=people)
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     take = partial(decide, APPROVAL_ID, losses_accepted=True)
 
     if answer is Answer.APPROVE:

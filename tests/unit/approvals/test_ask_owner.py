@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import AlertKind
-from governor.approvals.ask_owner import AskOwner
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision, Stage
 from governor.core.errors import InputError, NobodyListens, SafetyError, Throttled
 from governor.episode.model.episode import Outcome
@@ -16,24 +15,9 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode, Policy
 from governor.table import keys
 from tests.builders import NOW
-from tests.unit.worlds.builders import SIGNER, opener, recorder, ref_of
+from tests.unit.worlds.builders import asker, opener, recorder, ref_of
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import APPROVAL_ID, World
-
-
-def ask_owner(world: World | FleetWorld) -> AskOwner:
-    """The use case."""
-    return AskOwner(
-        world.clock,
-        world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +26,7 @@ def ask_owner(world: World | FleetWorld) -> AskOwner:
 def test_each_stage_waits_for_what_is_left(stage: Stage, hours_left: int) -> None:
     """The newest token waits, until the expiry."""
     world = World(decide=False)
-    ask_owner(world)(world.ref, stage, f"token-{stage.value}")
+    asker(world)(world.ref, stage, f"token-{stage.value}")
     approval = world.state.approval(APPROVAL_ID)
 
     assert approval is not None
@@ -63,7 +47,7 @@ def test_nobody_is_asked_about_what_is_over(stage: Stage) -> None:
     token = None if stage in (Stage.TELL, Stage.ASK, Stage.WAIT) else "token"
 
     with pytest.raises(SafetyError, match="over"):
-        ask_owner(world)(world.ref, stage, token)
+        asker(world)(world.ref, stage, token)
     assert ([], before) == (world.announcer.sent, world.state.approval(APPROVAL_ID))
 
 
@@ -73,7 +57,7 @@ def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) ->
     not."""
     world = World(decide=False)
     world.announcer.by_people = by_people
-    asked = ask_owner(world)(world.ref, Stage.ASK, None)
+    asked = asker(world)(world.ref, Stage.ASK, None)
     approval = world.state.approval(APPROVAL_ID)
 
     assert (by_people, False) == (asked.heard, asked.settled)
@@ -101,7 +85,7 @@ def test_the_clock_runs_by_the_topic_only_for_those_who_are_asked(
     episode = world.state.episode(world.ref)
     assert episode is not None
     world.state.put(replace(episode, owner=owner))
-    ask_owner(world)(world.ref, Stage.ASK, None)
+    asker(world)(world.ref, Stage.ASK, None)
 
     assert [asked] == world.announcer.asked_for
 
@@ -111,7 +95,7 @@ def test_a_question_that_was_taken_back_in_the_quiet_hours_is_not_asked() -> Non
     world = World(decide=False)
     world.state.void(APPROVAL_ID, "the GPU works again", expired=False)
 
-    assert ask_owner(world)(world.ref, Stage.ASK, None).settled
+    assert asker(world)(world.ref, Stage.ASK, None).settled
     assert [] == world.announcer.sent
 
 
@@ -128,7 +112,7 @@ def test_no_clock_runs_when_nobody_listens(mode: Mode) -> None:
     stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
 
     with pytest.raises(NobodyListens):
-        ask_owner(world)(ref, stage, None)
+        asker(world)(ref, stage, None)
     approval = world.state.approval("approval-1")
     assert approval is not None
     assert (None, None) == (approval.task_token, approval.stage)
@@ -143,8 +127,8 @@ def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
         ref = ref_of(world, instance_id)
         opener(world)(ref)
         if token:
-            ask_owner(world)(ref, Stage.ASK, None)
-            ask_owner(world)(ref, Stage.AWAIT, token)
+            asker(world)(ref, Stage.ASK, None)
+            asker(world)(ref, Stage.AWAIT, token)
         reason = "NobodyListens: subscribe" if token is None else "Unavailable: EC2"
         # The first three in a row are tried again sooner, whatever people know.
         world.state.items[keys.instance(ref.target, instance_id)]["failures"] = 3
@@ -160,7 +144,7 @@ def test_a_dry_run_needs_no_listener() -> None:
     """Nothing is done, so nobody has to know first."""
     world = World(mode=Mode.OBSERVE, decide=False)
     world.announcer.is_heard = False
-    ask_owner(world)(world.ref, Stage.TELL, None)
+    asker(world)(world.ref, Stage.TELL, None)
 
     assert [AlertKind.IDLE_FOUND] == [alert.kind for alert in world.announcer.sent]
 
@@ -170,10 +154,10 @@ def test_a_message_that_no_channel_took_is_sent_again_by_a_retry() -> None:
     world = World(decide=False)
     world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        ask_owner(world)(world.ref, Stage.REMIND, "token")
+        asker(world)(world.ref, Stage.REMIND, "token")
 
     world.announcer.failure = None
-    ask_owner(world)(world.ref, Stage.REMIND, "token")
+    asker(world)(world.ref, Stage.REMIND, "token")
     assert 1 == len(world.announcer.sent)
 
 
@@ -182,7 +166,7 @@ def test_an_answer_between_two_stages_goes_to_the_new_token() -> None:
     world = World(decide=False)
     world.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW))
     world.workflow.waiting.add("second")
-    ask_owner(world)(world.ref, Stage.REMIND, "second")
+    asker(world)(world.ref, Stage.REMIND, "second")
 
     assert "approve" == world.workflow.answers["second"]["decision"]
     assert [] == world.announcer.sent
@@ -201,10 +185,10 @@ def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
         (Stage.TELL, "token"),
     ):
         with pytest.raises(InputError, match="task_token"):
-            ask_owner(world)(world.ref, stage, token)
+            asker(world)(world.ref, stage, token)
     world.state.forget("EPISODE")
     with pytest.raises(SafetyError, match="does not exist"):
-        ask_owner(world)(world.ref, Stage.AWAIT, "token")
+        asker(world)(world.ref, Stage.AWAIT, "token")
 
 
 def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:

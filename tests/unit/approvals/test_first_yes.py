@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import AlertKind, Severity
-from governor.approvals.decide import Decide, Decided
+from governor.approvals.decide import Decided
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.core.errors import ConflictError, NotAllowed, Throttled
 from governor.episode.model.episode import Terms
 from governor.policy.model.acting import Action
 from tests.builders import NOW
+from tests.unit.worlds.builders import decider
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
 BOB = "bob@example.com"
@@ -31,17 +32,7 @@ def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -
     said = Decision(
         answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person
     )
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     return decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.approvals.decide import Decide, Decided
+from governor.approvals.decide import Decided
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.approvals.show_approval import ShowApproval
 from governor.core.errors import (
@@ -36,7 +36,7 @@ from governor.remediation.check_progress import CheckProgress
 from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
 from tests.properties import examples
-from tests.unit.worlds.builders import recorder
+from tests.unit.worlds.builders import decider, recorder
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
@@ -48,17 +48,7 @@ def decide(
     world: World, answer: Answer = Answer.HOLD, person: str | None = BOB, **more: Any
 ) -> Decided:
     """Bob's answer, on the page."""
-    use_case = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    use_case = decider(world)
     by = f"link:{person or 'broadcast'}"
     return use_case(
         APPROVAL_ID, Decision(answer, by, "page", world.clock.now(), person=person, **more)

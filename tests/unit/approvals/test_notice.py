@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import Delivery
-from governor.approvals.ask_owner import AskOwner
-from governor.approvals.decide import Decide
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
 from governor.approvals.rules.approval import notice_until
@@ -21,7 +19,7 @@ from governor.notify.compose import message_of
 from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
 from tests.builders import NOW, TARGET
-from tests.unit.worlds.builders import SIGNER
+from tests.unit.worlds.builders import asker, decider
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
 
@@ -177,17 +175,7 @@ def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None
             "cannot be read whether answers were refused: CloudWatch gave no answer"
             in checked.reason
         )
-    ask = AskOwner(
-        world.clock,
-        world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
+    ask = asker(world)
     ask(world.ref, Stage.WAIT, None, checked.reason)
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
@@ -235,17 +223,7 @@ def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> N
     decision = Decision(
         answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more
     )
-    Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )(APPROVAL_ID, decision)
+    decider(world)(APPROVAL_ID, decision)
     assert 0 == look(world)
     world.clock.moment = NOW + HOUR
     assert Outcome.HELD is world.recheck(world.ref, Step.STOP).outcome

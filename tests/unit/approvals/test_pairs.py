@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import Decide, key_of
+from governor.approvals.decide import key_of
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
 from governor.approvals.show_approval import ApprovalView
@@ -26,6 +26,7 @@ from governor.table import keys
 from governor.verdict.model import NO_HOLD, Hold
 from tests.builders import NOW, TARGET
 from tests.unit.remediation.test_undo import stopped, undo
+from tests.unit.worlds.builders import decider
 from tests.unit.worlds.world import APPROVAL_ID, World
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -102,17 +103,7 @@ class Given:
 
 
 def _decide(world: World, person: str, answer: Answer, **more: Any) -> None:
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     by = f"link:{person}"
     given = Decision(answer, by, "page", world.clock.now(), person=person, **more)
     decide(APPROVAL_ID, given, typed_instance_id=world.ref.instance_id, losses_accepted=True)
@@ -158,17 +149,7 @@ def exempt_elsewhere(world: World, person: str) -> Given:
 
 
 def end_keep(world: World, person: str) -> Given:
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     approval = world.state.existing(APPROVAL_ID)
     episode = world.state.episode(world.ref)
     assert episode is not None
@@ -179,17 +160,7 @@ def end_keep(world: World, person: str) -> Given:
 
 def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     instance_id = world.ref.instance_id
     shown = key_of(world.state.record(TARGET, instance_id).hold)
     decide.end_hold(TARGET, instance_id, f"oidc:{person}", shown, lambda _: True)

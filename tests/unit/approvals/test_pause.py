@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import AlertKind
-from governor.approvals.ask_owner import AskOwner
 from governor.approvals.model.approval import Stage
 from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.approvals.pause import PauseAll, Presser, SendPauseMessages
@@ -33,7 +32,7 @@ from tests.builders import NOW, TARGET
 from tests.twins import MemoryEventLog, MemoryStateTable
 from tests.unit.remediation.test_audit import Stream
 from tests.unit.remediation.test_audit import stream as stream
-from tests.unit.web.test_site import SIGNER
+from tests.unit.worlds.builders import asker
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import World
 
@@ -112,17 +111,7 @@ def test_what_is_stopped_gets_its_copy_and_what_runs_on_waits() -> None:
 
 def test_nobody_is_asked_meanwhile() -> None:
     world = paused(World(decide=False, phase=Phase.ASKING))
-    ask = AskOwner(
-        world.clock,
-        world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
+    ask = asker(world)
     with pytest.raises(MustWait, match=SAID):
         ask(world.ref, Stage.ASK, None)
 

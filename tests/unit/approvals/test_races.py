@@ -13,7 +13,14 @@ from governor.core.errors import ConflictError, DecisionRefused, NotFound, Unava
 from governor.episode.model.episode import Episode, Outcome, Phase, Terms
 from governor.episode.model.plan import Step
 from tests.builders import NOW
-from tests.unit.worlds.builders import approval_id_of, asked, decision, stored_approval, token_of
+from tests.unit.worlds.builders import (
+    approval_id_of,
+    asked,
+    decider,
+    decision,
+    stored_approval,
+    token_of,
+)
 from tests.unit.worlds.world import APPROVAL_ID, World
 
 
@@ -89,17 +96,7 @@ def test_an_answer_that_could_not_be_written_may_be_given_again() -> None:
 def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
     """It stands either way; the same answer once more hands it over, too."""
     world, instance_id, _ = asked()
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
     decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
 
@@ -212,17 +209,7 @@ def test_a_yes_to_what_is_over_is_refused_before_its_question_is_canceled(needed
     world = World(decide=False, phase=Phase.ASKING, terms=terms)
     world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None)
     yes = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     with pytest.raises(
         DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"
     ):
@@ -242,14 +229,4 @@ def test_a_question_or_an_episode_that_is_gone_takes_no_answer(gone: str) -> Non
     world.state.forget(gone)
     said = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     with pytest.raises(NotFound, match="does not exist"):
-        Decide(
-            episode_store=world.state,
-            approval_store=world.state,
-            hold_store=world.state,
-            instance_store=world.state,
-            workflow=world.workflow,
-            clock=world.clock,
-            announcer=world.announcer,
-            policies_now=lambda: world.policies,
-            answer_seal=world.seals.answers,
-        )(APPROVAL_ID, said)
+        decider(world)(APPROVAL_ID, said)

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Answer, Decision
 from governor.aws.dynamodb import packed
 from governor.core.episode_ref import EpisodeRef
@@ -43,7 +42,7 @@ from tests.iam import ROOT
 from tests.twins.table import MemoryTable
 from tests.unit.policy.test_policy_versions import ALICE as ALICE_ARN
 from tests.unit.policy.test_policy_versions import STRICT, two_people
-from tests.unit.worlds.builders import recorder
+from tests.unit.worlds.builders import decider, recorder
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
@@ -136,17 +135,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 def decide(world: World, answer: Answer, person: str | None, **more: Any) -> None:
     """An answer from the page."""
     by = f"link:{person}" if person else EVERYBODY
-    use_case = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    use_case = decider(world)
     use_case(APPROVAL_ID, Decision(answer, by, "page", NOW, person=person, **more))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import Decide
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import ApprovalStatus, Stage
 from governor.core.errors import (
@@ -32,7 +31,7 @@ from governor.policy.model.contacts import Ownership
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.owners import owner_of
 from tests.builders import NOW, TARGET, make_instance
-from tests.unit.worlds.builders import PRICE, decision, opener, ref_of, stored_episode
+from tests.unit.worlds.builders import PRICE, decider, decision, opener, ref_of, stored_episode
 from tests.unit.worlds.fleet_world import UTILIZATION, FleetWorld
 
 BUSY = [90.0] * 12
@@ -97,17 +96,7 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     assert (ApprovalStatus.PENDING, NOW) == (approval.status, approval.expires_at)
     assert stored_episode(world, ref_of(world, instance_id)).evidence_hash == approval.evidence_hash
     with pytest.raises(DecisionRefused):
-        Decide(
-            episode_store=world.state,
-            approval_store=world.state,
-            hold_store=world.state,
-            instance_store=world.state,
-            workflow=world.workflow,
-            clock=world.clock,
-            announcer=world.announcer,
-            policies_now=lambda: world.policies,
-            answer_seal=world.seals.answers,
-        )("approval-1", decision())
+        decider(world)("approval-1", decision())
 
 
 @pytest.mark.parametrize(

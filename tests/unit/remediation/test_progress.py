@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import NOWHERE, Delivery
-from governor.approvals.ask_owner import AskOwner
 from governor.approvals.model.approval import Stage
 from governor.core.errors import (
     MustWait,
@@ -26,7 +25,7 @@ from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
 from tests.builders import NOW
-from tests.unit.web.test_site import SIGNER
+from tests.unit.worlds.builders import asker
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import World
 
@@ -188,17 +187,7 @@ def test_a_message_that_nobody_takes_is_given_up_after_the_policys_limit() -> No
 def test_a_question_that_a_pause_delayed_gets_its_full_delivery_time() -> None:
     """It counts from when the question was asked, not from when that was planned."""
     world = World(decide=False, phase=Phase.ASKING)
-    ask = AskOwner(
-        clock=world.clock,
-        policies=world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
+    ask = asker(world)
     pause = Pause(NOW, "oidc:ada@example.com")
     assert world.state.begin_pause(pause)
     with pytest.raises(MustWait):

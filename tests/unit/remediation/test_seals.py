@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import Delivery
-from governor.approvals.decide import Decide
 from governor.approvals.deliver_decision import ConcludeApproval
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.rules.sealing import (
@@ -45,6 +44,7 @@ from tests.builders import NOW
 from tests.twins import MemoryStateTable
 from tests.unit.worlds.builders import (
     asked,
+    decider,
     decision,
     opener,
     recorder,
@@ -335,25 +335,11 @@ def test_each_function_seals_its_own_duty() -> None:
     assert sealed(world.seals.expiries, text) == approval.expiry_seal
 
 
-def deciding(world: FleetWorld) -> Decide:
-    return Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
-
-
 def test_a_yes_is_sealed_and_a_no_needs_no_key() -> None:
     """A keep is taken while KMS is away: a no is never lost for want of a seal."""
     world, one, ref = asked()
     world.state = MemoryStateTable(world.state.memory)  # type: ignore[assignment]
-    deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
+    decider(world)(f"approval-{one}", decision(), losses_accepted=True)
 
     given = stored_approval(world, one).decision
     assert given is not None
@@ -361,7 +347,7 @@ def test_a_yes_is_sealed_and_a_no_needs_no_key() -> None:
 
     world, one, _ = asked()
     world.seals.failure = Unavailable("KMS is away")
-    deciding(world)(f"approval-{one}", decision(Answer.EXEMPT, reason="a demo"))
+    decider(world)(f"approval-{one}", decision(Answer.EXEMPT, reason="a demo"))
     assert ApprovalStatus.EXEMPTED is stored_approval(world, one).status
 
 
@@ -376,13 +362,13 @@ def test_a_yes_that_cannot_be_sealed_is_not_taken_and_can_be_given_again(
     with pytest.raises(
         DecisionRefused, match=r"could not be signed at this moment.*please try again"
     ):
-        deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
+        decider(world)(f"approval-{one}", decision(), losses_accepted=True)
     assert (ApprovalStatus.PENDING, None) == (
         stored_approval(world, one).status, stored_approval(world, one).decision,
     )  # fmt: skip
 
     world.seals.failure = None
-    deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
+    decider(world)(f"approval-{one}", decision(), losses_accepted=True)
     assert ApprovalStatus.APPROVED is stored_approval(world, one).status
 
 
@@ -419,17 +405,7 @@ def test_a_refused_answer_leaves_no_seal_behind() -> None:
     world.state.settle(
         APPROVAL_ID, Decision(Answer.KEEP, "x", "page", NOW, keep_until=NOW + timedelta(days=1))
     )
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     with pytest.raises(DecisionRefused):
         decide(APPROVAL_ID, yes(ALICE), losses_accepted=True)
 
@@ -455,7 +431,7 @@ def test_an_open_question_of_the_release_before_is_void_and_asked_again() -> Non
     world, one, ref = asked()
     opened_before(world, ref)
     with pytest.raises(DecisionRefused, match="You are asked again within minutes"):
-        deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
+        decider(world)(f"approval-{one}", decision(), losses_accepted=True)
 
     world.sweep()
     assert "void" == world.workflow.answers[f"token-{one}"]["decision"]

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.ask_owner import AskOwner
 from governor.approvals.model.approval import Stage
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
 from tests.builders import NOW
 from tests.unit.remediation.test_guards import episode_of
-from tests.unit.worlds.builders import SIGNER
+from tests.unit.worlds.builders import asker
 from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
 
 LATER = timedelta(minutes=15)
@@ -165,17 +164,7 @@ def test_what_cannot_be_read_is_no_proof_that_people_could_answer(metric: str) -
 def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     """Nobody has approved anything: the message must not say so."""
     world = expired(delivered=())
-    ask = AskOwner(
-        world.clock,
-        world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
+    ask = asker(world)
 
     ask(world.ref, Stage.WAIT, None, world.recheck(world.ref, Step.STOP).reason)
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.approvals.ask_owner import AskOwner
 from governor.approvals.model.approval import Stage
 from governor.core.errors import (
     CloudError,
@@ -29,7 +28,7 @@ from governor.policy.model.policy import Mode
 from governor.table import keys
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable
-from tests.unit.worlds.builders import SIGNER
+from tests.unit.worlds.builders import asker
 from tests.unit.worlds.world import APPROVAL_ID, World
 
 OUTAGE = BreakerState(NOW, "outage", turned=40)
@@ -51,21 +50,6 @@ def journal(world: World) -> list[str]:
     return [
         entry["what"] for entry in world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")
     ]
-
-
-def asking(world: World) -> AskOwner:
-    """The function that sends messages."""
-    return AskOwner(
-        world.clock,
-        world.policies,
-        episode_store=world.state,
-        approval_store=world.state,
-        brake_store=world.state,
-        pause_store=world.state,
-        workflow=world.workflow,
-        announcer=world.announcer,
-        signer=SIGNER,
-    )
 
 
 @pytest.mark.parametrize("over_all", [False, True])
@@ -279,7 +263,7 @@ def test_no_order_of_calls_passes_a_cap(calls: list[tuple[int, str]]) -> None:
 def test_people_are_notified_once_that_it_waits_and_why() -> None:
     """With what to do; not at every recheck."""
     world = World()
-    ask = asking(world)
+    ask = asker(world)
     ask(world.ref, Stage.WAIT, None, "plans are frozen: outage")
     ask(world.ref, Stage.WAIT, None, "plans are frozen: outage")
 
@@ -294,7 +278,7 @@ def test_people_are_notified_once_that_it_waits_and_why() -> None:
 def test_no_question_is_sent_while_everything_is_frozen() -> None:
     """It is sent after the freeze; what waited for too long ends, saying so."""
     world = World(decide=False)
-    ask = asking(world)
+    ask = asker(world)
     world.state.freeze_hub(OUTAGE)
 
     with pytest.raises(MustWait, match="outage"):
@@ -314,10 +298,10 @@ def test_nobody_is_urged_to_answer_while_everything_is_frozen(stage: Stage) -> N
     """An outage may show as idle what works; the question still waits for its answer."""
     world = World(decide=False)
     world.state.freeze_hub(OUTAGE)
-    asking(world)(world.ref, stage, "token")
+    asker(world)(world.ref, stage, "token")
     assert [] == world.announcer.sent
     assert world.state.release_hub(OUTAGE)
-    asking(world)(world.ref, stage, "token")
+    asker(world)(world.ref, stage, "token")
     assert 1 == len(world.announcer.sent)
 
 
@@ -390,7 +374,7 @@ def test_people_learn_once_that_no_try_has_worked_for_an_hour() -> None:
     assert (False, True) == (waiting.proceed, waiting.notifies)
     assert waiting.wait == timedelta(minutes=1)
     assert "no try to stop it has worked for 1 h" in waiting.reason
-    asking(world)(world.ref, Stage.WAIT, None, waiting.reason)
+    asker(world)(world.ref, Stage.WAIT, None, waiting.reason)
     for _ in range(3):
         later(world, 1)
         assert world.recheck(world.ref, Step.STOP).proceed
@@ -428,7 +412,7 @@ def test_people_learn_that_it_is_stopped_while_its_workflow_does_not_go_on() -> 
     waiting = world.recheck(world.ref, Step.STOP)
     assert (False, True) == (waiting.proceed, waiting.notifies)
 
-    asking(world)(world.ref, Stage.WAIT, None, waiting.reason)
+    asker(world)(world.ref, Stage.WAIT, None, waiting.reason)
     assert world.recheck(world.ref, Step.STOP).proceed
     [alert] = world.announcer.sent
     assert "notebook is stopped, and what follows waits" == alert.subject

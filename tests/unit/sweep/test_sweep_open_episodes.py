@@ -10,7 +10,6 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import AlertKind, Severity
-from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import DecisionRefused, Throttled, Unavailable
@@ -25,6 +24,7 @@ from tests.twins import MemoryWorkflow
 from tests.unit.worlds.builders import (
     approval_id_of,
     asked,
+    decider,
     decision,
     open_question,
     recorder,
@@ -130,17 +130,7 @@ def test_an_instance_that_left_the_list_takes_the_question_back(changes: dict[st
 def test_what_the_workflow_does_itself_is_no_news() -> None:
     """An approved instance leaves the list because we stop it."""
     world, instance_id, ref = asked()
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     start_acting(world, ref)
     world.change(instance_id, state="stopping")
@@ -332,17 +322,7 @@ def test_a_decision_that_was_not_delivered_is_delivered_by_the_next_sweep() -> N
     """It stands in the table; Step Functions could not be reached when it was made."""
     world, instance_id, _ = asked()
     world.workflow.failure = Unavailable("Step Functions")
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     result = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     assert not result.delivered
 
@@ -652,17 +632,7 @@ def test_an_answer_keeps_its_meaning() -> None:
     """A keep by a person ends the question as kept, not as void."""
     world, instance_id, _ = asked()
     keep = decision(Answer.KEEP, keep_until=NOW + timedelta(days=2))
-    Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )(approval_id_of(instance_id), keep)
+    decider(world)(approval_id_of(instance_id), keep)
     world.sweep(5)
 
     assert "snoozed" == world.verdict(instance_id)
@@ -673,17 +643,7 @@ def test_another_date_or_reason_is_another_decision() -> None:
     """A repeated request is answered as the first; a different one comes too late and is told
     so."""
     world, instance_id, _ = asked()
-    decide = Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world)
     keep = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(hours=4))
     decide(approval_id_of(instance_id), keep)
     assert ApprovalStatus.KEPT is decide(approval_id_of(instance_id), keep).approval.status

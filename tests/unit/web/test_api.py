@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import Decide
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.open_console import OpenConsole
 from governor.approvals.pause import PauseAll
@@ -30,7 +29,7 @@ from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.wiring.policies import accepted
 from tests.builders import NOW, TARGET
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
-from tests.unit.worlds.builders import asked
+from tests.unit.worlds.builders import asked, decider
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import APPROVAL_ID, World
 
@@ -57,17 +56,7 @@ def api(world: Any, issuer: str = "", *, policy_is_whole: bool = True) -> Approv
             policies=world.policies,
             clock=world.clock,
         ),
-        decide=Decide(
-            episode_store=world.state,
-            approval_store=world.state,
-            hold_store=world.state,
-            instance_store=world.state,
-            workflow=world.workflow,
-            clock=world.clock,
-            announcer=world.announcer,
-            policies_now=lambda: world.policies,
-            answer_seal=world.seals.answers,
-        ),
+        decide=decider(world),
         accept=AcceptPolicy(
             world.clock,
             world.state,

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from governor.approvals.ask_owner import AskOwner
+from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Answer, Approval, Decision
 from governor.approvals.rules.links import LinkSigner
 from governor.core.episode_ref import EpisodeRef
@@ -62,6 +64,36 @@ def recorder(world: FleetWorld | World) -> RecordOutcome:
         announce=announce_end(world),
         signer=SIGNER,
         book=book,
+    )
+
+
+def decider(world: FleetWorld | World) -> Decide:
+    """The use case of one answer, in this world."""
+    return Decide(
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
+    )
+
+
+def asker(world: FleetWorld | World) -> AskOwner:
+    """The use case that sends messages, in this world."""
+    return AskOwner(
+        clock=world.clock,
+        policies=world.policies,
+        episode_store=world.state,
+        approval_store=world.state,
+        brake_store=world.state,
+        pause_store=world.state,
+        workflow=world.workflow,
+        announcer=world.announcer,
+        signer=SIGNER,
     )
 
 
