@@ -76,7 +76,6 @@ def _most_of_one(series: Series, gpus: int) -> float:
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     """Return whether a series was too hot for long enough. An aggregate shows the hottest GPU."""
-    # The aggregate is the hottest one.
     hot_averages = [
         celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
     ]
