@@ -17,7 +17,7 @@ from governor.evidence.rules.figures import (
     FIGURES,
     WORK,
     Publisher,
-    published_by,
+    is_published_by,
 )
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics
@@ -112,7 +112,7 @@ class Measurement:
 
     def _window_of(self, figure: str) -> Window:
         """Return the window over which a figure is read."""
-        if figure in published_by(Publisher.EC2, Publisher.EC2_GPU):
+        if is_published_by(figure, Publisher.EC2, Publisher.EC2_GPU):
             return self._ec2_window
         return self._window
 

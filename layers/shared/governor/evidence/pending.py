@@ -20,7 +20,7 @@ from governor.evidence.rules.figures import (
     WORK,
     Publisher,
     factor_of,
-    published_by,
+    is_published_by,
 )
 from governor.evidence.rules.series import Dimensions
 
@@ -75,7 +75,7 @@ class Pending:
         """The highest reading of all GPUs in each period, or the sum of EC2's metrics; `None` where
         nothing was published."""
         by_part = self.figures.get(figure, {})
-        if figure in published_by(Publisher.EC2):
+        if is_published_by(figure, Publisher.EC2):
             total: Series | None = None
             for series in by_part.values():
                 total = _sum(total, series)
@@ -105,7 +105,7 @@ class Pending:
             return
         by_part = self.figures.setdefault(asked.figure, {})
         part = evidence.gpu_label(asked.dimensions)
-        if asked.figure in published_by(Publisher.EC2):
+        if is_published_by(asked.figure, Publisher.EC2):
             part = asked.metric
         by_part[part] = evidence.merged(by_part.get(part), series)
 

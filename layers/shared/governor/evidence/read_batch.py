@@ -26,6 +26,7 @@ from governor.evidence.rules.figures import (
     FIGURES,
     WORK,
     Publisher,
+    is_published_by,
     metrics_of,
     published_by,
 )
@@ -317,7 +318,7 @@ class Batch:
         for wanted, query in zip(asked, queries, strict=True):
             pending = wanted.pending
             # For a silent instance, EC2's own metric only helps to say why. It may be missing.
-            is_hint = wanted.figure in published_by(Publisher.EC2_GPU)
+            is_hint = is_published_by(wanted.figure, Publisher.EC2_GPU)
             if not is_hint or pending.count_reporting():
                 pending.problem = pending.problem or answer.problems.get(query.key)
             series = answer.series.get(query.key)

@@ -152,6 +152,13 @@ def published_by(*publishers: Publisher) -> tuple[str, ...]:
     return tuple(figure for figure, row in FIGURES.items() if row.publisher in publishers)
 
 
+def is_published_by(figure: str, *publishers: Publisher) -> bool:
+    """Return whether one of these publishers publishes the figure; false if it is not in the
+    table."""
+    row = FIGURES.get(figure)
+    return row is not None and row.publisher in publishers
+
+
 def can_be_replayed(figure: str) -> bool:
     """Return whether a back-test can read earlier values of a figure, which takes the names of its
     series."""

@@ -12,7 +12,12 @@ from datetime import timedelta
 
 from governor.core.units import END_BIN, UtcDatetime, in_utc, minutes, span
 from governor.evidence.model import Evidence, GpuReadings, MetricSource
-from governor.evidence.rules.figures import FIGURES, Publisher, required_figures
+from governor.evidence.rules.figures import (
+    FIGURES,
+    Publisher,
+    is_published_by,
+    required_figures,
+)
 from governor.evidence.rules.series import last_reading_end, peak
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
@@ -80,7 +85,9 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
             f"metrics.lag_seconds: {metrics.lag_seconds}), and at most {minutes(oldest)} min "
             "are allowed"
         )
-    ec2_figures = [figure for figure in required_figures(policy) if _is_of_ec2(figure)]
+    ec2_figures = [
+        figure for figure in required_figures(policy) if is_published_by(figure, Publisher.EC2)
+    ]
     if ec2_figures and END_BIN + policy.lag > _OLDEST_READING_OF_5_MINUTES:
         words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
         yield (
@@ -146,7 +153,7 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
     is."""
     for figure in required_figures(policy):
         allowed = oldest_gpu_reading(policy.metrics)
-        if _is_of_ec2(figure):
+        if is_published_by(figure, Publisher.EC2):
             allowed = _OLDEST_READING_OF_5_MINUTES
         what = f"the newest reading of {FIGURES[figure].words}"
         ended = evidence.last_measured.get(figure)
@@ -163,8 +170,3 @@ def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:
         f"{what} ended at {in_utc(ended)}; without a person's approval it may be at most "
         f"{minutes(allowed)} min old"
     )
-
-
-def _is_of_ec2(figure: str) -> bool:
-    """Return whether EC2 publishes a figure itself, every five minutes."""
-    return FIGURES[figure].publisher is Publisher.EC2
