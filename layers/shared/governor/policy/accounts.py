@@ -33,7 +33,7 @@ class Accounts:
         """
         return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
 
-    def must_govern(self, policy: Policy, account: str, region: str) -> None:
+    def require_governed(self, policy: Policy, account: str, region: str) -> None:
         """Require that the policy's targets name this account and Region. Raises: SafetyError."""
         if not self.governs(policy, account, region):
             raise SafetyError(f"the policy's targets do not name {account}/{region}")

@@ -89,7 +89,7 @@ class Guards:
             raise  # Nothing refused the step: it is tried again.
         except GovernorError as error:
             if self.episode_store.episode(ref) is None:
-                self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
+                self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
             name = type(error).__name__
             with suppress(CloudError):
                 self.episode_store.note_no(ref, name, str(error))

@@ -69,7 +69,7 @@ class UndoEpisode:
                 text="EC2 has been asked to start it; it usually runs within a minute or two",
             )
         if self.episode_store.episode(ref) is None:
-            self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
+            self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
         self.episode_store.journal(
             ref, "refused", now, step="start", reason=refusal, by=by, channel=channel
         )

@@ -47,7 +47,7 @@ def by_target(
 
     def run(account: str, region: str) -> Summary:
         use_case, policy = use_case_and_policy()
-        accounts.must_govern(policy, account, region)
+        accounts.require_governed(policy, account, region)
         return use_case(accounts.target(account, region))
 
     return run
