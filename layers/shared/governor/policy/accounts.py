@@ -38,7 +38,7 @@ class Accounts:
         if not self.governs(policy, account, region):
             raise SafetyError(f"the policy's targets do not name {account}/{region}")
 
-    def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
+    def why_ungoverned(self, policy: Policy, instance: Instance) -> str | None:
         """Return why the policy does not govern the instance, or no longer does; `None` if it
         does."""
         target = instance.target

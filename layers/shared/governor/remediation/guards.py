@@ -375,7 +375,7 @@ class Guards:
     def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
         """Check that today's policy still covers the instance, and the selector of the question
         does, too. Raises: SafetyError."""
-        why = self.accounts.ungoverned(self.policies.base().policy, instance)
+        why = self.accounts.why_ungoverned(self.policies.base().policy, instance)
         if why is not None:
             raise SafetyError(why)
         selector = None if asked_under is None else asked_under.selector

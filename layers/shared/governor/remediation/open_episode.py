@@ -121,7 +121,7 @@ class OpenEpisode:
         """
         applied = self.policies.applied_to(instance)
         policy = applied.policy
-        why_ungoverned = self.accounts.ungoverned(base, instance)
+        why_ungoverned = self.accounts.why_ungoverned(base, instance)
         if why_ungoverned is not None:
             return self._close(ref, policy, Outcome.VOID, why_ungoverned)
         now = self.clock.now()
