@@ -40,7 +40,7 @@ from governor.episode.model.episode import Failing
 from governor.episode.store.instances import Failures
 from governor.fleet.model import FleetPage
 from governor.fleet.store import Fleet
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.messages import consent_line
 from governor.policy.model.contacts import Contact, addresses, list_addresses
@@ -323,7 +323,7 @@ def _targets(stack: Stack) -> Line:
         if accounts is None:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
         book.in_accounts(accounts)
-    targets = swept(book.base().policy, stack.hub)
+    targets = swept_targets(book.base().policy, stack.hub)
     failures = unswept(table)
     unread: dict[str, str] = {}
     for target in targets:

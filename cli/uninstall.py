@@ -27,7 +27,7 @@ from cli.status import Stack
 from cli.twins import EMPTY, is_ours, parameters_of
 from governor.core.errors import GovernorError
 from governor.core.units import plural, printable, usd
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 
 _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "tags": Leftovers.tags,
@@ -322,7 +322,7 @@ def _cost(amount: Decimal) -> str:
 def _elsewhere(stack: Stack) -> str:
     """Return where instances are, which only the stack knows."""
     try:
-        targets = swept(stack.policy[0].base().policy, stack.hub)
+        targets = swept_targets(stack.policy[0].base().policy, stack.hub)
         names = ", ".join(str(target) for target in targets)
     except (CommandError, GovernorError, BotoCoreError, ClientError) as error:
         return (

@@ -25,7 +25,7 @@ from governor.core.errors import (
 from governor.core.instance import Target
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricAnswer
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
 from governor.policy.model.policy import Mode
 from governor.policy.versions import StoredPolicy
@@ -332,7 +332,7 @@ def test_units_alone_do_not_name_the_hub() -> None:
     """An empty unit is no reason to sweep another account."""
     book = parse_policy("targets: {units: [ou-abcd-11111111]}").in_accounts(())
 
-    assert () == swept(book.base().policy, Target("123456789012", "us-east-1"))
+    assert () == swept_targets(book.base().policy, Target("123456789012", "us-east-1"))
 
 
 @pytest.mark.parametrize(

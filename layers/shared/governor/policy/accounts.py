@@ -31,7 +31,9 @@ class Accounts:
 
         An event proves nothing, because anybody may forward events.
         """
-        return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
+        return Target(account, region) in swept_targets(
+            policy, Target(self.hub_account, self.hub_region)
+        )
 
     def require_governed(self, policy: Policy, account: str, region: str) -> None:
         """Require that the policy's targets name this account and Region. Raises: SafetyError."""
@@ -68,7 +70,7 @@ class Accounts:
         return Target(account, region, role_arn, session)
 
 
-def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
+def swept_targets(policy: Policy, hub: Target) -> tuple[Target, ...]:
     """Return the targets of a sweep: every account of the policy and of its units, in every Region
     of the policy, each once.
 

@@ -42,7 +42,7 @@ from governor.limits.store.breaker import Brakes
 from governor.limits.store.pauses import Pauses
 from governor.money.rules.cost import months
 from governor.money.store.ledger import Ledger
-from governor.policy.accounts import Accounts, swept
+from governor.policy.accounts import Accounts, swept_targets
 from governor.policy.ports import PolicyVariants
 from governor.policy.rules.owners import owner_of
 
@@ -114,7 +114,7 @@ class ExpireSnapshots:
             return run
         closed = self._closed_episodes(now)
         hub = Target(self.accounts.hub_account, self.accounts.hub_region)
-        for place in swept(self.policies.base().policy, hub):
+        for place in swept_targets(self.policies.base().policy, hub):
             read_notices = cache(partial(self.expiry_store.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:

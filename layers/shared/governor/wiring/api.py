@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from governor.approvals.open_console import OpenConsole
 from governor.limits.freezes import ShowBrakes
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook
 from governor.policy.versions import AcceptPolicy
 from governor.web.api import ApprovalApi
@@ -28,7 +28,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
             decide=decide(parts, policies_now=lambda: policies),
             accept=accept,
             policy_text=parts.policy_text,
-            targets=swept(policy, parts.hub),
+            targets=swept_targets(policy, parts.hub),
             ownership=policy.ownership,
             open_console=open_console,
             pause_all=pause_all(parts),

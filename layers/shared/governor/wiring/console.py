@@ -20,7 +20,7 @@ from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.episode.ports import Undoer
 from governor.limits.store.breaker import Brakes
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
 from governor.table.table import Readable
 from governor.web.sessions import Sessions
@@ -54,7 +54,7 @@ def console(parts: Parts) -> Console:
             table=Readable(parts.table),
             clock=parts.clock,
             policy=policy,
-            targets=swept(policy, parts.hub),
+            targets=swept_targets(policy, parts.hub),
             environment=settings.need("powertools_metrics_namespace"),
             policy_is_whole=book.whole,
         )

@@ -12,7 +12,7 @@ from governor.aws.managing import OrganizationUnits
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.money.costs import NoteOverBudget
-from governor.policy.accounts import swept
+from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.versions import ReviewPolicy
 from governor.wiring.basics import Ready
@@ -58,7 +58,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             note_over_budget(policies.base().policy.budget)
         except CloudError as error:
             _log.error("which projects are over budget is as before: %s", error)
-        return swept(policies.base().policy, hub)
+        return swept_targets(policies.base().policy, hub)
 
     return SweepPlan(
         review=_review_policy(parts),
