@@ -12,7 +12,7 @@ from typing import Any
 
 from governor.aws.clients import Adapter, Clients
 from governor.aws.managing import AwsBatch
-from governor.core.catalog import alike
+from governor.core.catalog import types_with_same_gpus
 from governor.core.errors import CloudError, GovernorError
 from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
 from governor.events.notify_warning import SpotMarket
@@ -187,7 +187,7 @@ class Reader:
         if not market.prices:
             return None
         cheapest = market.prices[0]
-        types = alike(instance.instance_type)
+        types = types_with_same_gpus(instance.instance_type)
         score_by_region = scores(self.market, target, regions, types, self.unread)
         return SpotOffer(
             cheapest.usd_per_hour, cheapest.zone, types, score_by_region.get(target.region)

@@ -24,7 +24,7 @@ from cli.progress import Progress
 from cli.tables import Column, print_table
 from governor.aws.clients import Clients
 from governor.aws.pricing import AwsPrices
-from governor.core.catalog import alike, list_price, shape_of
+from governor.core.catalog import list_price, shape_of, types_with_same_gpus
 from governor.core.documents import plain
 from governor.core.errors import PolicyError
 from governor.core.instance import Target
@@ -74,19 +74,19 @@ def run(arguments: argparse.Namespace) -> int:
     unread: dict[str, None] = {}
     with Progress("reading Spot prices"):
         answer = market.prices(target, regions, name, arguments.platform)
-        score_by_region = scores(market, target, regions, alike(name), unread)
+        score_by_region = scores(market, target, regions, types_with_same_gpus(name), unread)
     problems = [f"Spot prices in {region}: {why}" for region, why in answer.problems.items()]
     problems.extend(unread)
     zones = _zones(answer.prices, list_price(name), score_by_region)
     if arguments.json:
         document = {
             "zones": [asdict(zone) for zone in zones],
-            "types_scored": [*alike(name)],
+            "types_scored": [*types_with_same_gpus(name)],
             "unread": problems,
         }
         print(json.dumps(document, indent=2))
     else:
-        _print(zones, alike(name), problems)
+        _print(zones, types_with_same_gpus(name), problems)
     return int(not zones)
 
 

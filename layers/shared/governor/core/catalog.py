@@ -34,7 +34,7 @@ def shape_of(instance_type: str) -> Shape | None:
     )
 
 
-def alike(instance_type: str) -> tuple[str, ...]:
+def types_with_same_gpus(instance_type: str) -> tuple[str, ...]:
     """Return all types with the same number of the same accelerator, itself included.
 
     Return an empty tuple if the table does not have the type.

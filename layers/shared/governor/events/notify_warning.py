@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from governor.alerts.model import NOBODY, Owner
 from governor.alerts.ports import Announcer
-from governor.core.catalog import alike
+from governor.core.catalog import types_with_same_gpus
 from governor.core.errors import CloudError, ConflictError, GovernorError
 from governor.core.instance import AUTO_SCALING_TAG, Instance, Lifecycle
 from governor.core.ports import Clock
@@ -307,7 +307,7 @@ class AdviseElsewhere:
         are not available, which is noted."""
         if not case.policy.events.placement_scores:
             return {}
-        types = alike(case.instance.instance_type)
+        types = types_with_same_gpus(case.instance.instance_type)
         if len(types) < _FEWEST_TYPES:
             why = (
                 f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than "
