@@ -14,7 +14,7 @@ import yaml
 from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
 from governor.core.errors import PolicyError
-from governor.policy.document import parse_policy, people_of
+from governor.policy.document import parse_people_alone, parse_policy
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.yaml_document import read_document
@@ -777,7 +777,7 @@ def test_of_a_refused_document_its_people_are_read(
     text: str, people: list[str], asked: bool
 ) -> None:
     """Without what is wrong about them: each other one stays."""
-    book = people_of(text)
+    book = parse_people_alone(text)
     policy = book.base().policy
     known = [one for contact in policy.ownership.contacts.values() for one in contact.emails]
 

@@ -25,7 +25,7 @@ from governor.episode.model.episode import Phase
 from governor.episode.model.plan import Step
 from governor.limits.model.pause import Pause
 from governor.limits.store.pauses import PAUSE
-from governor.policy.document import people_of
+from governor.policy.document import parse_people_alone
 from governor.policy.model.acting import Action
 from governor.table.once import Once
 from tests.builders import NOW, TARGET
@@ -181,7 +181,9 @@ def test_nobody_is_told_of_a_pause_that_does_not_stand(ends: int) -> None:
 def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
     """It may name an admin of everything: that nobody sees one is no proof that there is none."""
     world = paused(World())
-    book = people_of("ownership: {contacts: {ml: {emails: [ada@example.com]}}}\nunknown: 1\n")
+    book = parse_people_alone(
+        "ownership: {contacts: {ml: {emails: [ada@example.com]}}}\nunknown: 1\n"
+    )
     pause_all = PauseAll(world.state, world.clock, world.announcer, TARGET)
     named = Presser(ADA, "ada@example.com", ())
     policy = book.base().policy

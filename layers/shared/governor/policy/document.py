@@ -213,7 +213,7 @@ def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
     return PolicyBook(read_document(text), accepted=accepted)
 
 
-def people_of(text: str) -> PolicyBook:
+def parse_people_alone(text: str) -> PolicyBook:
     """Return a book with the people of a document that this release refuses, without the mistakes
     about them. It also says whether two people must stand behind a change; a demand that cannot be
     read counts as one."""

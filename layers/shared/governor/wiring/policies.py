@@ -13,7 +13,7 @@ from governor.core.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.core.instance import Target
 from governor.money.rules.cost import month_of
 from governor.policy.accounts import Accounts
-from governor.policy.document import PolicyBook, parse_policy, people_of
+from governor.policy.document import PolicyBook, parse_people_alone, parse_policy
 from governor.policy.model.policy import Policy
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
@@ -165,4 +165,4 @@ def accepted(document: str) -> PolicyBook:
         return parse_policy(document, accepted=True)
     except PolicyError as error:
         _log.error("%s; its people and else defaults are used", error)
-        return people_of(document)
+        return parse_people_alone(document)
