@@ -23,7 +23,7 @@ from governor.core.errors import PolicyError
 from governor.core.units import printable
 from governor.policy.document import parse_policy
 from governor.policy.messages import consent_line
-from governor.policy.rules.changes import risky
+from governor.policy.rules.changes import risky_changes
 from governor.policy.rules.consent import Unaccepted
 from governor.policy.versions import waits_for_two
 
@@ -143,7 +143,7 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
             f"all of it is risky: the document in force is refused ({error})", risky=["all of it"]
         )
         return True
-    risky_paths = risky(before, parse_policy(text))
+    risky_paths = risky_changes(before, parse_policy(text))
     if not risky_paths:
         out.say("", risky=[])
         return True

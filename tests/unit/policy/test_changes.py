@@ -11,7 +11,7 @@ from governor.core.settings import Risk, Section
 from governor.policy.document import parse_policy
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Policy
-from governor.policy.rules.changes import people_behind, risky, settings_of
+from governor.policy.rules.changes import people_behind, risky_changes, settings_of
 
 AUTO = "mode: auto\nmetrics: {publishers_are_trusted: true}"
 RISKS = {path: risk for path, risk, _ in settings_of(Policy())}
@@ -55,7 +55,7 @@ ANY_CHANGE = """
 
 def found(before: str, after: str) -> list[str]:
     """The risky paths between two documents."""
-    return risky(parse_policy(before), parse_policy(after))
+    return risky_changes(parse_policy(before), parse_policy(after))
 
 
 def test_every_setting_is_classified() -> None:

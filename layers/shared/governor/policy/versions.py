@@ -40,7 +40,7 @@ from governor.policy.messages import (
     writer_text,
 )
 from governor.policy.model.contacts import Ownership
-from governor.policy.rules.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
+from governor.policy.rules.changes import PEOPLE_NEEDED, Parsed, people_behind, risky_changes
 from governor.policy.rules.consent import (
     Consented,
     StandingVersion,
@@ -176,7 +176,7 @@ class ReviewPolicy:
         writer = writer_text(self.policy_store.writer(newest.version), newest.author)
         try:
             document = self._parsed(newest)
-            risky_settings = risky(in_force, document)
+            risky_settings = risky_changes(in_force, document)
         except PolicyError as error:
             refused = _Reviewed(newest.version, writer, why_refused=printable(str(error)))
             return self._announce(refused, "refused")

@@ -99,7 +99,7 @@ _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
 }
 
 
-def risky(before: Parsed, after: Parsed) -> list[str]:
+def risky_changes(before: Parsed, after: Parsed) -> list[str]:
     """Return the paths of the risky changes; an empty list if none is risky.
 
     Every change of the overrides is risky. If the document before is not `whole`, the one entry
