@@ -41,7 +41,7 @@ from governor.policy.sections import (
     without_base_only,
     wrong_names,
 )
-from governor.policy.validation import checked
+from governor.policy.validation import validated
 from governor.policy.yaml_document import Document, Path, dotted, read_document
 
 
@@ -58,7 +58,7 @@ class PolicyBook:
         self.document = document
         parts = split_document(document.settings)
         self._settings = parts.settings
-        base, base_mistakes = checked(Policy, parts.settings)
+        base, base_mistakes = validated(Policy, parts.settings)
         readings = read_overrides(parts, frozenset(base_mistakes))
         # Nothing acts by a document that was accepted before: its guards may be left out.
         removed_guards = [] if accepted else parts.removed_guards
@@ -172,7 +172,7 @@ class PolicyBook:
         # Only what an override can change is read again. People, for example, are those of the
         # base.
         from_base = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
-        policy, mistakes = checked(Policy, without_base_only(settings), **from_base)
+        policy, mistakes = validated(Policy, without_base_only(settings), **from_base)
         if policy is not None:
             mistakes = reckless_rules(policy, chosen, self._people)
         if policy is None or mistakes:
@@ -222,10 +222,10 @@ def parse_people_alone(text: str) -> PolicyBook:
     except PolicyError:
         settings = {"two_people_for_policy": True}
     ownership = settings.get("ownership", {})
-    _, mistakes = checked(Ownership, ownership)
+    _, mistakes = validated(Ownership, ownership)
     while mistakes:
         ownership = _without_mistakes(ownership, mistakes)
-        _, mistakes = checked(Ownership, ownership)
+        _, mistakes = validated(Ownership, ownership)
     stated = settings.get("two_people_for_policy")
     needs_two_people = stated is not False
     if stated is None:

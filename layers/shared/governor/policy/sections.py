@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from governor.core.settings import Mistake
 from governor.policy.model.policy import Override, Policy
-from governor.policy.validation import checked
+from governor.policy.validation import validated
 from governor.policy.yaml_document import Path, shown
 
 SCHEMA_VERSION = 1
@@ -172,7 +172,7 @@ def _read_override(
 ) -> OverrideReading:
     """Read an override, and check the policy that it makes of the base. Mistakes of the base itself
     are not repeated."""
-    override, mistakes = checked(Override, item)
+    override, mistakes = validated(Override, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if not isinstance(patch, dict):
         return OverrideReading(override, None, mistakes)
@@ -181,7 +181,7 @@ def _read_override(
         if key in ONLY_IN_BASE:
             mistakes.append((("set", key), reason))
     allowed = without_base_only(patch)
-    policy, policy_mistakes = checked(Policy, without_base_only(merge(base, allowed)))
+    policy, policy_mistakes = validated(Policy, without_base_only(merge(base, allowed)))
     for path, why in policy_mistakes:
         if (path, why) not in base_mistakes or _holds(allowed, path):
             mistakes.append((("set", *path), why))

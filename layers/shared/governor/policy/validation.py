@@ -29,7 +29,9 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def checked(kind: type[Made], settings: object, **given: Any) -> tuple[Made | None, list[Mistake]]:
+def validated(
+    kind: type[Made], settings: object, **given: Any
+) -> tuple[Made | None, list[Mistake]]:
     """Return the section of these settings, with those in `given` set as they are; or `None` and
     the mistakes."""
     reader: TypeAdapter[Made] = _reader(cast(Any, kind))
