@@ -19,7 +19,7 @@ from governor.events.notify_warning import SpotMarket
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery
 from governor.fleet.model import MOST_UNGOVERNED
-from governor.money.rules.cost import marginal
+from governor.money.rules.cost import marginal_price
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
 from governor.sweep.model import BatchEnvironment, Home, Kind
@@ -110,7 +110,7 @@ class Reader:
         """
         priced = []
         for instance in self.fetch.instances.list_ungoverned(target, policy.selector):
-            price = marginal(instance, self.fetch.prices.price(instance, policy))
+            price = marginal_price(instance, self.fetch.prices.price(instance, policy))
             priced.append((instance, price))
         priced.sort(key=lambda pair: pair[1].usd_per_hour or 0, reverse=True)
         for number, (instance, price) in enumerate(priced):

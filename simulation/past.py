@@ -21,7 +21,7 @@ from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery, SeriesFilter
 from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
-from governor.money.rules.cost import marginal
+from governor.money.rules.cost import marginal_price
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
@@ -260,7 +260,7 @@ def _past(
         shape=shape,
         owner=owner_of(instance, policy.ownership),
         policy=policy,
-        price=marginal(instance, fetch.prices.price(instance, policy)),
+        price=marginal_price(instance, fetch.prices.price(instance, policy)),
         price_of=price_of,
         hours=hours,
         high=by_gpu(names.utilization, "Maximum"),

@@ -24,8 +24,8 @@ from governor.money.rules.cost import (
     Run,
     costs_of,
     count,
-    ended,
-    marginal,
+    ended_runs,
+    marginal_price,
     month_end,
     month_of,
     month_start,
@@ -153,14 +153,14 @@ def test_what_was_started_anew_ran_before_as_well() -> None:
     """Its first run ended somewhere between the sweep and the new start: half way."""
     before = {"i-1": seen(at(2), at(5, 10))}
 
-    (found,) = ended(before, {"i-1": at(5, 11)}, at(5, 10), at(5, 12))
+    (found,) = ended_runs(before, {"i-1": at(5, 11)}, at(5, 10), at(5, 12))
 
     assert (at(2), at(5, 10.5)) == (found.start, found.end)
 
 
 def test_what_is_gone_is_counted_half_way_to_now() -> None:
     """When it stopped is not known; on average that is right."""
-    (found,) = ended({"i-1": seen(at(2), at(5, 10))}, {}, at(5, 10), at(5, 14))
+    (found,) = ended_runs({"i-1": seen(at(2), at(5, 10))}, {}, at(5, 10), at(5, 14))
 
     assert (Rate("llm", Decimal(10), part="used"), at(5, 12)) == (found.rate, found.end)
 
@@ -180,7 +180,7 @@ def test_what_is_gone_is_counted_half_way_to_now() -> None:
 )
 def test_what_must_not_be_counted_as_ended(observation: Observation) -> None:
     """Each of these would be counted twice, or at a price that nobody knows."""
-    assert [] == list(ended({"i-1": observation}, {"i-1": at(2)}, at(5, 10), at(5, 12)))
+    assert [] == list(ended_runs({"i-1": observation}, {"i-1": at(2)}, at(5, 10), at(5, 12)))
 
 
 def test_what_runs_has_run_since_its_last_start() -> None:
@@ -209,7 +209,7 @@ def test_only_what_an_hour_adds_to_the_bill_is_counted(
     """Capacity that was paid for in advance costs nothing more by being used."""
     price = Price(Decimal("1.006"), "list price")
 
-    assert wanted == marginal(make_instance(**changes), price).usd_per_hour
+    assert wanted == marginal_price(make_instance(**changes), price).usd_per_hour
 
 
 def test_prepaid_capacity_needs_no_price() -> None:
@@ -218,9 +218,9 @@ def test_prepaid_capacity_needs_no_price() -> None:
 
     assert (
         Decimal(0)
-        == marginal(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown).usd_per_hour
+        == marginal_price(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown).usd_per_hour
     )
-    assert marginal(make_instance(), unknown).usd_per_hour is None
+    assert marginal_price(make_instance(), unknown).usd_per_hour is None
 
 
 def test_projects_are_summed_over_targets_the_dearest_first() -> None:

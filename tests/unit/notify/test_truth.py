@@ -55,7 +55,7 @@ from governor.fleet.model import Share
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
 from governor.money.messages import budget_alert, report_alert
-from governor.money.rules.cost import ProjectCost, marginal
+from governor.money.rules.cost import ProjectCost, marginal_price
 from governor.money.rules.forecast import Forecast
 from governor.money.rules.report import report
 from governor.notify.compose import digest_of, message_of
@@ -131,7 +131,7 @@ def asked_about_stopped(**changes: Any) -> Episode:
     ago, window = timedelta(days=14), asked.evidence.window
     stopped_at = NOW - ago
     one = replace(asked.instance, state="stopped", launch_time=stopped_at - timedelta(days=2))
-    price = marginal(one, asked.price)
+    price = marginal_price(one, asked.price)
     ref = replace(asked.ref, launch_time=one.launch_time)
     found = replace(
         asked,

@@ -60,7 +60,7 @@ class CountCosts:
         without a verdict."""
         rates = {}
         for instance, policy, kind in running_now:
-            price = cost.marginal(instance, self.prices.price(instance, policy))
+            price = cost.marginal_price(instance, self.prices.price(instance, policy))
             owner = owner_of(instance, policy.ownership)
             project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
             rate = Rate(project, price.usd_per_hour, owner.name, part_of(kind))
@@ -90,7 +90,7 @@ class CountCosts:
         counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
         runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
-        runs += cost.ended(before, launched, counted_until, now)
+        runs += cost.ended_runs(before, launched, counted_until, now)
         if last_meter is not None and not self._forward(last_meter, last_meter, runs, now):
             return
         current_meter = cost.with_rates(meter or cost.new_meter(target, now), rates.values())

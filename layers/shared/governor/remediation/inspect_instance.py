@@ -27,7 +27,7 @@ from governor.evidence.rules.history import LENGTH, SHORTEST_PERIOD, History
 from governor.evidence.rules.series import last_reading_end
 from governor.limits.rules.breaker import acts_unasked
 from governor.money.ports import PriceBook
-from governor.money.rules.cost import marginal
+from governor.money.rules.cost import marginal_price
 from governor.policy.model.policy import Policy
 from governor.verdict.model import Verdict, VerdictKind
 from governor.verdict.rules.judging import Subject
@@ -190,7 +190,7 @@ class InspectInstance:
         """Return the instance with its volume sizes, the plan by facts that are read now, and the
         price."""
         sized_instance, protection, spot_request = read_facts(self.instances, instance)
-        price = marginal(instance, self.prices.price(instance, policy))
+        price = marginal_price(instance, self.prices.price(instance, policy))
         shape = shape_of(instance.instance_type)
         facts = PlanFacts(
             instance=sized_instance,

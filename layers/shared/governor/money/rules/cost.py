@@ -96,7 +96,7 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
     return Meter(Target(target.account, target.region), month_of(at), month_start(at))
 
 
-def marginal(instance: Instance, price: Price) -> Price:
+def marginal_price(instance: Instance, price: Price) -> Price:
     """Return the price that one more hour of this instance adds to the bill.
 
     The price is zero for a stopped instance, and for capacity that is paid in advance or by the
@@ -109,7 +109,7 @@ def marginal(instance: Instance, price: Price) -> Price:
     return price
 
 
-def ended(
+def ended_runs(
     before: Mapping[str, Observation],
     launched: Mapping[str, UtcDatetime],
     counted_until: UtcDatetime,
