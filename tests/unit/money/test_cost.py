@@ -23,7 +23,7 @@ from governor.money.rules.cost import (
     Rate,
     Run,
     costs_of,
-    count,
+    counted_up_to,
     ended_runs,
     marginal_price,
     month_end,
@@ -88,8 +88,8 @@ def test_however_often_it_is_counted_every_hour_counts_once(
     runs = runs_of(spans)
     step_by_step = new_meter(TARGET, START)
     for moment in sweeps:
-        step_by_step = count(step_by_step, runs, moment)
-    at_once = count(new_meter(TARGET, START), runs, max(sweeps))
+        step_by_step = counted_up_to(step_by_step, runs, moment)
+    at_once = counted_up_to(new_meter(TARGET, START), runs, max(sweeps))
 
     assert at_once.counted_until == step_by_step.counted_until
     for one, other in zip(total(at_once), total(step_by_step), strict=True):
@@ -101,9 +101,9 @@ def test_counting_again_adds_nothing_and_never_takes_away(
     spans: list[tuple[Rate, datetime, datetime]], moment: datetime
 ) -> None:
     """A retried sweep reads what it wrote."""
-    once = count(new_meter(TARGET, START), runs_of(spans), moment)
+    once = counted_up_to(new_meter(TARGET, START), runs_of(spans), moment)
 
-    assert once == count(once, runs_of(spans), moment)
+    assert once == counted_up_to(once, runs_of(spans), moment)
     assert all(amount >= 0 for amount in total(once))
     assert START <= once.counted_until <= END
 
@@ -114,12 +114,12 @@ def test_months_split_what_runs_across_them(spans: list[tuple[Rate, datetime, da
     runs = runs_of(spans)
     far = START + timedelta(days=80)
     months = [new_meter(TARGET, START + timedelta(days=days)) for days in (-1, 0, 35, 65)]
-    counted = [count(meter, runs, far) for meter in months]
+    counted = [counted_up_to(meter, runs, far) for meter in months]
     hours = sum(
         (r.end - max(r.start, START - timedelta(days=31))).total_seconds() / 3600 for r in runs
     )
     free = [Run(Rate("all", Decimal(1)), r.start, r.end) for r in runs]
-    as_hours = sum(float(total(count(meter, free, far))[0]) for meter in months)
+    as_hours = sum(float(total(counted_up_to(meter, free, far))[0]) for meter in months)
 
     assert pytest.approx(hours) == as_hours
     assert ["2026-10", "2026-11", "2026-12", "2027-01"] == [meter.month for meter in counted]
@@ -127,24 +127,26 @@ def test_months_split_what_runs_across_them(spans: list[tuple[Rate, datetime, da
 
 def test_an_amount_is_hours_times_price() -> None:
     """Ninety minutes of a p4d at its list price, to the last digit."""
-    counted = count(new_meter(TARGET, START), [run(at(3), at(3, 1.5))], at(4))
+    counted = counted_up_to(new_meter(TARGET, START), [run(at(3), at(3, 1.5))], at(4))
 
     assert {"llm": Decimal("32.93640")} == counted.usd
 
 
 def test_an_unknown_price_is_hours_and_never_zero() -> None:
     """It is in no amount, and it is not forgotten."""
-    counted = count(new_meter(TARGET, START), [run(at(3), at(3, 2), Rate("llm", None))], at(4))
+    counted = counted_up_to(
+        new_meter(TARGET, START), [run(at(3), at(3, 2), Rate("llm", None))], at(4)
+    )
 
     assert ({}, {"llm": Decimal(2)}) == (counted.usd, counted.unpriced_hours)
 
 
 def test_a_change_of_price_counts_from_the_next_sweep_on() -> None:
     """Counted hours stay as they were."""
-    meter = count(
+    meter = counted_up_to(
         new_meter(TARGET, START), [run(at(2), at(2, 1), Rate("llm", Decimal(10)))], at(2, 1)
     )
-    meter = count(meter, [run(at(2), at(2, 2), Rate("llm", Decimal(4)))], at(2, 2))
+    meter = counted_up_to(meter, [run(at(2), at(2, 2), Rate("llm", Decimal(4)))], at(2, 2))
 
     assert {"llm": Decimal(14)} == meter.usd
 
@@ -187,7 +189,9 @@ def test_what_runs_has_run_since_its_last_start() -> None:
     """A stop between two sweeps is not paid for."""
     found = Run(LLM, at(5, 9), at(5, 10))
 
-    counted = count(replace(new_meter(TARGET, START), counted_until=at(5, 8)), [found], at(5, 10))
+    counted = counted_up_to(
+        replace(new_meter(TARGET, START), counted_until=at(5, 8)), [found], at(5, 10)
+    )
 
     assert {"llm": Decimal("21.9576")} == counted.usd
 
@@ -280,7 +284,7 @@ def test_days_add_up_to_the_meter_whenever_it_is_counted(
         for day, shares in shares_by_day(meter, runs, until).items():
             amounts += 4 * len(shares)
             days[day] = days.get(day, DayCosts(day, "", "")).plus(shares)
-        meter = count(meter, runs, until)
+        meter = counted_up_to(meter, runs, until)
 
     assert all(START.date() <= day < END.date() for day in days)
     for counted, shown in (("llm", "llm"), (UNTAGGED, UNASSIGNED)):

@@ -101,7 +101,7 @@ class CountCosts:
     ) -> bool:
         """Bring a meter forward to `until`. Return false, with nothing changed, if another sweep
         has replaced the `stored` meter. `stored` is `None` for a new meter. Raises: CloudError."""
-        counted = cost.count(meter, runs, until)
+        counted = cost.counted_up_to(meter, runs, until)
         if stored is not None and counted.counted_until == stored.counted_until:
             return True
         shares = cost.shares_by_day(meter, runs, until)

@@ -138,7 +138,7 @@ def ended_runs(
         yield Run(rate, observation.launch_time, observation.at + unknown_for / 2)
 
 
-def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
+def counted_up_to(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
     """Return the meter with the cost of these runs up to `until`, at most to the end of its month.
     Only the time after `counted_until` is added, so counting again adds nothing."""
     since = meter.counted_until
