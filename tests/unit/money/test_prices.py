@@ -20,7 +20,7 @@ from governor.money.rules.prices import (
     Commitments,
     PriceList,
     key_of,
-    may_apply,
+    may_commitment_pay,
     on_demand,
 )
 from local.engine.simulators.pricing import instance_product
@@ -185,7 +185,7 @@ def test_a_commitment_pays_for_what_it_names(changes: dict[str, str], applies: b
     read = frozenset({SAVINGS_PLANS, HERE})
     known = Commitments(NOW, (replace(PLAN, **changes),), read)  # type: ignore[arg-type]
 
-    assert applies is may_apply(known, TYPE, HERE, "Linux/UNIX")
+    assert applies is may_commitment_pay(known, TYPE, HERE, "Linux/UNIX")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_commitment_pays_for_what_it_names(changes: dict[str, str], applies: b
 def test_a_commitment_that_nobody_could_read_may_apply(read: set[str] | None) -> None:
     """An unknown commitment is no reason to promise cash."""
     known = None if read is None else Commitments(NOW, (), frozenset(read))
-    assert may_apply(known, TYPE, HERE, "Linux/UNIX")
-    assert not may_apply(
+    assert may_commitment_pay(known, TYPE, HERE, "Linux/UNIX")
+    assert not may_commitment_pay(
         Commitments(NOW, (), frozenset({SAVINGS_PLANS, HERE})), TYPE, HERE, "Linux/UNIX"
     )
 

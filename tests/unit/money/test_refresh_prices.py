@@ -17,7 +17,7 @@ from governor.money.rules.prices import (
     Commitment,
     CommitmentKind,
     key_of,
-    may_apply,
+    may_commitment_pay,
 )
 from governor.policy.model.policy import Policy
 from tests.builders import NOW, TARGET
@@ -197,8 +197,8 @@ def test_what_may_not_be_read_of_commitments_is_said_and_no_failure() -> None:
     assert [] == refreshed.problems
     assert refreshed.commitments is not None
     assert {SAVINGS_PLANS: "an SCP says no"} == refreshed.commitments.unread
-    assert may_apply(refreshed.commitments, "p5.48xlarge", HERE, "Linux/UNIX")
+    assert may_commitment_pay(refreshed.commitments, "p5.48xlarge", HERE, "Linux/UNIX")
     world.lists.fails = {}
     later = world(hours=1).commitments
     assert later is not None
-    assert not may_apply(later, "p5.48xlarge", HERE, "Linux/UNIX")
+    assert not may_commitment_pay(later, "p5.48xlarge", HERE, "Linux/UNIX")

@@ -33,7 +33,7 @@ from governor.money.rules.prices import (
     Commitments,
     PriceList,
     filters_of,
-    may_apply,
+    may_commitment_pay,
     on_demand,
     storage_prices,
 )
@@ -95,7 +95,7 @@ class AwsPrices(Adapter):
             self._committed = self._committed_until(now)
         _, commitments = self._committed
         region = instance.target.region
-        return may_apply(commitments, instance.instance_type, region, instance.platform)
+        return may_commitment_pay(commitments, instance.instance_type, region, instance.platform)
 
     def _committed_until(self, now: datetime) -> tuple[datetime, Commitments | None]:
         """Return the commitments, and until when they are kept; `None` if they cannot be read."""

@@ -95,7 +95,7 @@ def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
         parts = [product.get(name, "") for name in ("instanceType", "operation", "tenancy")]
         return key_of(*parts) if all(parts) else ""
 
-    return listed(documents, key_of_product, ("Hrs",))
+    return price_by_name(documents, key_of_product, ("Hrs",))
 
 
 _USAGE = {
@@ -140,8 +140,8 @@ def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
         return _USAGE.get(usage_type, "")
 
     documents = tuple(documents)
-    prices = listed(documents, key_of_product, _UNITS)
-    for key, usd_per_gibps in listed(documents, key_of_product, _UNITS_OF_GIBPS).items():
+    prices = price_by_name(documents, key_of_product, _UNITS)
+    for key, usd_per_gibps in price_by_name(documents, key_of_product, _UNITS_OF_GIBPS).items():
         prices.setdefault(key, usd_per_gibps / _MIBPS_PER_GIBPS)
     return StoragePrices(
         usd_per_gib_month=_by_volume_type(prices, "gib"),
@@ -200,7 +200,7 @@ class Commitments:
     """The reason for each Region, or `SAVINGS_PLANS`, that could not be read."""
 
 
-def may_apply(
+def may_commitment_pay(
     commitments: Commitments | None, instance_type: str, region: str, platform: str
 ) -> bool:
     """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an
@@ -220,7 +220,7 @@ def may_apply(
     return False
 
 
-def listed(
+def price_by_name(
     documents: Iterable[str], name_of: Callable[[Mapping[str, str]], str], units: tuple[str, ...]
 ) -> dict[str, Decimal]:
     """Return the price in USD of each product, by the name that `name_of` makes of its attributes.
