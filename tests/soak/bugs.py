@@ -1079,7 +1079,7 @@ BUGS = (
     Bug(
         "the saving goes on after the instance was started again",
         "the_ledger_is_right",
-        (Edit("money.book_saving:settle_restart", "ended_by(entries, at)", "()"),),
+        (Edit("money.book_saving:settle_restart", "stops_booked_by(entries, at)", "()"),),
         ("somebody holds the stop too late, and has it undone",),
     ),
     Bug(

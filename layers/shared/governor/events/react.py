@@ -18,7 +18,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.money.book_saving import settle_restart
 from governor.money.model.ledger import Ending
-from governor.money.rules.ledger import ended_by
+from governor.money.rules.ledger import stops_booked_by
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import Policies
 from governor.remediation.void_episode import VoidEpisode
@@ -93,7 +93,7 @@ class ReactToStateChange:
         """End the savings that were booked before the change. Return a text for each; empty if
         there is none."""
         entries = self.ledger_store.open_entries(record.target, record.instance_id)
-        ended = ended_by(entries, at)
+        ended = stops_booked_by(entries, at)
         if not ended:
             return []
         if ec2_state == "running":

@@ -26,8 +26,8 @@ from governor.money.rules.ledger import (
     ENDED_WITHOUT_ACTION,
     billed_until,
     cash_of,
-    ended_by,
     is_false_stop,
+    stops_booked_by,
     working_morning,
 )
 from governor.money.store.ledger import Ledger
@@ -240,7 +240,7 @@ def settle_restart(
     Return a text for each that this call has ended; empty if there is none. Raises: CloudError.
     """
     done = []
-    for entry in ended_by(entries, at):
+    for entry in stops_booked_by(entries, at):
         is_undone = is_false_stop(entry, at, false_within)
         ending = Ending.UNDONE if is_undone else Ending.STARTED
         if ledger_store.settle_entry(entry, at, ending, now):

@@ -26,7 +26,7 @@ from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
 from governor.money.model.ledger import LedgerEntry, Statement
 from governor.money.rules.cost import DAY, month_end, month_start, months, parse_month
-from governor.money.rules.ledger import PROVISIONAL, is_provisional, stated
+from governor.money.rules.ledger import PROVISIONAL, is_provisional, statement_of
 from governor.money.rules.report import COLUMNS, Report, report
 from governor.money.store.ledger import Ledger
 from governor.policy.model.contacts import Ownership
@@ -140,7 +140,9 @@ class ReportSavings:
             if problem is not None:
                 night.problems.append(problem)
         entries = books.entries(start - books.counts_for, now)
-        self.ledger_store.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
+        self.ledger_store.keep_statement(
+            statement_of(entries, month, now - _WRITING, books.counts_for)
+        )
         savings = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
         night.copied.append(month)
@@ -269,7 +271,7 @@ def _difference(books: Books, statement: Statement, now: UtcDatetime) -> str | N
     counted = timedelta(days=statement.counts_days)
     month = statement.month
     entries = books.entries(parse_month(month) - counted, now)
-    restated = stated(entries, month, statement.as_of, counted)
+    restated = statement_of(entries, month, statement.as_of, counted)
     is_same_sum = abs(restated.net_usd - statement.net_usd) < _CENT
     if is_same_sum and restated.entries == statement.entries:
         return None

@@ -100,14 +100,14 @@ def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta)
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 
-def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
+def stops_booked_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
     """Return the stops among these entries that were booked by `at`: their savings end if the
     instance changes at that time. Empty if there are none."""
     booked = [entry for entry in entries if entry.booked_at <= at]
     return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
 
 
-def stated(
+def statement_of(
     entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
 ) -> Statement:
     """Return the statement of a month, from the entries as they were written by `as_of`."""
