@@ -171,7 +171,7 @@ class OpenEpisode:
         if instance.state != "stopped":
             return None
         for entry in reversed(self.ledger_store.open_entries(ref.target, ref.instance_id)):
-            if not entry.is_away:
+            if not entry.may_still_be_stopped:
                 continue
             earlier = self.episode_store.episode(entry.episode)
             if earlier is not None and earlier.has_stopped(ref):

@@ -331,7 +331,7 @@ def _askable_records(
     for ref, entry in savings.items():
         is_over = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
         record = sweep.records.get(ref.instance_id)
-        if record is None or is_over or not entry.is_away:
+        if record is None or is_over or not entry.may_still_be_stopped:
             continue
         if _may_be_asked(record, sweep.now) and not record.is_quiet(ref.launch_time, sweep.now):
             records[ref] = record

@@ -99,7 +99,7 @@ class LedgerEntry:
         return self.ours and self.outcome in _ACTED
 
     @property
-    def is_away(self) -> bool:
+    def may_still_be_stopped(self) -> bool:
         """Return whether the instance may still be stopped: GPU Governor stopped it, and it was not
         started since."""
         return self.outcome is Outcome.STOPPED and (self.ours or self.ended is Ending.REPLACED)

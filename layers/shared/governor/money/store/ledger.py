@@ -167,7 +167,7 @@ def booking(entry: LedgerEntry | None) -> list[Write]:
 def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
     """Return the write that settles the open entry: it is deleted, or kept with its end while its
     instance may still be stopped."""
-    if not end.is_away:
+    if not end.may_still_be_stopped:
         return delete(_open_key(entry), present())
     until = entry.booked_at + _OPEN_KEPT
     return put(_open_key(entry), end, present(), until=until)
