@@ -84,12 +84,12 @@ class LedgerEntry:
     """Time at which the bill's figures were written."""
 
     @property
-    def end(self) -> dict[str, Any]:
+    def end_fields(self) -> dict[str, Any]:
         """Return the fields that the end of the entry sets, by name."""
         return {name: getattr(self, name) for name in _END_FIELDS}
 
     @property
-    def correction(self) -> dict[str, Any]:
+    def correction_fields(self) -> dict[str, Any]:
         """Return the fields that a correction by a bill sets, by name."""
         return {name: getattr(self, name) for name in _BILL_FIELDS}
 
@@ -111,7 +111,7 @@ class LedgerEntry:
         storage = self.storage_usd_per_hour or Decimal(0)
         return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -storage
 
-    def counted(
+    def saving_span(
         self, start: datetime, end: datetime, counts_for: timedelta
     ) -> tuple[datetime, datetime]:
         """Return start and end of the entry's saving between `start` and `end`, and within

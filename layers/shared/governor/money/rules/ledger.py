@@ -92,7 +92,7 @@ def saved_in(
         return None
     if entry.false_stop:
         return Decimal(0)
-    return cost_between(entry.saved_usd_per_hour, *entry.counted(start, end, counts_for))
+    return cost_between(entry.saved_usd_per_hour, *entry.saving_span(start, end, counts_for))
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
@@ -173,7 +173,7 @@ def _sum_amounts(
         saved_per_hour = entry.saved_usd_per_hour
         if cost_per_hour is None or saved_per_hour is None:
             continue
-        saves_from, saves_until = entry.counted(start, end, counts_for)
+        saves_from, saves_until = entry.saving_span(start, end, counts_for)
         cost = cost_between(cost_per_hour, saves_from, saves_until)
         avoided += cost
         if entry.false_stop:
@@ -221,7 +221,7 @@ def net_by_day(
     for entry in entries:
         if not entry.ours or entry.saved_usd_per_hour is None:
             continue
-        saves_from, saves_until = entry.counted(first_midnight, end, counts_for)
+        saves_from, saves_until = entry.saving_span(first_midnight, end, counts_for)
         first_day = max(0, (saves_from - first_midnight) // DAY)
         day_after = min(len(days), (saves_until - first_midnight) // DAY + 1)
         for number in range(first_day, day_after):

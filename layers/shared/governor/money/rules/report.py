@@ -174,7 +174,7 @@ class Report:
         entry = line.entry
         saved = line.saved
         ref = entry.episode
-        saves_from, saves_until = entry.counted(self.start, self.end, self.counts_for)
+        saves_from, saves_until = entry.saving_span(self.start, self.end, self.counts_for)
         ending = entry.ended.value if entry.ended else None
         return (
             ref.account,

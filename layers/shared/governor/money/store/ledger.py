@@ -118,7 +118,9 @@ class Ledger(Store):
         for addition in self._table.records(LedgerEntry, later):
             entry = entries.get(addition.episode)
             if entry is not None:
-                changes = addition.correction if addition.corrected_at else addition.end
+                changes = (
+                    addition.correction_fields if addition.corrected_at else addition.end_fields
+                )
                 entries[addition.episode] = replace(entry, **changes)
         return list(entries.values())
 
