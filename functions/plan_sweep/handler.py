@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
         return {}
     check = parse(PlanPayload, event).check
     if check == "sweep":
-        plan.check_schema()
+        plan.record_schema()
         try:
             plan.send_pause_messages()
         except Exception:  # noqa: BLE001 - logged, with the reason; the next sweep sends them

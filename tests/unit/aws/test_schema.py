@@ -152,21 +152,21 @@ def test_a_release_refuses_a_table_of_a_newer_schema(
     create_table(aws.client("dynamodb"))
     table = DynamoTable(aws, TABLE)
     state = EveryStore(table)
-    state.check_schema()
+    state.record_schema()
     assert table.get(SCHEMA_KEY) is None
 
     monkeypatch.setattr(store, "SCHEMA", 3)
-    state.check_schema()
+    state.record_schema()
     assert 3 == (table.get(SCHEMA_KEY) or {})["number"]
-    state.check_schema()
+    state.record_schema()
 
     monkeypatch.setattr(store, "SCHEMA", 2)
     with pytest.raises(
         CloudError, match="items of schema 3, and this release reads up to 2: deploy the newer"
     ):
-        state.check_schema()
+        state.record_schema()
     table.write(put(SCHEMA_KEY, {"number": 2}))
-    state.check_schema()
+    state.record_schema()
 
 
 def record() -> None:

@@ -26,7 +26,7 @@ SCHEMA = 1
 class PolicyVersions(Store):
     """Versions of the policy document, by their version ids in S3."""
 
-    def check_schema(self) -> None:
+    def record_schema(self) -> None:
         """Note that items are stored in this schema. Raises: CloudError if they are in a newer
         one."""
         item = self._table.get(SCHEMA_KEY) or {}

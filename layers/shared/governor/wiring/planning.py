@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class SweepPlan(NamedTuple):
     review: ReviewPolicy
     places: Ready[tuple[Target, ...]]
-    check_schema: Callable[[], None]
+    record_schema: Callable[[], None]
     send_pause_messages: SendPauseMessages
 
 
@@ -63,7 +63,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     return SweepPlan(
         review=_review_policy(parts),
         places=ready(lambda: parse_policy(text.read()), places),
-        check_schema=parts.policy_store.check_schema,
+        record_schema=parts.policy_store.record_schema,
         send_pause_messages=_send_pause_messages(parts),
     )
 
