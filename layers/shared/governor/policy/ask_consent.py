@@ -166,7 +166,7 @@ class CountAcceptances:
         CloudError."""
         # The review that put the other version in force counts the acceptances of that version.
         with suppress(ConflictError):
-            self.policy_store.count_acceptances(version, consented)
+            self.policy_store.store_acceptances(version, consented)
 
     def _notify(self, version: str | None, document: ParsedConsents, people: KnownPeople) -> None:
         """Notify each person once of the overrides that wait for them, even if they cannot accept

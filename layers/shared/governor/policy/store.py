@@ -78,7 +78,7 @@ class PolicyVersions(Store):
             item |= _counted(consented)
         self._table.transact(put(_IN_FORCE, item, is_unchanged))
 
-    def count_acceptances(self, version: str, consented: Consented) -> None:
+    def store_acceptances(self, version: str, consented: Consented) -> None:
         """Keep whose acceptances of the version in force count. Raises: ConflictError if another
         version is in force by now."""
         item = {**_counted(consented), "what": "acceptances of the policy counted"}
