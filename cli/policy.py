@@ -223,7 +223,7 @@ def _book(arguments: argparse.Namespace, session: boto3.Session) -> PolicyBook:
         text = str(answer["document"])
         acceptances = acceptances_of(answer)
     try:
-        return parse_policy(text).accepted_by(acceptances)
+        return parse_policy(text).apply_acceptances(acceptances)
     except PolicyError as error:
         raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
 

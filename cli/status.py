@@ -117,7 +117,7 @@ class Stack:
     def policy(self) -> tuple[PolicyBook, str | None]:
         """The policy in force, and its version in the bucket, or `None` if the bucket has none."""
         answer = self.api.call("GET", "/api/policy")
-        book = parse_policy(answer["document"]).accepted_by(acceptances_of(answer))
+        book = parse_policy(answer["document"]).apply_acceptances(acceptances_of(answer))
         return book, answer["in_force"]
 
     @cached_property

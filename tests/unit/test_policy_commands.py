@@ -479,7 +479,7 @@ def test_after_a_version_is_stored_its_people_are_told_to_accept_it() -> None:
     )
 
     both = frozenset({"alice@example.com", "bob@example.com"})
-    book.accepted_by(Acceptances(book.terms, both))
+    book.apply_acceptances(Acceptances(book.terms, both))
     assert "" == next_steps(book.unaccepted(), "v7")
 
 

@@ -419,7 +419,7 @@ def test_a_change_of_reports_alone_leaves_acceptances_as_they_are(change: str) -
 def test_acceptances_of_another_document_do_not_count_for_this_one() -> None:
     """Whoever reads the table and the text at the moment of a change gets `ask`."""
     other = parse_policy(NAMED.replace("Life: short", "Life: long"))
-    book = parse_policy(NAMED).accepted_by(Acceptances(other.terms, BOTH))
+    book = parse_policy(NAMED).apply_acceptances(Acceptances(other.terms, BOTH))
     applied = book.applied_to(make_instance(tags=TAGS))
 
     assert Mode.ASK is applied.policy.mode
@@ -444,7 +444,7 @@ def test_with_consent_it_opens_in_auto() -> None:
     world = FleetWorld()
     instance_id = world.add(1, tags=TAGS)
     book = parse_policy(NAMED)
-    world.policies = book.accepted_by(Acceptances(book.terms, BOTH))  # type: ignore[assignment]
+    world.policies = book.apply_acceptances(Acceptances(book.terms, BOTH))  # type: ignore[assignment]
     opened = opener(world)(ref_of(world, instance_id)).episode
 
     assert opened is not None
@@ -454,12 +454,12 @@ def test_with_consent_it_opens_in_auto() -> None:
 def test_an_episode_of_mode_auto_does_not_act_once_acceptances_do_not_stand() -> None:
     """Every guard reads them anew: the version in force may be another one by then."""
     world = World(action=Action.TERMINATE, mode=Mode.AUTO, changes={"tags": TAGS})
-    book = parse_policy(NAMED).accepted_by(Acceptances(parse_policy(NAMED).terms, BOTH))
+    book = parse_policy(NAMED).apply_acceptances(Acceptances(parse_policy(NAMED).terms, BOTH))
     step = world.state.episode(world.ref).plan.steps[0]  # type: ignore[union-attr]
     assert replace(world.guards, policies=book).check(world.ref, step)
 
     for people_now in (frozenset[str](), frozenset({"alice@example.com"})):
-        fewer = parse_policy(NAMED).accepted_by(Acceptances(book.terms, people_now))
+        fewer = parse_policy(NAMED).apply_acceptances(Acceptances(book.terms, people_now))
         with pytest.raises(SafetyError, match="mode went from auto to ask"):
             replace(world.guards, policies=fewer).check(world.ref, Step.STOP)
 
@@ -472,7 +472,7 @@ def test_an_override_without_consent_asks_also_where_another_has_it() -> None:
     known = people(alice=ALICE, bob=BOB, carol=CI)
     for more in (second, second + stops):
         book = parse_policy(ASK + known + OVERRIDE + more)
-        book.accepted_by(Acceptances(book.terms, BOTH))
+        book.apply_acceptances(Acceptances(book.terms, BOTH))
         assert Mode.ASK is book.applied_to(make_instance(tags=TAGS)).policy.mode
 
 

@@ -68,7 +68,7 @@ class ParsedConsents(Parsed, Protocol):
     def terms(self) -> str:
         """Return the hash of what people accept with this document."""
 
-    def accepted_by(self, acceptances: Acceptances) -> object:
+    def apply_acceptances(self, acceptances: Acceptances) -> object:
         """Change the document: the overrides that these people have accepted count from now on."""
 
     def unaccepted(self) -> tuple[Unaccepted, ...]:
@@ -151,14 +151,14 @@ class CountAcceptances:
             people_of_document = known_people(document.base().policy.ownership)
             self._notify(None, document, people_of_document)
             return
-        document.accepted_by(standing.acceptances)
+        document.apply_acceptances(standing.acceptances)
         if not document.unaccepted():
             return
         consented = consents_now(self.policy_store, standing, document)
         stored = Consented(standing.acceptances, standing.people or KnownPeople())
         if consented != stored:
             self._store(standing.version, consented)
-        document.accepted_by(consented.acceptances)
+        document.apply_acceptances(consented.acceptances)
         self._notify(standing.version, document, consented.people)
 
     def _store(self, version: str, consented: Consented) -> None:

@@ -124,7 +124,7 @@ class PolicyBook:
         """Return the hash of what people accept with this document."""
         return terms_of_consent(self._settings, self.overrides)
 
-    def accepted_by(self, acceptances: Acceptances) -> Self:
+    def apply_acceptances(self, acceptances: Acceptances) -> Self:
         """Let the overrides count that these people have accepted. Acceptances of other terms do
         not count."""
         is_of_these_terms = self.needs_consent and acceptances.terms == self.terms

@@ -182,7 +182,7 @@ class ReviewPolicy:
             return self._announce(refused, "refused")
         people = known_people(in_force.base().policy.ownership)
         consented = consents_of_new(self.policy_store, newest.version, document, standing, people)
-        document.accepted_by(consented.acceptances)
+        document.apply_acceptances(consented.acceptances)
         reviewed = _Reviewed(
             newest.version,
             writer,
@@ -349,7 +349,7 @@ class AcceptPolicy:
             consented = consents_of_new(
                 self.policy_store, version, document, standing, known_people(people)
             )
-        document.accepted_by(consented.acceptances)
+        document.apply_acceptances(consented.acceptances)
         return document.unaccepted()
 
 

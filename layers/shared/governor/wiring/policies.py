@@ -129,7 +129,7 @@ def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
     if not book.needs_consent:
         return book
     standing = parts.policy_store.standing_version()
-    return book if standing is None else book.accepted_by(standing.acceptances)
+    return book if standing is None else book.apply_acceptances(standing.acceptances)
 
 
 def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
