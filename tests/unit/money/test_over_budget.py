@@ -47,7 +47,7 @@ QUIET = {"Purpose": "GPU-Workload", "Team": "lab", "Project": "vision", "Name": 
 
 def book(mode: str = "ask", *over: str) -> PolicyBook:
     """Instances of the team lab are only observed; these projects are over budget."""
-    return parse_policy(TEXT.format(mode=mode)).over_budget(over)
+    return parse_policy(TEXT.format(mode=mode)).ask_over_budget(over)
 
 
 def test_over_budget_an_observed_instance_is_asked_about_and_silence_is_no_yes() -> None:

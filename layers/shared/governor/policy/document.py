@@ -103,7 +103,7 @@ class PolicyBook:
         self._applied = {(): self._base}
         return self
 
-    def over_budget(self, projects: Iterable[str]) -> Self:
+    def ask_over_budget(self, projects: Iterable[str]) -> Self:
         """Ask about instances of these projects even if an override only observes them; silence is
         never a yes then.
 

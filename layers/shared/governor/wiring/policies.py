@@ -83,7 +83,7 @@ def asking(parts: Parts) -> Ready[PolicyBook]:
         if book.base().policy.budget.act != "ask":
             return book
         projects = policy_store.over_budget(month_of(clock.now()))
-        return book.over_budget(projects)
+        return book.ask_over_budget(projects)
 
     return read_policy
 
