@@ -322,7 +322,7 @@ def _targets(stack: Stack) -> Line:
         accounts = PolicyVersions(table).accounts_of(named_targets)
         if accounts is None:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
-        book.in_accounts(accounts)
+        book.add_accounts(accounts)
     targets = swept_targets(book.base().policy, stack.hub)
     failures = unswept(table)
     unread: dict[str, str] = {}

@@ -330,7 +330,7 @@ def test_what_acts_waits_until_other_units_are_looked_up(ready: Any) -> None:
 
 def test_units_alone_do_not_name_the_hub() -> None:
     """An empty unit is no reason to sweep another account."""
-    book = parse_policy("targets: {units: [ou-abcd-11111111]}").in_accounts(())
+    book = parse_policy("targets: {units: [ou-abcd-11111111]}").add_accounts(())
 
     assert () == swept_targets(book.base().policy, Target("123456789012", "us-east-1"))
 

@@ -95,7 +95,7 @@ class PolicyBook:
         self._accepted = NOBODY_ACCEPTED
         self._refuse(_reckless_anywhere(base, readings, self._people))
 
-    def in_accounts(self, accounts: Iterable[str]) -> Self:
+    def add_accounts(self, accounts: Iterable[str]) -> Self:
         """Add the accounts of the organizational units to the targets."""
         policy = self._base.policy
         targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))

@@ -53,7 +53,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
                 targets.units, targets.without_units
             )
             parts.policy_store.note_accounts(targets, accounts, parts.clock.now())
-            policies.in_accounts(accounts)
+            policies.add_accounts(accounts)
         try:
             note_over_budget(policies.base().policy.budget)
         except CloudError as error:

@@ -155,7 +155,7 @@ def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyB
         raise Unavailable(
             "the accounts of targets.units are not known yet; the next sweep looks them up"
         )
-    return book.in_accounts(accounts or ())
+    return book.add_accounts(accounts or ())
 
 
 def accepted(document: str) -> PolicyBook:
