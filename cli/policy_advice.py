@@ -199,8 +199,8 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
     """Yield each figure that can never be measured as the policy wants it."""
     metrics = policy.metrics
     ask_after_released = timedelta(minutes=policy.approval.ask_after_released_minutes)
-    if policy.never_asks is not None:
-        yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.never_asks}"
+    if policy.why_never_asks is not None:
+        yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.why_never_asks}"
     elif policy.released_window > max(policy.window, ask_after_released):
         yield (
             f"metrics.lag_seconds: {metrics.lag_seconds} hides the memory that is held now, so "
@@ -232,7 +232,7 @@ def _of_exemption(policy: Policy) -> Iterator[str]:
 
 def _of_fresh_readings(policy: Policy) -> Iterator[str]:
     """Yield why steps that no person approves cannot begin as the policy wants it."""
-    if policy.never_asks is not None or not acts_unasked(policy):
+    if policy.why_never_asks is not None or not acts_unasked(policy):
         return
     for why in why_never_fresh(policy):
         yield f"without a person's approval a step often waits, or never begins: {why}"

@@ -613,8 +613,8 @@ def test_a_longer_window_is_the_time_before_a_question_too() -> None:
 
 def test_periods_of_an_hour_are_accepted_and_start_no_question() -> None:
     """Documents that hold them are not refused; the times of questions need not fit them."""
-    assert parse_policy("metrics: {period_seconds: 3600}").base().policy.never_asks
-    assert not parse_policy("metrics: {period_seconds: 60}").base().policy.never_asks
+    assert parse_policy("metrics: {period_seconds: 3600}").base().policy.why_never_asks
+    assert not parse_policy("metrics: {period_seconds: 60}").base().policy.why_never_asks
 
 
 def test_a_lag_that_hides_the_last_minutes_is_accepted_and_starts_no_question() -> None:
@@ -624,7 +624,7 @@ def test_a_lag_that_hides_the_last_minutes_is_accepted_and_starts_no_question() 
         for lag in (600, 900, 901)
     }
 
-    assert [True, True, False] == [policy.never_asks is None for policy in lags.values()]
+    assert [True, True, False] == [policy.why_never_asks is None for policy in lags.values()]
     assert timedelta(minutes=90) == lags[600].released_window
     assert lags[900].ask_window == lags[900].released_window
 

@@ -127,7 +127,7 @@ class Policy(Section):
         return max(self.window, asked_after, RELEASED_FOR)
 
     @property
-    def never_asks(self) -> str | None:
+    def why_never_asks(self) -> str | None:
         """Return the setting with which readings cannot show that idleness lasts up to now, and
         what to set; `None` if they can."""
         if self.period > END_BIN:

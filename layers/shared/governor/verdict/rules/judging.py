@@ -110,7 +110,7 @@ class Subject:
         if self.people_know:
             return frozenset()
         figures = wanted_figures(self.policy)
-        if self.policy.never_asks or not self._may_ask_sooner():
+        if self.policy.why_never_asks or not self._may_ask_sooner():
             return figures
         return figures | {"memory"}
 
@@ -153,7 +153,7 @@ class Subject:
         """
         evidence = verdict.evidence
         policy = self.policy
-        may_ask = not self.people_know and not policy.never_asks
+        may_ask = not self.people_know and not policy.why_never_asks
         if evidence is None or verdict.kind is not VerdictKind.IDLE or not may_ask:
             return None
         idle_since = self._known_since(evidence.window) or self.instance.launch_time
@@ -173,8 +173,8 @@ class Subject:
         ahead.
         """
         policy = self.policy
-        if policy.never_asks:
-            reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
+        if policy.why_never_asks:
+            reason = f"readings cannot show that idleness lasts up to now: {policy.why_never_asks}"
             return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
         if not self._is_long_enough(window, evidence):
             reason = (
