@@ -222,7 +222,7 @@ BUGS = (
         "exempt_is_left_alone",
         (
             Edit(
-                "policy.model.names:TagMatch.like_it_on",
+                "policy.model.names:TagMatch.similar_tag_on",
                 "if self._is_meant_by(key):",
                 "if key == self.tag_key:",
             ),

@@ -244,7 +244,7 @@ def test_a_key_of_other_letters_exempts_nothing(key: str, value: str) -> None:
     assume(letters not in ("gpugovernor", "gpugovernorexempt"))
     other = make_instance(tags={**INSTANCE.tags, key: value})
 
-    assert POLICY.exemption.like_it_on(other) is None
+    assert POLICY.exemption.similar_tag_on(other) is None
 
 
 @pytest.mark.parametrize(
@@ -280,8 +280,8 @@ def test_a_key_of_signs_alone_has_one_spelling() -> None:
     """Every other key of signs alone has the same letters: none."""
     rule = TagMatch("+", "no")
 
-    assert rule.like_it_on(make_instance(tags={"+": "yes"})) == "+=yes"
-    assert rule.like_it_on(make_instance(tags={"-": "no"})) is None
+    assert rule.similar_tag_on(make_instance(tags={"+": "yes"})) == "+=yes"
+    assert rule.similar_tag_on(make_instance(tags={"-": "no"})) is None
 
 
 def test_holds_of_people_need_no_metrics() -> None:

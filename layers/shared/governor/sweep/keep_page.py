@@ -258,7 +258,7 @@ def _is_exempt(case: Case) -> bool:
     """Return whether a stored exemption or a tag like the exemption tag is on the instance."""
     if case.record.hold.exempt_reason is not None:
         return True
-    return case.policy.exemption.like_it_on(case.instance) is not None
+    return case.policy.exemption.similar_tag_on(case.instance) is not None
 
 
 def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:

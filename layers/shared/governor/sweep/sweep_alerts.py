@@ -125,7 +125,7 @@ class SweepAlerts:
         tags: dict[str, str] = {}
         instances = []
         for case in sweep.cases:
-            tag = case.policy.exemption.like_it_on(case.instance)
+            tag = case.policy.exemption.similar_tag_on(case.instance)
             if tag and not case.policy.exemption.is_on(case.instance):
                 tags[case.id] = tag
                 instances.append(case.instance)

@@ -103,7 +103,7 @@ class Holdings:
             instances = [self.instance]
         for policy in self.policies:
             for instance in instances:
-                tag = policy.exemption.like_it_on(instance)
+                tag = policy.exemption.similar_tag_on(instance)
                 if tag is not None:
                     return f"it is exempt: {tag}"
         return None

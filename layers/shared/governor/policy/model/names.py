@@ -53,7 +53,7 @@ class TagMatch(Section):
         """Return whether the instance has exactly this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
 
-    def like_it_on(self, instance: Instance) -> str | None:
+    def similar_tag_on(self, instance: Instance) -> str | None:
         """Return the instance's tag that means this one, however its key is spelled, with any
         value.
 

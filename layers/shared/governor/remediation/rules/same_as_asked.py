@@ -51,7 +51,7 @@ def must_not_carry_exemption(
     if asked_under is not None:
         exemptions.append(asked_under.exemption)
     for exemption in exemptions:
-        tag = exemption.like_it_on(instance)
+        tag = exemption.similar_tag_on(instance)
         if tag is not None:
             raise SafetyError(f"the instance is exempt: {tag}")
 

@@ -36,7 +36,7 @@ from governor.verdict.rules.vetoes import judge_figures
 
 def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
     """Return the verdict that needs no metrics, or `None` if they must be read."""
-    exemption_tag = policy.exemption.like_it_on(instance)
+    exemption_tag = policy.exemption.similar_tag_on(instance)
     if exemption_tag is not None:
         return Verdict(VerdictKind.EXEMPT, f"carries the tag {exemption_tag}")
     if hold.exempt_reason is not None:
