@@ -144,7 +144,9 @@ class PolicyBook:
         acceptances that it names, people are asked about the instance. Raises: PolicyError if the
         overrides contradict each other."""
         indices = tuple(
-            index for index, override in enumerate(self.overrides) if override.match.holds(instance)
+            index
+            for index, override in enumerate(self.overrides)
+            if override.match.is_for(instance)
         )
         applied = self._with_consent(self.applied(indices), indices)
         policy = applied.policy

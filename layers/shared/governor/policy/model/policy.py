@@ -167,7 +167,7 @@ class OverrideMatch(Section):
     regions: tuple[str, ...] = named(*REGION)
     """Region codes, one of which the instance is in."""
 
-    def holds(self, instance: Instance) -> bool:
+    def is_for(self, instance: Instance) -> bool:
         """Return whether all conditions hold for this instance."""
         for key, value in self.tags.items():
             if instance.tags.get(key) != value:
