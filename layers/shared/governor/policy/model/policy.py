@@ -136,7 +136,7 @@ class Policy(Section):
             return f"metrics.lag_seconds is {self.metrics.lag_seconds}; set 120"
         return None
 
-    def over(self, window: timedelta) -> Policy:
+    def with_window(self, window: timedelta) -> Policy:
         """Return this policy with an idle window of this length."""
         if window == self.window:
             return self

@@ -181,7 +181,7 @@ class Subject:
                 f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
             )
             return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
-        policy_over_window = policy.over(window)
+        policy_over_window = policy.with_window(window)
         verdict = judge(self.instance, self.hold, evidence, policy_over_window, self.now)
         if not verdict.is_idle:
             return verdict
