@@ -140,7 +140,7 @@ class FollowUp:
         # Any earlier outcome counts: a stop may have come before it.
         if case.record.last_outcome is None or not was_started_lately:
             return False
-        return case.listed.is_first_sight or sweep.is_hourly(case.id)
+        return case.listed.is_first_sight or sweep.is_hourly_check_due(case.id)
 
     def _settle_restart(self, sweep: Sweep, case: Case) -> None:
         """End the savings of an instance that runs again.
@@ -176,7 +176,7 @@ class FollowUp:
         listed_ids = {case.id for case in sweep.cases}
         if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, listed_ids):
             return []
-        if not sweep.is_hourly("stopped"):
+        if not sweep.is_hourly_check_due("stopped"):
             return []
         savings = {entry.episode: entry for entry in self.ledger_store.open_of(sweep.target)}
         records = _askable_records(sweep, savings, listed_ids)
@@ -286,7 +286,7 @@ class FollowUp:
             # (`None`) does not count as dead.
             return self.workflow.is_running(ref) is False
         unchanged_for = sweep.now - (episode.phase_since or episode.opened_at)
-        is_due = unchanged_for >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
+        is_due = unchanged_for >= _REPAIR_AFTER and sweep.is_hourly_check_due(ref.execution_name)
         return is_due and not self.workflow.is_running(ref)
 
 

@@ -402,7 +402,7 @@ class Sweep:
     """Time of the last sweep that ended; `None` if there was none."""
     spread: Spread
 
-    def is_hourly(self, key: str) -> bool:
+    def is_hourly_check_due(self, key: str) -> bool:
         """Return whether the hourly check of this key is due. Each key has a minute of its own. At
         the first sweep of a target all are due."""
         if self.swept_before is None:
