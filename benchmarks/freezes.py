@@ -109,7 +109,7 @@ def run(
                 changed.append(_case(number, before[number], at_work))
                 before[number] = at_work
         # In one call: the counts are those of all accounts, whoever adds to them.
-        frozen = breaker.frozen_everywhere(_sweep(HUB, changed, now)) is not None
+        frozen = breaker.apply_hub_breaker(_sweep(HUB, changed, now)) is not None
         if frozen != was_frozen:
             (month.froze if frozen else month.released).append(now)
             was_frozen = frozen

@@ -58,7 +58,7 @@ class FreezePlans:
             self._trip(sweep, new_reason, turned, tripped)
         elif tripped is not None:
             reason = self._go_on_or_release(sweep, tripped)
-        hub_reason = self.frozen_everywhere(sweep)
+        hub_reason = self.apply_hub_breaker(sweep)
         why = paused(self.pause_store) or reason or hub_reason
         if why is not None:
             _freeze_verdicts(sweep, why)
@@ -112,7 +112,7 @@ class FreezePlans:
             self.brake_store.release_breaker(sweep.target, freeze)
         return None
 
-    def frozen_everywhere(self, sweep: Sweep) -> str | None:
+    def apply_hub_breaker(self, sweep: Sweep) -> str | None:
         """Count the instances that turned, over all targets. Freeze or release plans everywhere.
 
         Return why plans are frozen everywhere, or `None` if they are not.
