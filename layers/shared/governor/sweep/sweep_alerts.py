@@ -79,7 +79,7 @@ class SweepAlerts:
     finding_store: Findings
     notice_store: Notices
 
-    def idle(self, sweep: Sweep) -> None:
+    def publish_idle_events(self, sweep: Sweep) -> None:
         """Publish one event per idle stretch, for machines. Each sweep publishes at most
         `_MOST_EVENTS`, so that it ends in time. A failure becomes a problem of the sweep."""
         dated = []
@@ -99,7 +99,7 @@ class SweepAlerts:
         for (case, _), was_sent in zip(dated, sent, strict=True):
             case.notified = was_sent
 
-    def silence(self, sweep: Sweep) -> None:
+    def notify_of_silence(self, sweep: Sweep) -> None:
         """Notify each owner of their silent instances. In an outage, notify only the default owner,
         of all of them. A failure becomes a problem of the sweep."""
         silent = {case.id: case for case in sweep.cases if case.fell_silent}
@@ -119,7 +119,7 @@ class SweepAlerts:
                 for instance in members:
                     silent[instance.instance_id].notified = True
 
-    def unusual_exemptions(self, sweep: Sweep) -> None:
+    def notify_of_unusual_exemptions(self, sweep: Sweep) -> None:
         """Notify each owner of exemption tags with unusual spelling, once a week while the tags
         stay the same. A failure becomes a problem of the sweep."""
         tags: dict[str, str] = {}
@@ -137,7 +137,7 @@ class SweepAlerts:
             notify = partial(self.announcer.announce, alert)
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
-    def recovered(self, sweep: Sweep) -> None:
+    def notify_of_recovery(self, sweep: Sweep) -> None:
         """Notify people of each cause by which no instance fails any more, then forget its
         failures, so that people are notified at once of the next one.
 
@@ -175,7 +175,7 @@ class SweepAlerts:
                 updated.append(replace(failure, over_at=sweep.now))
         return updated
 
-    def incidents_over(self, sweep: Sweep) -> None:
+    def close_incidents(self, sweep: Sweep) -> None:
         """Have machines close the incidents that they opened, once an incident's time has passed
         and no finding keeps it open. Raises: CloudError; the next sweep tries again."""
         for incident in self.failure_store.incidents():
@@ -188,7 +188,7 @@ class SweepAlerts:
             self.once(alert.dedup_id, partial(self.announcer.announce, alert))
             self.failure_store.drop_incident(incident)
 
-    def reminders(self, sweep: Sweep) -> None:
+    def send_reminders(self, sweep: Sweep) -> None:
         """Remind the owners of running instances of announced dates that are near. A failure
         becomes a problem of the sweep."""
         read_notices = partial(self.notice_store.notices, sweep.target)
@@ -209,7 +209,7 @@ class SweepAlerts:
             notify = partial(self.announcer.announce, alert)
             sweep.attempt(label, self.once, key, notify, keep=DATE_KEPT)
 
-    def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
+    def notify_of_managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
         """Notify the owners of environments of other services that hold idle instances.
 
         An owner gets one message per environment within `managed.tell_again_after_hours`, and none

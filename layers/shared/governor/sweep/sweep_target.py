@@ -67,7 +67,7 @@ class SweepTarget:
         open_episodes = self.follow_up(sweep)
         self._notify(sweep, just_froze=just_froze)
         rates = self._count_costs(sweep, listing)
-        self.alerts.managed_idle(sweep, rates)
+        self.alerts.notify_of_managed_idle(sweep, rates)
         observations = {case.id: case.observation(rates[case.id]) for case in sweep.cases}
         self.sweep_store.remember(target, observations, now)
         self._keep_page(sweep, open_episodes, rates)
@@ -91,13 +91,13 @@ class SweepTarget:
     def _notify(self, sweep: Sweep, *, just_froze: bool) -> None:
         """Send the alerts that are new. The alert of a new freeze takes the place of alerts about
         silence. A failure becomes a problem of the sweep."""
-        self.alerts.idle(sweep)
+        self.alerts.publish_idle_events(sweep)
         if not just_froze:
-            self.alerts.silence(sweep)
-        self.alerts.unusual_exemptions(sweep)
-        sweep.attempt("recovered", self.alerts.recovered, sweep)
-        sweep.attempt("incidents over", self.alerts.incidents_over, sweep)
-        self.alerts.reminders(sweep)
+            self.alerts.notify_of_silence(sweep)
+        self.alerts.notify_of_unusual_exemptions(sweep)
+        sweep.attempt("recovered", self.alerts.notify_of_recovery, sweep)
+        sweep.attempt("incidents over", self.alerts.close_incidents, sweep)
+        self.alerts.send_reminders(sweep)
 
     def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:
         """Add the costs up to now to the month's; return the rate of each instance, by id."""
