@@ -59,9 +59,9 @@ class BookSaving:
         # that it saves.
         episode = replace(episode, steps_done=episode.own_steps)
         if outcome in ENDED_WITHOUT_ACTION:
-            return self._nothing_saved(episode, outcome, (), now)
+            return self._entry_without_saving(episode, outcome, (), now)
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _was_call_made(episode):
-            return self._not_ours(episode, outcome, now)
+            return self._entry_of_others(episode, outcome, now)
         final_outcome = self._final_outcome(episode, outcome)
         if final_outcome is None:
             return None
@@ -72,18 +72,20 @@ class BookSaving:
         booked_at = episode.steps_done.get(first_step.value, now)
         return _entry(episode, final_outcome, booked_at, saving, now)
 
-    def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+    def _entry_of_others(
+        self, episode: Episode, outcome: Outcome, now: UtcDatetime
+    ) -> LedgerEntry | None:
         """Return an entry that ends at once and saves zero, if others or EC2 stopped or terminated
         the instance. Return `None` if the question is void for another reason and the instance runs
         on. Raises: CloudError."""
         instance = self._described(episode)
         if instance is None or instance.state in _GONE:
-            return self._nothing_saved(episode, outcome, (Step.TERMINATE,), now)
+            return self._entry_without_saving(episode, outcome, (Step.TERMINATE,), now)
         if outcome is Outcome.INTERRUPTED or instance.state in _STOPPED:
-            return self._nothing_saved(episode, outcome, (Step.STOP,), now)
+            return self._entry_without_saving(episode, outcome, (Step.STOP,), now)
         return None
 
-    def _nothing_saved(
+    def _entry_without_saving(
         self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
     ) -> LedgerEntry:
         """Return an entry that saves zero, with the costs before and after the steps `done`."""

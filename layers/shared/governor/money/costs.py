@@ -91,12 +91,12 @@ class CountCosts:
         launched = {instance.instance_id: instance.launch_time for instance in instances}
         runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
         runs += cost.ended_runs(before, launched, counted_until, now)
-        if last_meter is not None and not self._forward(last_meter, last_meter, runs, now):
+        if last_meter is not None and not self._bring_forward(last_meter, last_meter, runs, now):
             return
         current_meter = cost.with_rates(meter or cost.new_meter(target, now), rates.values())
-        self._forward(current_meter, meter, runs, now)
+        self._bring_forward(current_meter, meter, runs, now)
 
-    def _forward(
+    def _bring_forward(
         self, meter: Meter, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
     ) -> bool:
         """Bring a meter forward to `until`. Return false, with nothing changed, if another sweep

@@ -183,7 +183,7 @@ def _read_override(
     allowed = without_base_only(patch)
     policy, policy_mistakes = validated(Policy, without_base_only(merge(base, allowed)))
     for path, why in policy_mistakes:
-        if (path, why) not in base_mistakes or _holds(allowed, path):
+        if (path, why) not in base_mistakes or _sets_path(allowed, path):
             mistakes.append((("set", *path), why))
     return OverrideReading(override, policy, mistakes)
 
@@ -216,7 +216,7 @@ def wrong_names(items: Sequence[Any]) -> list[Mistake]:
     return mistakes
 
 
-def _holds(settings: object, path: Path) -> bool:
+def _sets_path(settings: object, path: Path) -> bool:
     """Return whether these settings set what is at this path, or a list around it."""
     for part in path:
         if not isinstance(settings, dict) or part not in settings:

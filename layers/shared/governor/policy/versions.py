@@ -309,7 +309,7 @@ class AcceptPolicy:
             is_named = is_in_force or person in asked_people(document.overrides)
             is_asked = document.needs_consent and is_named
             if not is_asked:
-                self._must_change_something(person, writer, people, is_in_force=is_in_force)
+                self._refuse_needless_acceptance(person, writer, people, is_in_force=is_in_force)
         except DecisionRefused as error:
             self.policy_store.note_acceptance_refused(version, identity, str(error))
             raise
@@ -318,7 +318,7 @@ class AcceptPolicy:
         unaccepted_overrides = self._unaccepted(version, document, standing, people)
         return Accepted(supporters, is_in_force, unaccepted_overrides)
 
-    def _must_change_something(
+    def _refuse_needless_acceptance(
         self, person: str, writer: str, people: Ownership, *, is_in_force: bool
     ) -> None:
         """Require that the acceptance of a person whom no override names changes something.

@@ -35,7 +35,7 @@ from governor.verdict.model import WORKING, Family
 
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode whose phase is this old is checked for a workflow that died."""
-_TELL_AFTER = timedelta(minutes=10)
+_NOTIFY_LATE_AFTER = timedelta(minutes=10)
 """If nobody was notified of an outcome this long after the episode closed, its workflow no longer
 tries: the sweep notifies instead."""
 _UNANSWERED = (Outcome.VOID, Outcome.FAILED)
@@ -106,7 +106,7 @@ class FollowUp:
         for case in sweep.cases:
             record = case.record
             if record.open_episode is not None:
-                watch = partial(self._watch_open, sweep, case, record.open_episode, episodes)
+                watch = partial(self._close_or_repair, sweep, case, record.open_episode, episodes)
                 yield case.id, watch
             elif case.verdict.kind in WORKING and record.quiet_until is not None:
                 yield (
@@ -121,7 +121,7 @@ class FollowUp:
         listed_ids = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
-                yield instance_id, partial(self._tell_late, record.untold, sweep.now)
+                yield instance_id, partial(self._notify_late, record.untold, sweep.now)
             if instance_id not in listed_ids and record.open_episode is not None:
                 end = partial(self._end_unlisted, sweep, record.open_episode, episodes)
                 yield instance_id, end
@@ -217,7 +217,9 @@ class FollowUp:
             why = "its execution had ended before the episode was opened"
             self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
 
-    def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes) -> None:
+    def _close_or_repair(
+        self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes
+    ) -> None:
         """Close the question if its answer is no longer needed, and repair a workflow that died.
 
         Note the episode in `episodes.still_open` if it goes on. Raises: CloudError.
@@ -249,14 +251,14 @@ class FollowUp:
             stored = None
         self._repair(sweep, ref, stored)
 
-    def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+    def _notify_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Notify people of an outcome that the workflow's last step could not send.
 
         Nothing happens while the workflow may still try. Raises: CloudError.
         """
         episode = self.episode_store.episode(ref)
         closed_at = None if episode is None else episode.closed_at
-        if closed_at is None or now - closed_at >= _TELL_AFTER:
+        if closed_at is None or now - closed_at >= _NOTIFY_LATE_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:

@@ -49,7 +49,7 @@ class FreezePlans:
         freeze takes the place of other alerts. Raises: CloudError.
         """
         turned = breaker.count_turned([case.change for case in sweep.cases])
-        new_reason = self._assess(sweep, turned)
+        new_reason = self._assess_and_record(sweep, turned)
         tripped = self.brake_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
         was_just_tripped = tripped is not None and sweep.now - tripped.tripped_at < hold
@@ -64,7 +64,7 @@ class FreezePlans:
             _freeze_verdicts(sweep, why)
         return new_reason is not None or was_just_tripped
 
-    def _assess(self, sweep: Sweep, turned: Turned) -> str | None:
+    def _assess_and_record(self, sweep: Sweep, turned: Turned) -> str | None:
         """Return why plans of the target must freeze, or `None` if they need not.
 
         Add this sweep to the history, with which the sweeps of the next days compare.
@@ -85,7 +85,7 @@ class FreezePlans:
     ) -> None:
         """Freeze plans of the target first, then notify. If the message cannot be sent, the next
         sweep tries again."""
-        held_ids = _still_held(sweep, tripped) | turned.who
+        held_ids = _ids_behind_freeze(sweep, tripped) | turned.who
         told_at = None if tripped is None else tripped.told_at
         freeze = BreakerState(sweep.now, reason, told_at, turned=len(held_ids), held=held_ids)
         self.brake_store.set_breaker(sweep.target, freeze)
@@ -96,7 +96,7 @@ class FreezePlans:
 
         A freeze that is over is released only once people are notified of that.
         """
-        freeze = replace(tripped, held=_still_held(sweep, tripped))
+        freeze = replace(tripped, held=_ids_behind_freeze(sweep, tripped))
         if freeze != tripped:
             self.brake_store.set_breaker(sweep.target, freeze)
         held_cases = []
@@ -108,7 +108,7 @@ class FreezePlans:
         if not ended_by and not _is_target_freeze_over(sweep, freeze, held_cases):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
-        if self._announce(sweep, alert):
+        if self._send(sweep, alert):
             self.brake_store.release_breaker(sweep.target, freeze)
         return None
 
@@ -117,7 +117,7 @@ class FreezePlans:
 
         Return why plans are frozen everywhere, or `None` if they are not.
         """
-        hub = self._count_turned(sweep)
+        hub = self._record_turned(sweep)
         freeze = hub.freeze or self._freeze_everything(sweep, hub)
         if freeze is None:
             return None
@@ -167,10 +167,10 @@ class FreezePlans:
         if ended_by:
             settled = breaker.still_counted(hub, sweep.now)
         alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
-        if self._announce(sweep, alert):
+        if self._send(sweep, alert):
             self.brake_store.release_hub(freeze, forgotten_hours, settled)
 
-    def _count_turned(self, sweep: Sweep) -> Hub:
+    def _record_turned(self, sweep: Sweep) -> Hub:
         """Count the instances that turned and are not counted yet, and those that work again.
 
         An instance that was started again and has not worked since is counted a second time. Return
@@ -212,14 +212,14 @@ class FreezePlans:
         template = "all frozen" if everything else "frozen"
         about = self.hub if everything else sweep.target
         alert = breaker_alert(template, about, freeze, sweep.now, left=left, again=reminder_number)
-        if self._announce(sweep, alert):
+        if self._send(sweep, alert):
             notified_freeze = replace(freeze, told_at=sweep.now)
             if everything:
                 self.brake_store.keep_hub_freeze(notified_freeze)
             else:
                 self.brake_store.set_breaker(sweep.target, notified_freeze)
 
-    def _announce(self, sweep: Sweep, alert: Alert) -> bool:
+    def _send(self, sweep: Sweep, alert: Alert) -> bool:
         """Return whether the alert was sent. A failure becomes a problem of the sweep."""
         return sweep.attempt("breaker alert", self.announcer.announce, alert)
 
@@ -233,7 +233,7 @@ def _freeze_verdicts(sweep: Sweep, why: str) -> None:
             case.verdict = freeze_verdict(case.verdict, why)
 
 
-def _still_held(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
+def _ids_behind_freeze(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
     """Return the ids of the instances that caused the freeze and have neither worked nor been
     started since; empty if nothing is frozen.
 

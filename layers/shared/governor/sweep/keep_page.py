@@ -135,7 +135,7 @@ def _governed_rows(
     """Return a row for each instance of the sweep, in its order."""
     previous_rows = {row.instance_id: row for row in previous_page.rows}
     read_ended = partial(
-        _unseen_episodes, approval_store, sweep.cases, open_episodes, previous_rows
+        _read_ended_episodes, approval_store, sweep.cases, open_episodes, previous_rows
     )
     ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
     hours_passed = _hours_passed(previous_page, sweep.now)
@@ -171,7 +171,7 @@ def _by_price(row: FleetRow) -> Decimal:
     return -(row.usd_per_hour or Decimal(0))
 
 
-def _unseen_episodes(
+def _read_ended_episodes(
     approval_store: Approvals,
     cases: Sequence[Case],
     open_episodes: Mapping[str, OpenEpisode],

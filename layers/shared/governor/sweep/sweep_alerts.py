@@ -144,7 +144,7 @@ class SweepAlerts:
         Raises: CloudError; the next sweep tries again.
         """
         by_cause: dict[str, list[Failing]] = defaultdict(list)
-        for failure in self._updated_failures(sweep):
+        for failure in self._record_ended_failures(sweep):
             by_cause[failure.cause].append(failure)
         for cause, failures in sorted(by_cause.items()):
             if all(failure.over_at for failure in failures):
@@ -153,7 +153,7 @@ class SweepAlerts:
                 self.once.claim_store.done(f"failure#{cause}", sweep.now, timedelta())
                 self.failure_store.drop_failing(failures)
 
-    def _updated_failures(self, sweep: Sweep) -> list[Failing]:
+    def _record_ended_failures(self, sweep: Sweep) -> list[Failing]:
         """Return the failures of all targets. Failures of this target that are over are noted so
         in the table, and have `over_at` in the result. Raises: CloudError."""
         failures = self.failure_store.failing()

@@ -137,7 +137,7 @@ def _union(lists: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(item for items in lists for item in items))
 
 
-def _first(values: Sequence[Any]) -> Any:
+def _current_value(values: Sequence[Any]) -> Any:
     """Return the first of the values: today's, if it is set."""
     return values[0]
 
@@ -146,8 +146,8 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
     "raised": min,
     "lowered": max,
     "removed": _union,
-    "any": _first,
-    "none": _first,
+    "any": _current_value,
+    "none": _current_value,
 }
 """Choose the value with which it takes more to be idle, or to act. A limit is stricter than
 none."""
