@@ -43,31 +43,36 @@ class FreezePlans:
     hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
-        """Freeze or release plans.
+        """Freeze or release plans of the target and of all targets, and notify people of that.
 
-        Return whether this sweep froze the target, or froze it so recently that the alert of the
-        freeze takes the place of other alerts. Raises: CloudError.
+        While plans are paused or frozen, idle verdicts of the sweep become frozen ones. Return true
+        if the target was frozen by this sweep, or less than `breaker.hold_minutes` ago: then no
+        alerts about silence are sent. Raises: CloudError if the table cannot be read or written.
         """
         turned = breaker.count_turned([case.change for case in sweep.cases])
         new_reason = self._assess_and_record(sweep, turned)
-        tripped = self.brake_store.breaker(sweep.target)
+        standing = self.brake_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
-        was_just_tripped = tripped is not None and sweep.now - tripped.tripped_at < hold
-        reason = new_reason
+        was_just_frozen = standing is not None and sweep.now - standing.tripped_at < hold
+
+        target_reason = new_reason
         if new_reason is not None:
-            self._trip(sweep, new_reason, turned, tripped)
-        elif tripped is not None:
-            reason = self._go_on_or_release(sweep, tripped)
+            self._freeze_target(sweep, new_reason, turned, standing)
+        elif standing is not None:
+            target_reason = self._continue_or_release(sweep, standing)
+
         hub_reason = self.apply_hub_breaker(sweep)
-        why = paused(self.pause_store) or reason or hub_reason
+        why = paused(self.pause_store) or target_reason or hub_reason
         if why is not None:
             _freeze_verdicts(sweep, why)
-        return new_reason is not None or was_just_tripped
+        return new_reason is not None or was_just_frozen
 
     def _assess_and_record(self, sweep: Sweep, turned: Turned) -> str | None:
         """Return why plans of the target must freeze, or `None` if they need not.
 
-        Add this sweep to the history, with which the sweeps of the next days compare.
+        Also store this sweep's counts (`turned`), with which the sweeps of the next days compare.
+        If they cannot be stored, that becomes a problem of the sweep. Raises: CloudError if the
+        counts of earlier days cannot be read.
         """
         today = sweep.now.date()
         history = self.sweep_store.sweep_days(sweep.target)
@@ -80,30 +85,36 @@ class FreezePlans:
             )
         return reason
 
-    def _trip(
-        self, sweep: Sweep, reason: str, turned: Turned, tripped: BreakerState | None
+    def _freeze_target(
+        self, sweep: Sweep, reason: str, turned: Turned, standing: BreakerState | None
     ) -> None:
-        """Freeze plans of the target first, then notify. If the message cannot be sent, the next
-        sweep tries again."""
-        held_ids = _ids_behind_freeze(sweep, tripped) | turned.who
-        told_at = None if tripped is None else tripped.told_at
+        """Freeze plans of the target, then notify people.
+
+        A freeze that is `standing` already begins again, with its instances and its last
+        notification. If the message cannot be sent, the next sweep tries again. Raises: CloudError
+        if the freeze cannot be written.
+        """
+        held_ids = _ids_behind_freeze(sweep, standing) | turned.who
+        told_at = None if standing is None else standing.told_at
         freeze = BreakerState(sweep.now, reason, told_at, turned=len(held_ids), held=held_ids)
         self.brake_store.set_breaker(sweep.target, freeze)
-        self._notify(sweep, freeze, len(held_ids))
+        self._notify(sweep, freeze, left=len(held_ids))
 
-    def _go_on_or_release(self, sweep: Sweep, tripped: BreakerState) -> str | None:
-        """Return why plans of the target stay frozen, or `None` if the freeze is over.
+    def _continue_or_release(self, sweep: Sweep, standing: BreakerState) -> str | None:
+        """Store which instances are still behind the freeze, and remind people of it. If it is
+        over, notify people, then release it.
 
-        A freeze that is over is released only once people are notified of that.
+        Return why plans of the target stay frozen; `None` if the freeze is over, even if it is not
+        released because the message could not be sent. Raises: CloudError.
         """
-        freeze = replace(tripped, held=_ids_behind_freeze(sweep, tripped))
-        if freeze != tripped:
+        freeze = replace(standing, held=_ids_behind_freeze(sweep, standing))
+        if freeze != standing:
             self.brake_store.set_breaker(sweep.target, freeze)
         held_cases = []
         for case in sweep.cases:
             if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
                 held_cases.append(case)
-        self._notify(sweep, freeze, len(held_cases))
+        self._notify(sweep, freeze, left=len(held_cases))
         ended_by = self.brake_store.freeze_ended_by(sweep.target, freeze)
         if not ended_by and not _is_target_freeze_over(sweep, freeze, held_cases):
             return freeze.why
@@ -113,29 +124,34 @@ class FreezePlans:
         return None
 
     def apply_hub_breaker(self, sweep: Sweep) -> str | None:
-        """Count the instances that turned, over all targets. Freeze or release plans everywhere.
+        """Record which instances turned idle or silent, over all targets. Freeze plans of all
+        targets, remind people of their freeze, or release it.
 
-        Return why plans are frozen everywhere, or `None` if they are not.
+        Return why plans of all targets are frozen; `None` if they are not, or their freeze is over.
+        Raises: CloudError if the table cannot be read or written.
         """
         hub = self._record_turned(sweep)
         freeze = hub.freeze or self._freeze_everything(sweep, hub)
         if freeze is None:
             return None
-        if hub.freeze is not None:
+        is_older_freeze = hub.freeze is not None
+        if is_older_freeze:
             ended_by = self.brake_store.freeze_ended_by(_EVERYWHERE, freeze)
             rule = sweep.base.breaker
             if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
                 self._release_everything(sweep, hub, freeze, ended_by)
                 return None
-        # `_notify` sends the message once, then reminds. Two sweeps at the same time send the same
-        # message, which is delivered once.
+        # Two sweeps at the same time send the same message, which is delivered once.
         _, left = breaker.left_of(hub, freeze)
-        self._notify(sweep, freeze, left, everything=True)
+        self._notify(sweep, freeze, left=left, everything=True)
         return freeze.why
 
     def _freeze_everything(self, sweep: Sweep, hub: Hub) -> BreakerState | None:
-        """Freeze plans everywhere if too many instances turned. Return the freeze, which another
-        sweep may have begun at the same moment; `None` if there is no reason for a freeze."""
+        """Freeze plans of all targets if too many instances turned idle or silent.
+
+        Return the freeze; if another sweep began one at the same moment, return that one. Return
+        `None` if there is no reason for a freeze. Raises: CloudError.
+        """
         assessed = breaker.assess_hub(hub, sweep.now, sweep.base.breaker)
         if assessed is None:
             return None
@@ -148,13 +164,14 @@ class FreezePlans:
     def _release_everything(
         self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
     ) -> None:
-        """Notify, then release. If the message cannot be sent, nothing is released.
+        """Notify people, then release the freeze of all targets. If the message cannot be sent,
+        nothing is released, and the next sweep tries again.
 
-        The counts that led to the freeze are forgotten. Otherwise the next two weeks would take
-        them for a habit. They are kept if somebody or the policy ended the freeze, or while no
-        habit is known yet. If somebody ended the freeze, instances that a new freeze would count
-        again are settled: they count as back at work.
+        `ended_by` is the person who ended the freeze; `None` if it ended by itself or by the
+        policy. Raises: CloudError if the release cannot be written.
         """
+        # Counts that led to a freeze would pass for a habit in the next two weeks, so they are
+        # forgotten: unless a person or the policy ended the freeze, or no habit is known yet.
         keeps_counts = (
             bool(ended_by)
             or breaker.is_lifted(freeze, sweep.base.breaker, sweep.now)
@@ -163,6 +180,8 @@ class FreezePlans:
         forgotten_hours: list[datetime] = []
         if not keeps_counts:
             forgotten_hours = breaker.hours_around(hub, freeze)
+        # After a person has ended the freeze, its instances count as back at work, so that they
+        # cause no new freeze.
         settled: Mapping[datetime, int] = {}
         if ended_by:
             settled = breaker.still_counted(hub, sweep.now)
@@ -171,10 +190,11 @@ class FreezePlans:
             self.brake_store.release_hub(freeze, forgotten_hours, settled)
 
     def _record_turned(self, sweep: Sweep) -> Hub:
-        """Count the instances that turned and are not counted yet, and those that work again.
+        """Record the instances that turned idle or silent and are not counted yet, and those that
+        work again.
 
         An instance that was started again and has not worked since is counted a second time. Return
-        the hub's counts with these. Raises: CloudError.
+        the counts over all targets after that. Raises: CloudError.
         """
         turned = breaker.count_turned([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
@@ -186,7 +206,8 @@ class FreezePlans:
             back_ids = sorted(working_ids & known.keys())
             if not new_ids and not back_ids:
                 return hub
-            # Another sweep may count at the same time. Then read again, and count what is left.
+            # Another sweep may count at the same time. Then read again, and count what is left. The
+            # last attempt writes in any case: counting twice can only freeze plans.
             is_last_attempt = attempt_number == _COUNT_ATTEMPTS
             is_counted = self.brake_store.count_turned(
                 sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last_attempt
@@ -196,13 +217,15 @@ class FreezePlans:
         return self.brake_store.hub()
 
     def _notify(
-        self, sweep: Sweep, freeze: BreakerState, left: int, *, everything: bool = False
+        self, sweep: Sweep, freeze: BreakerState, *, left: int, everything: bool = False
     ) -> None:
-        """Notify people once, and remind them while the freeze lasts: a forgotten freeze keeps
-        every idle instance running.
+        """Notify people of a new freeze, and remind them of an old one once a day. Do nothing if
+        they were notified within the last day.
 
-        `left` is how many of its instances are still idle or silent. `everything` says that it is
-        the hub's freeze. A message that cannot be sent becomes a problem of the sweep.
+        The time of the message is stored with the freeze. `left` is how many of its instances are
+        still idle or silent; `everything` is true for the freeze of all targets. A message that
+        cannot be sent becomes a problem of the sweep. Raises: CloudError if that time cannot be
+        written.
         """
         reminder_number = 0
         if freeze.told_at is not None:
@@ -220,38 +243,43 @@ class FreezePlans:
                 self.brake_store.set_breaker(sweep.target, notified_freeze)
 
     def _send(self, sweep: Sweep, alert: Alert) -> bool:
-        """Return whether the alert was sent. A failure becomes a problem of the sweep."""
+        """Send the alert, and return whether it was sent. A failure becomes a problem of the
+        sweep."""
         return sweep.attempt("breaker alert", self.announcer.announce, alert)
 
 
 def _freeze_verdicts(sweep: Sweep, why: str) -> None:
-    """Replace idle verdicts by frozen ones, so that no question starts. An instance with an open
-    episode keeps its verdict."""
+    """Mark the sweep as frozen, and replace the idle verdicts of its cases by frozen ones, so that
+    no question starts. An instance with an open episode keeps its verdict."""
     sweep.summary.frozen = True
     for case in sweep.cases:
         if case.is_idle and case.record.open_episode is None:
             case.verdict = freeze_verdict(case.verdict, why)
 
 
-def _ids_behind_freeze(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
+def _ids_behind_freeze(sweep: Sweep, freeze: BreakerState | None) -> frozenset[str]:
     """Return the ids of the instances that caused the freeze and have neither worked nor been
-    started since; empty if nothing is frozen.
+    started since; empty if there is no freeze.
 
     An instance that this sweep does not see stays included: it may come back still idle.
     """
-    if tripped is None:
+    if freeze is None:
         return frozenset()
     changed_ids = set()
     for case in sweep.cases:
-        was_started = case.instance.launch_time > tripped.tripped_at
+        was_started = case.instance.launch_time > freeze.tripped_at
         if was_started or case.verdict.kind in WORKING:
             changed_ids.add(case.id)
-    return tripped.held - changed_ids
+    return freeze.held - changed_ids
 
 
 def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held_cases: list[Case]) -> bool:
-    """Return whether plans of the target may go on: by time and cause, or because the policy lifts
-    the freeze."""
+    """Return whether the freeze of the target ends: the policy lifts it, or it has lasted long
+    enough and its cause is gone.
+
+    `held_cases` are the instances still behind the freeze. If none of them may be stopped unasked,
+    time alone ends it.
+    """
     rule = sweep.base.breaker
     unasked = any(_may_act_unasked(case) for case in held_cases)
     frozen_for = sweep.now - freeze.tripped_at
@@ -262,8 +290,8 @@ def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held_cases: list[
 
 
 def _may_act_unasked(case: Case) -> bool:
-    """Return whether the policy may act on the instance without asking. If its policy cannot be
-    read, this is assumed."""
+    """Return whether the policy may act on the instance without asking. Return true also if the
+    instance cannot be judged, for example because its policy cannot be read."""
     return case.listed.problem is not None or breaker.acts_unasked(case.policy)
 
 
@@ -271,7 +299,7 @@ def _counted_since_start(
     sweep: Sweep, turned: Turned, counted_at: Mapping[str, datetime]
 ) -> set[str]:
     """Return the ids of instances that have not worked since their start and were counted after
-    that start. `counted_at` is by instance id."""
+    that start; empty if there are none. `counted_at` is the hour of each count, by instance id."""
     candidates = turned.unused & counted_at.keys()
     counted_ids = set()
     for case in sweep.cases:
