@@ -92,6 +92,7 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/python -m scripts.state_machines
 	$(VENV)/python -m scripts.forwarded_events
 	$(VENV)/python -m scripts.policy_reference
+	$(VENV)/python -m scripts.managers_reference
 	$(VENV)/python -m scripts.simulate_example
 
 machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml

@@ -14,7 +14,8 @@ from governor.aws.clients import Adapter, Clients
 from governor.aws.managing import AwsBatch
 from governor.core.catalog import types_with_same_gpus
 from governor.core.errors import CloudError, GovernorError
-from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
+from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target
+from governor.core.managers import managed_by
 from governor.events.notify_warning import SpotMarket
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery

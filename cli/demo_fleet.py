@@ -11,7 +11,8 @@ from governor.aws.clients import Clients
 from governor.aws.ec2 import Ec2Instances
 from governor.aws.pricing import AwsPrices
 from governor.core.errors import CloudError
-from governor.core.instance import Instance, Target, managed_by
+from governor.core.instance import Instance, Target
+from governor.core.managers import managed_by
 from governor.core.units import UsdPerHour, day_and_time, money, parse_iso, plural
 from governor.episode.model.episode import Episode, Observation
 from governor.policy.model.policy import Policy

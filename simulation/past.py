@@ -15,7 +15,8 @@ from statistics import fmean
 from evaluation.bins import holes
 from governor.alerts.model import Owner
 from governor.core.catalog import shape_of
-from governor.core.instance import Instance, Shape, Target, managed_by
+from governor.core.instance import Instance, Shape, Target
+from governor.core.managers import managed_by
 from governor.core.units import UsdPerHour
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window

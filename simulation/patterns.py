@@ -20,9 +20,9 @@ from governor.core.instance import (
     Instance,
     Lifecycle,
     Shape,
-    managed_by,
     tag_command,
 )
+from governor.core.managers import managed_by
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money, plural, usd
 from governor.episode.model.plan import Price
 from governor.health.model import Bottleneck

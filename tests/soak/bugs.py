@@ -325,7 +325,7 @@ BUGS = (
         (
             _guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),
             Edit(
-                "core.instance:managed_by",
+                "core.managers:managed_by",
                 "if instance.operator_managed:",
                 "return None\n    if instance.operator_managed:",
             ),

@@ -24,6 +24,7 @@ PURE_IN_CORE = {
     "errors",
     "hashing",
     "instance",
+    "managers",
     "settings",
     "units",
 }

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from governor.alerts.model import Owner
-from governor.core.instance import managed_by
+from governor.core.managers import managed_by
 from governor.sweep.messages import advice_for, managed_alert
 from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
 from governor.sweep.rules import home_of
@@ -38,7 +38,7 @@ GROUP = "AWSBatch-train-gpu-asg-640012bd-4e90-3f19-9dd2-c09a23dc923d"
         ({"karpenter.sh/nodepool": "x", "aws:ec2:fleet-id": "fleet-1"}, "Karpenter"),
         ({"k8s.io/role/node": "1"}, "Kubernetes"),
         ({"KubernetesCluster": "prod"}, "Kubernetes"),
-        ({"sigs.k8s.io/cluster-api-provider-aws/cluster/prod": "owned"}, "Kubernetes"),
+        ({"sigs.k8s.io/cluster-api-provider-aws/cluster/prod": "owned"}, "Cluster API"),
         ({"karpenter.sh/registered": "true"}, "Karpenter"),
         ({"api.openshift.com/id": "1"}, "OpenShift"),
         ({"aws:newservice:job": "1"}, "an AWS service (newservice)"),

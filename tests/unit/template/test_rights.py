@@ -17,7 +17,7 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import SignIn
 from governor.aws.clients import READING, allowing
 from governor.aws.ec2_writes import Ec2Controller
-from governor.core.instance import _SERVICE_BY_TAG
+from governor.core.managers import keys_denied_by_iam
 from governor.policy.model.names import TagMatch
 from local.engine.templates import expand_template, load_template
 from tests.iam import (
@@ -561,7 +561,7 @@ DESTRUCTIVE = {
 ACTOR_ARN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-actor"
 IN_BOTH = pytest.mark.parametrize("account", ["hub", "member"])
 UNDER_IAM = (
-    *sorted(_SERVICE_BY_TAG),
+    *sorted(keys_denied_by_iam()),
     "aws:servicecatalog:provisionedProductArn",
     "aws:servicecatalog:productArn",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.core.instance import Manager
+from governor.core.managers import Manager
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
 from governor.evidence.rules.series import window_before
 from governor.policy.model.judging import IdleRule, Metrics

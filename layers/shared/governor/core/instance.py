@@ -1,12 +1,12 @@
 """An EC2 instance, its volumes, snapshots and hardware: facts only, as EC2 describes them.
 
-Nothing here decides what is done with an instance, except by whom it is managed.
+Nothing here decides what is done with an instance.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from shlex import join
@@ -266,145 +266,6 @@ class Shape:
     memory_mib_each: int | None = None
     board_power_watts: int | None = None
     local_nvme: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Manager:
-    """The service that manages an instance, and the mark by which it is known."""
-
-    service: str
-    mark: str
-
-
-# Marks by which managed instances are known. Users cannot forge `aws:` tags; they can forge the
-# others, which errs on the safe side: a forged mark only keeps GPU Governor away. The first match
-# names the service, so the more precise tags come first. Sources: facts, section 5.
-_MANAGED_TAGS = {
-    "Karpenter": "karpenter.sh/nodepool karpenter.sh/nodeclaim karpenter.sh/provisioner-name "
-    "karpenter.k8s.aws/ec2nodeclass",
-    "Amazon EKS": "eks:cluster-name eks:nodegroup-name eks:eks-cluster-name aws:eks:cluster-name",
-    "AWS Batch": "AWSBatchServiceTag aws:batch:compute-environment",
-    # After Batch, whose instances are in an ECS cluster of its own.
-    "Amazon ECS": "AmazonECSManaged aws:ecs:clusterName",
-    "Amazon EMR": "aws:elasticmapreduce:job-flow-id aws:elasticmapreduce:instance-group-role",
-    "AWS ParallelCluster": "parallelcluster:cluster-name aws-parallelcluster-cluster-name",
-    "AWS Elastic Beanstalk": "elasticbeanstalk:environment-name",
-    "AWS OpsWorks": "opsworks:stack",
-    "AWS Cloud9": "aws:cloud9:environment",
-    # After the others: most of the services above use an Auto Scaling group, and their name is more
-    # precise.
-    "EC2 Auto Scaling": AUTO_SCALING_TAG,
-    "EC2 Fleet": "aws:ec2:fleet-id",
-    "Spot Fleet": "aws:ec2spot:fleet-request-id",
-}
-_LAUNCHER_TAGS = (AUTO_SCALING_TAG, "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
-"""Tags that only say how instances are started."""
-
-
-def _service_by_key(keys_by_service: Mapping[str, str]) -> dict[str, str]:
-    """Return the service by each of its tag keys."""
-    service_by_key: dict[str, str] = {}
-    for service, keys in keys_by_service.items():
-        for key in keys.split():
-            service_by_key[key] = service
-    return service_by_key
-
-
-_SERVICE_BY_TAG = _service_by_key(_MANAGED_TAGS)
-_TAGS_IN_ORDER = sorted(
-    _SERVICE_BY_TAG, key=lambda tag: not tag.startswith("aws:") or tag in _LAUNCHER_TAGS
-)
-"""Tags that users cannot set come first, without those of launchers."""
-_MANAGED_TAG_PREFIXES = {
-    "kubernetes.io/cluster/": "Kubernetes",
-    "aws:batch:": "AWS Batch",
-    "aws:servicecatalog:": "AWS Service Catalog",
-}
-_HARMLESS_AWS_TAGS = (
-    "aws:cloudformation:",
-    "aws:ec2launchtemplate:",
-    "aws:createdby",
-    "aws:backup:",
-)
-"""Tags that say how an instance was made or is backed up, not that a service runs it. Any other
-`aws:` tag belongs to such a service."""
-_SERVICE_BY_WORD = _service_by_key(
-    {
-        "Karpenter": "karpenter",
-        "Kubernetes": "kubernetes k8s",
-        "OpenShift": "openshift",
-        "Databricks": "databricks",
-        "SkyPilot": "skypilot",
-        "Ray": "ray-cluster ray-node ray.io",
-        "Spot.io": "spotinst spot.io elastigroup",
-        "Run:ai": "run.ai run:ai runai",
-        "Rancher": "rancher",
-        "Anyscale": "anyscale",
-        "AWS ParallelCluster": "parallelcluster",
-        "Amazon SageMaker": "sagemaker",
-    }
-)
-"""Words in tag keys, in lower case, of services whose tags differ by version and distribution."""
-
-
-def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
-    """Return the service that would replace, restart or miss the instance; `None` if there is none.
-
-    `more` are the tag keys that the policy adds.
-    """
-    if instance.operator_managed:
-        return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
-    manager = _manager_by_tag(instance.tags)
-    if manager is not None:
-        return manager
-    added = {key.casefold() for key in more}
-    # An aws: tag first: it is no guess.
-    keys = sorted(instance.tags, key=lambda key: not key.lower().startswith("aws:"))
-    for key in keys:
-        value = instance.tags[key].strip().casefold()
-        service = _service_by_pattern(key.casefold(), value, added)
-        if service is not None:
-            return Manager(service, key)
-    return None
-
-
-def _manager_by_tag(tags: Mapping[str, str]) -> Manager | None:
-    """Return the service to which a listed tag or prefix belongs; `None` if no tag is listed."""
-    if tags.keys() & _SERVICE_BY_TAG.keys():
-        for key in _TAGS_IN_ORDER:
-            if key in tags:
-                return Manager(_service_of_tag(key, tags[key]), key)
-    for prefix, service in _MANAGED_TAG_PREFIXES.items():
-        for key in tags:
-            if key.startswith(prefix):
-                return Manager(service, key)
-    return None
-
-
-def _service_of_tag(key: str, value: str) -> str:
-    """Return the service that sets a listed tag."""
-    if key == AUTO_SCALING_TAG and value.startswith("AWSBatch-"):
-        return "AWS Batch"
-    return _SERVICE_BY_TAG[key]
-
-
-def _service_by_pattern(key: str, value: str, added: Collection[str]) -> str | None:
-    """Return the service that sets an unlisted tag, by the pattern of its key; `None` if none does.
-
-    Key and value are in lower case.
-    """
-    if key.startswith(_HARMLESS_AWS_TAGS):
-        return None
-    if key.startswith("aws:"):
-        return f"an AWS service ({key.split(':')[1]})"
-    if key == "vendor" and value == "databricks":
-        return "Databricks"
-    if key in added:
-        return "a service that the policy names"
-    for word, service in _SERVICE_BY_WORD.items():
-        if word in key:
-            return service
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from functools import partial
 
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
-from governor.core.instance import Instance, managed_by
+from governor.core.instance import Instance
+from governor.core.managers import managed_by
 from governor.core.units import UtcDatetime, plural
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.rules.plan import left_alone

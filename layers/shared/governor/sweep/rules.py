@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from governor.alerts.model import Owner
 from governor.core.hashing import short_hash
-from governor.core.instance import AUTO_SCALING_TAG, Instance, Manager, Target
+from governor.core.instance import AUTO_SCALING_TAG, Instance, Target
+from governor.core.managers import Manager
 from governor.sweep.model import Home, Kind
 
 _BATCH_GROUP = re.compile(r"AWSBatch-(?P<name>.+?)-asg-[0-9a-f-]+")

@@ -19,7 +19,8 @@ from governor.alerts.ports import Announcer
 from governor.approvals.messages.ends import over_alert, recovered_alert
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
-from governor.core.instance import Instance, managed_by
+from governor.core.instance import Instance
+from governor.core.managers import managed_by
 from governor.episode.model.episode import Failing
 from governor.episode.store.instances import Failures
 from governor.events.messages import notice_alert

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from governor.core.instance import Manager
+from governor.core.managers import Manager
 from governor.core.units import UtcDatetime
 from governor.evidence.model import Evidence
 from governor.evidence.rules.series import latest

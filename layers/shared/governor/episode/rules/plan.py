@@ -16,8 +16,8 @@ from governor.core.instance import (
     Lifecycle,
     SpotRequestType,
     Volume,
-    managed_by,
 )
+from governor.core.managers import managed_by, other_tools
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour
 from governor.episode.model.plan import Plan, PlanFacts, Price, Saving, Step, StoragePrices
 from governor.policy.model.acting import Action, PlanRule
@@ -276,7 +276,10 @@ def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
 
 
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
-    """Return what is left after the steps, a line each; empty if nothing is done."""
+    """Return what is left after the steps, a line each; empty if nothing is done.
+
+    Among it are the tools that may undo the steps, so that people read it before they answer.
+    """
     if not steps:
         return ()
     launch = facts.instance.launch or LaunchFacts()
@@ -290,6 +293,10 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
         kept.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
     if Step.TERMINATE not in steps:
         kept.append(_instance_text(launch))
+    for tool in other_tools(facts.instance):
+        effect = tool.effect(terminates=Step.TERMINATE in steps)
+        if effect is not None:
+            kept.append(effect)
     return tuple(kept)
 
 

@@ -13,7 +13,8 @@ from fractions import Fraction
 from functools import cache
 from math import ceil
 
-from governor.core.instance import Instance, Manager, managed_by
+from governor.core.instance import Instance
+from governor.core.managers import Manager, managed_by
 from governor.core.units import UtcDatetime, in_utc, minutes, span
 from governor.evidence.model import Evidence
 from governor.evidence.rules.figures import (

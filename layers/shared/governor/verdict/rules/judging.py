@@ -21,7 +21,8 @@ import zlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.core.instance import Instance, Manager
+from governor.core.instance import Instance
+from governor.core.managers import Manager
 from governor.core.units import UtcDatetime, in_utc, span
 from governor.evidence.model import Evidence, Window
 from governor.evidence.rules.figures import FIGURES, limit_of

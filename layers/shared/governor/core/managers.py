@@ -1,0 +1,324 @@
+"""The tools that run, create or schedule instances, known by the tags that they set.
+
+The marks are data: `managers.json`, one object a manager, explained in README.md. This module reads
+tags only. It must not decide what becomes of an instance.
+
+Nobody can forge a tag that begins with `aws:`. The others can be forged, which errs on the safe
+side: a forged mark only keeps GPU Governor away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import cast
+
+from governor.core.instance import Instance
+from governor.core.units import printable
+
+_DATA = Path(__file__).parent / "managers.json"
+
+
+class ManagerClass(StrEnum):
+    """The classes of managers, by what a stop or a termination means to them."""
+
+    LEAVE_ALONE = "leave-alone"
+    """It launches and ends its instances itself, and would replace one or lose track of it."""
+    ASK = "ask"
+    """It created the instance, and its next run may undo the action: people are asked, and read
+    that."""
+    SCHEDULE = "schedule"
+    """It starts instances at times of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """The service that manages an instance, and the mark by which it is known."""
+
+    service: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTool:
+    """A tool that may undo an action, and the tag by which it is known."""
+
+    name: str
+    tag_key: str
+    tag_value: str
+    after_stop: str
+    """The effect on a stopped instance, as a clause without a period."""
+    after_termination: str | None
+    """The same after a termination; `None` if it does nothing then."""
+
+    def effect(self, *, terminates: bool) -> str | None:
+        """Return the line that people read before they answer; `None` if it undoes nothing."""
+        clause = self.after_termination if terminates else self.after_stop
+        if clause is None:
+            return None
+        tag = f"{self.tag_key}={printable(self.tag_value)}" if self.tag_value else self.tag_key
+        return f"its place in {self.name} ({tag}): {clause}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Marks:
+    """The marks of one manager, in lower case, as `managers.json` lists them."""
+
+    place: int
+    """Its place in the data: where several managers have a mark, the first names the service."""
+    name: str
+    manager_class: ManagerClass
+    keys: frozenset[str]
+    values: Mapping[str, tuple[str, ...]]
+    created_by: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    words: tuple[str, ...]
+    after_stop: str
+    after_termination: str | None
+
+    def has_exact(self, key: str, value: str) -> bool:
+        """Return whether a tag in lower case is exactly one of the marks, words aside."""
+        if key in self.keys or key.startswith(self.prefixes):
+            return True
+        if any(_is_value(value, pattern) for pattern in self.values.get(key, ())):
+            return True
+        return key in _CREATOR_KEYS and any(name in value for name in self.created_by)
+
+    def knows(self, key: str) -> bool:
+        """Return whether a tag with this key, in lower case, is one of the marks by some value."""
+        if key in self.values or self.has_exact(key, ""):
+            return True
+        return bool(self.created_by) and key in _CREATOR_KEYS
+
+    def has_word(self, key: str) -> bool:
+        """Return whether a tag key in lower case contains one of the words."""
+        return any(word in key for word in self.words)
+
+
+_SCHEDULE_EFFECT = "it may start the instance again at its next start time"
+_LAUNCHER_KEYS = frozenset(
+    {"aws:autoscaling:groupname", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
+)
+"""Tags that only say how instances are started. Most services use one of these, and their own mark
+is more precise."""
+_HARMLESS_AWS_TAGS = (
+    "aws:cloudformation:",
+    "aws:ec2launchtemplate:",
+    "aws:createdby",
+    "aws:backup:",
+)
+"""Tags that say how an instance was made or is backed up, not that a service runs it. Any other
+`aws:` tag belongs to such a service."""
+_CREATOR_KEYS = frozenset(
+    {
+        "managed-by",
+        "managed_by",
+        "managedby",
+        "created-by",
+        "created_by",
+        "createdby",
+        "deployed-by",
+        "deployed_by",
+        "deployedby",
+        "provisioned-by",
+        "provisioned_by",
+        "provisionedby",
+        "provisioner",
+        "iac",
+        "iac-tool",
+        "iac_tool",
+    }
+)
+"""Keys under which people and tools write who created an instance, in lower case."""
+
+
+def keys_denied_by_iam() -> frozenset[str]:
+    """Return the tag keys under which IAM denies every stop and termination, as tools write them.
+
+    `template.yaml` and `stacks/member.yaml` list the same; a policy of a role has no room for all.
+    """
+    denied: set[str] = set()
+    for manager in _data():
+        if manager.get("denied_by_iam"):
+            denied.update(cast("list[str]", manager["keys"]))
+    return frozenset(denied)
+
+
+def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None:
+    """Return the service that would replace, restart or miss the instance; `None` if there is none.
+
+    `policy_keys` are the tag keys that the policy adds (`managed.tag_keys`). The most certain mark
+    names the service: EC2's own flag, a tag that nobody can forge, a listed tag, the policy's keys,
+    a word in a tag key.
+    """
+    if instance.operator_managed:
+        return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
+    keys = sorted(instance.tags)
+    unforgeable = [key for key in keys if _is_unforgeable(key)]
+    return (
+        _listed_manager(instance.tags, unforgeable)
+        or _listed_manager(instance.tags, keys)
+        or _unlisted_aws_service(unforgeable)
+        or _manager_of_policy(keys, policy_keys)
+        or _manager_by_word(keys)
+    )
+
+
+def other_tools(instance: Instance) -> tuple[OtherTool, ...]:
+    """Return the tools that may undo a stop or a termination, in the order of the data; empty if no
+    tag names one.
+
+    They do not keep people from being asked.
+    """
+    key_by_marks: dict[_Marks, str] = {}
+    for key in sorted(instance.tags):
+        value = instance.tags[key].strip().casefold()
+        for marks in _exact_marks_of(key):
+            if marks.has_exact(key.casefold(), value):
+                key_by_marks.setdefault(marks, key)
+        for marks in _word_marks_of(key):
+            key_by_marks.setdefault(marks, key)
+    tools: list[OtherTool] = []
+    for marks in sorted(key_by_marks, key=_place):
+        if marks.manager_class is not ManagerClass.LEAVE_ALONE:
+            key = key_by_marks[marks]
+            tools.append(
+                OtherTool(
+                    name=marks.name,
+                    tag_key=key,
+                    tag_value=instance.tags[key],
+                    after_stop=marks.after_stop,
+                    after_termination=marks.after_termination,
+                )
+            )
+    return tuple(tools)
+
+
+def _listed_manager(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:
+    """Return the first manager of the data that has an exact mark among these keys; `None` if none
+    has."""
+    key_by_marks: dict[_Marks, str] = {}
+    for key in keys:
+        value = tags[key].strip().casefold()
+        for marks in _exact_marks_of(key):
+            is_mark = marks.has_exact(key.casefold(), value)
+            if is_mark and marks.manager_class is ManagerClass.LEAVE_ALONE:
+                key_by_marks.setdefault(marks, key)
+    return _first_manager(key_by_marks)
+
+
+def _first_manager(key_by_marks: Mapping[_Marks, str]) -> Manager | None:
+    """Return the manager that comes first in the data; `None` if there is none."""
+    if not key_by_marks:
+        return None
+    first = min(key_by_marks, key=_place)
+    return Manager(first.name, key_by_marks[first])
+
+
+def _place(marks: _Marks) -> int:
+    """Return the place of a manager in the data."""
+    return marks.place
+
+
+def _unlisted_aws_service(keys: Sequence[str]) -> Manager | None:
+    """Return the AWS service that set one of these `aws:` tags; `None` if they are harmless."""
+    for key in keys:
+        folded = key.casefold()
+        if not folded.startswith(_HARMLESS_AWS_TAGS):
+            return Manager(f"an AWS service ({folded.split(':')[1]})", key)
+    return None
+
+
+def _manager_of_policy(keys: Sequence[str], policy_keys: Sequence[str]) -> Manager | None:
+    """Return the manager by a tag key that the policy lists; `None` if no tag has one."""
+    folded_keys = {key.casefold() for key in policy_keys}
+    for key in keys:
+        if key.casefold() in folded_keys:
+            return Manager("a service that the policy names", key)
+    return None
+
+
+def _manager_by_word(keys: Sequence[str]) -> Manager | None:
+    """Return the first manager of the data whose word a tag key contains; `None` if none does."""
+    key_by_marks: dict[_Marks, str] = {}
+    for key in keys:
+        for marks in _word_marks_of(key):
+            if marks.manager_class is ManagerClass.LEAVE_ALONE:
+                key_by_marks.setdefault(marks, key)
+    return _first_manager(key_by_marks)
+
+
+# Most keys of a fleet are no mark and repeat on every instance: each is looked up once.
+@lru_cache(maxsize=4096)
+def _exact_marks_of(key: str) -> tuple[_Marks, ...]:
+    """Return the managers that a tag with this key shows by some value; empty if it shows none."""
+    folded = key.casefold()
+    return tuple(marks for marks in _all_marks() if marks.knows(folded))
+
+
+@lru_cache(maxsize=4096)
+def _word_marks_of(key: str) -> tuple[_Marks, ...]:
+    """Return the managers whose word this key contains; empty if it contains none, or is AWS's."""
+    folded = key.casefold()
+    if folded.startswith("aws:"):
+        return ()
+    return tuple(marks for marks in _all_marks() if marks.has_word(folded))
+
+
+def _is_unforgeable(key: str) -> bool:
+    """Return whether AWS alone can set this tag, and it says more than how instances start."""
+    folded = key.casefold()
+    return folded.startswith("aws:") and folded not in _LAUNCHER_KEYS
+
+
+def _is_value(value: str, pattern: str) -> bool:
+    """Return whether a tag value in lower case is the pattern, which may end with `*`."""
+    if pattern.endswith("*"):
+        return value.startswith(pattern[:-1])
+    return value == pattern
+
+
+@cache
+def _all_marks() -> tuple[_Marks, ...]:
+    """Return the marks of all managers, in the order of the data."""
+    return tuple(_marks_of(manager, place) for place, manager in enumerate(_data()))
+
+
+def _data() -> list[Mapping[str, object]]:
+    """Return the objects of the data as they are written."""
+    managers: list[Mapping[str, object]] = json.loads(_DATA.read_text(encoding="utf-8"))
+    return managers
+
+
+def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
+    """Return the marks of one object of the data, in lower case."""
+    manager_class = ManagerClass(str(manager["class"]))
+    is_schedule = manager_class is ManagerClass.SCHEDULE
+    after_termination = manager.get("after_termination")
+    values = cast("Mapping[str, object]", manager.get("values", {}))
+    folded_values: dict[str, tuple[str, ...]] = {}
+    for key, patterns in values.items():
+        folded_values[key.casefold()] = _folded(patterns)
+    return _Marks(
+        place=place,
+        name=str(manager["manager"]),
+        manager_class=manager_class,
+        keys=frozenset(_folded(manager.get("keys"))),
+        values=folded_values,
+        created_by=_folded(manager.get("created_by")),
+        prefixes=_folded(manager.get("prefixes")),
+        words=_folded(manager.get("words")),
+        after_stop=_SCHEDULE_EFFECT if is_schedule else str(manager.get("after_stop", "")),
+        after_termination=None if after_termination is None else str(after_termination),
+    )
+
+
+def _folded(texts: object) -> tuple[str, ...]:
+    """Return the texts of one field in lower case; empty if the manager does not have the field."""
+    if texts is None:
+        return ()
+    return tuple(text.casefold() for text in cast("list[str]", texts))

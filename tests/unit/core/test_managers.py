@@ -1,0 +1,168 @@
+"""Managers of an instance by its tags: every mark of `managers.json`, and what is no mark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governor.core import managers
+from governor.core.managers import managed_by, other_tools
+from governor.episode.rules.plan import draw_plan, left_alone
+from governor.policy.model.acting import Action, PlanRule
+from governor.policy.model.policy import Policy
+from tests.builders import make_facts, make_instance
+
+DATA: list[dict[str, Any]] = json.loads(
+    (Path(managers.__file__).parent / "managers.json").read_text(encoding="utf-8")
+)
+GOVERNED = {"Purpose": "GPU-Workload", "Owner": "ada", "Name": "notebook"}
+TERMINATES = Policy(plan=PlanRule(action=Action.TERMINATE))
+
+
+def marks_of(manager: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield one set of tags for each mark of a manager, as its own tool would write them."""
+    for key in manager.get("keys", ()):
+        yield {key: "any"}
+    for key, patterns in manager.get("values", {}).items():
+        for pattern in patterns:
+            yield {key: pattern.replace("*", "gpu")}
+    for prefix in manager.get("prefixes", ()):
+        yield {f"{prefix}gpu": "any"}
+    for word in manager.get("words", ()):
+        yield {f"team-{word}-name": "any"}
+    for creator in manager.get("created_by", ()):
+        yield {"ManagedBy": creator}
+
+
+def of_class(*classes: str) -> list[Any]:
+    """Return every mark of the managers of these classes, a parameter each."""
+    found = []
+    for manager in DATA:
+        if manager["class"] in classes:
+            for number, tags in enumerate(marks_of(manager)):
+                name = f"{manager['manager']} {number}"
+                found.append(pytest.param(manager, tags, id=name))
+    return found
+
+
+def lines_of(tags: Mapping[str, str], policy: Policy) -> str:
+    """Return what people read about a plan for an instance with these tags."""
+    plan = draw_plan(make_facts(make_instance(tags={**GOVERNED, **tags})), policy)
+    assert plan.steps
+    return "; ".join(plan.stays)
+
+
+def test_the_data_covers_forty_managers_each_with_its_source() -> None:
+    """A row without a source is a guess that nobody can check."""
+    names = [manager["manager"] for manager in DATA]
+
+    assert 40 <= len(names)
+    assert len(names) == len(set(names))
+    assert all(manager["source"].strip() for manager in DATA)
+    assert all(list(marks_of(manager)) for manager in DATA)
+
+
+@pytest.mark.parametrize(("manager", "tags"), of_class("leave-alone"))
+def test_every_mark_of_a_manager_keeps_its_instances(
+    manager: Mapping[str, Any], tags: dict[str, str]
+) -> None:
+    """No plan has a step, in any letter case. Every row is one of these."""
+    for written in (tags, {key.upper(): value.upper() for key, value in tags.items()}):
+        instance = make_instance(tags={**GOVERNED, **written})
+        reason = left_alone(instance, ())
+
+        assert reason is not None
+        assert f"{manager['manager']} runs it" in reason
+        assert () == draw_plan(make_facts(instance), TERMINATES).steps
+
+
+@pytest.mark.parametrize(("manager", "tags"), of_class("ask"))
+def test_people_read_what_the_creator_of_an_instance_does_next(
+    manager: Mapping[str, Any], tags: dict[str, str]
+) -> None:
+    """They are asked, and the question names the tool, its tag and what its next run does."""
+    ((key, value),) = tags.items()
+
+    for policy, effect in (
+        (Policy(), manager["after_stop"]),
+        (TERMINATES, manager["after_termination"]),
+    ):
+        assert f"{manager['manager']} ({key}={value}): {effect}" in lines_of(tags, policy)
+
+
+@pytest.mark.parametrize(("manager", "tags"), of_class("schedule"))
+def test_people_read_that_a_schedule_starts_it_again(
+    manager: Mapping[str, Any], tags: dict[str, str]
+) -> None:
+    """A schedule starts what is stopped. It starts nothing that is terminated."""
+    assert f"{manager['manager']} (" in lines_of(tags, Policy())
+    assert "may start the instance again" in lines_of(tags, Policy())
+    assert manager["manager"] not in lines_of(tags, TERMINATES)
+
+
+@pytest.mark.parametrize(
+    ("tags", "service"),
+    [
+        ({"ghr:Application": "github-action-runner"}, "GitHub Actions runners"),
+        ({"jenkins_server_url": "https://ci.example.com/"}, "Jenkins"),
+        ({"Coder_Provisioned": "true"}, "Coder"),
+        ({"aws:autoscaling:groupName": "AWSBatch-gpu"}, "AWS Batch"),
+        ({"aws:autoscaling:groupName": "web"}, "EC2 Auto Scaling"),
+        ({"aws:autoscaling:groupName": "x", "kubernetes.io/cluster/prod": "owned"}, "Kubernetes"),
+        ({"aws:ec2:fleet-id": "fleet-1", "ec2-fleet-plugin:cloud-name": "gpu"}, "Jenkins"),
+        ({"Name": "Packer Builder"}, "Packer"),
+        ({"Provisioner": "CircleCI-VM-Service"}, "CircleCI"),
+    ],
+)
+def test_the_most_precise_mark_names_the_service(tags: dict[str, str], service: str) -> None:
+    """Launchers only say how instances are started; the service above them says more."""
+    manager = managed_by(make_instance(tags={**GOVERNED, **tags}), ())
+
+    assert manager is not None
+    assert service == manager.service
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {"Schedule": "office-hours"},
+        {"ManagedBy": "ada"},
+        {"ManagedBy": "terraform"},
+        {"CreatedBy": "jens.kinsky"},
+        {"Name": "Packer"},
+        {"Vendor": "PNY"},
+        {"Application": "github-action-runner"},
+        {"aws:cloudformation:stack-name": "train"},
+    ],
+)
+def test_what_is_not_a_mark_leaves_nobody_in_charge(tags: dict[str, str]) -> None:
+    """People are asked about it as about any other instance."""
+    assert managed_by(make_instance(tags={**GOVERNED, **tags}), ()) is None
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [{}, {"Scheduled": "yes"}, {"ManagedBy": "ada"}, {"project": "terra", "tool": "terraform"}],
+)
+def test_without_a_mark_no_tool_is_named(tags: dict[str, str]) -> None:
+    """A tag that looks like one is no mark."""
+    assert () == other_tools(make_instance(tags={**GOVERNED, **tags}))
+
+
+def test_several_tools_are_all_named() -> None:
+    """A stack may create an instance that a schedule starts."""
+    tags = {"aws:cloudformation:stack-name": "train", "Schedule": "office-hours"}
+    text = lines_of(tags, Policy())
+
+    assert "CloudFormation (aws:cloudformation:stack-name=train)" in text
+    assert "Instance Scheduler on AWS (Schedule=office-hours)" in text
+
+
+def test_a_tag_value_of_many_lines_stays_one_line() -> None:
+    """Anybody who may tag can write any text."""
+    assert "\n" not in lines_of({"Schedule": "a\n\nPress here: https://example.com"}, Policy())
