@@ -20,13 +20,17 @@ class Claims(HastyStore):
     """Claims by key. Every method may raise CloudError."""
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """Claim the work that `key` names. Return false if another caller has claimed or done it.
-        The claim lapses after `lease` unless `done` is called before."""
+        """Claim the work that `key` names, and return true. Return false if another caller has
+        claimed or done it. The claim lapses after `lease` unless `done` is called before. Raises:
+        CloudError."""
         return self._hasty.try_write(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
         """Claim the work that different `keys` name. Return the keys that this caller has claimed,
-        and whose work it must do; empty if others have claimed all."""
+        and whose work it must do; empty if others have claimed all. Claims lapse after `lease`.
+
+        Raises: CloudError; some of the claims may stand then.
+        """
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
@@ -42,14 +46,17 @@ class Claims(HastyStore):
         return frozenset(claimed)
 
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
-        """Note that the work is done. Until the time `keep` is over, nobody can claim the key."""
+        """Note that the work is done. Until the time `keep` is over, nobody can claim the key.
+        Raises: CloudError."""
         self._hasty.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
-        """Note that the work of each key is done, as `done` does."""
+        """Note that the work of each key is done, as `done` does. Raises: CloudError; some of the
+        notes may be missing then."""
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:
-    """Return the write that takes a key until a time."""
+    """Return the write that takes a key until a time. Without a condition, it replaces any
+    claim."""
     return update((f"EVENT#{key}", "SEEN"), {}, condition, until=until)

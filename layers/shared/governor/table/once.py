@@ -60,8 +60,9 @@ class Once:
         """Call `act` once with all keys for which no other call acted, and return the result of
         each of these keys; empty if there are none.
 
-        A result is the error, or `None` if the action was done. If the keys could not be claimed or
-        noted as done, `act` is called all the same, and they count as failed.
+        A result is the error, or `None` if the action was done. If the keys could not be claimed,
+        `act` is called with all of them. If they could not be claimed or noted as done, the
+        CloudError is the result of each key whose action was done: they count as failed.
         """
         distinct_keys = tuple(dict.fromkeys(keys))
         free_keys: Sequence[str] = distinct_keys
@@ -80,8 +81,8 @@ class Once:
         return results
 
     def _note_done(self, keys: Sequence[str]) -> CloudError | None:
-        """Note that the actions of these keys are done. Return the error if that failed, else
-        `None`."""
+        """Note that the actions of these keys are done; without keys nothing is written. Return the
+        CloudError if that failed, else `None`."""
         if not keys:
             return None
         try:
@@ -109,7 +110,8 @@ def run_all(steps: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def joined(failed: Sequence[Exception]) -> Exception:
-    """Return the first of the errors, with the others as its notes. `failed` must not be empty."""
+    """Return the first of the errors, with the texts of the others added to it as notes. `failed`
+    must not be empty."""
     first, *later = failed
     for error in later:
         first.add_note(f"also: {error}")
@@ -121,9 +123,10 @@ def begin(
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
     """Begin calls that do not depend on each other, and return a function that waits for them.
 
-    That function takes the seconds to wait at most, and returns by key the result of each call, or
-    its CloudError. A call that takes longer continues, but its result is lost: an `Unavailable`
-    with the name of the `operation` stands for it. Other errors are raised by that function.
+    That function takes the most seconds to wait, and returns by key the result of each call, or its
+    CloudError. A call that takes longer continues, but its result is lost: an `Unavailable` with
+    the name of the `operation` stands for it. That function raises any other error of a call. Call
+    it only once.
     """
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
@@ -143,7 +146,8 @@ def begin(
 
 
 def too_late(operation: str, limit: str) -> Unavailable:
-    """Return the error of an operation that took longer than `limit`, a text like `5 s`."""
+    """Return the error of an operation that took longer than `limit`, a text like `5 s`. The
+    operation is named as in `ec2:DescribeInstances`."""
     return Unavailable(f"{operation} took more than {limit}", operation=operation)
 
 

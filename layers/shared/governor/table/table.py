@@ -47,9 +47,11 @@ class Condition:
     right: Any = None
 
     def __and__(self, other: Condition) -> Condition:
+        """Return the condition that both hold."""
         return Condition("AND", self, other)
 
     def __or__(self, other: Condition) -> Condition:
+        """Return the condition that at least one of the two holds."""
         return Condition("OR", self, other)
 
 
@@ -69,12 +71,13 @@ def unset(attribute: str) -> Condition:
 
 
 def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
-    """Return the condition that the attribute compares with the value as the operator says."""
+    """Return the condition that the attribute compares with the value as the operator says. For an
+    item without the attribute, only `<>` holds."""
     return Condition(operator, attribute, value)
 
 
 def is_over(now: datetime) -> Condition:
-    """Return the condition that there is no item, or that its `until` is past."""
+    """Return the condition that there is no item, or that the item's `until` is past at `now`."""
     return absent() | where("expires_at_epoch", "<=", epoch(now))
 
 
@@ -100,18 +103,21 @@ class Write:
 
 
 def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
-    """Return the write that replaces the whole item. `more` are fields of `Write`, as below."""
+    """Return the write that replaces the whole item, or makes it. `more` are other fields of
+    `Write`, such as `until`."""
     return Write("Put", key, condition, document, **more)
 
 
 def insert(key: Key, document: object, **more: Any) -> Write:
-    """Return the write of a new item; its condition fails if the item exists."""
+    """Return the write of a new item. Its condition fails if the item exists. `more` are other
+    fields of `Write`, such as `until`."""
     return put(key, document, absent(), **more)
 
 
 def update(key: Key, changes: object, condition: Condition | None = None, **more: Any) -> Write:
     """Return the write that sets these attributes and leaves the others. Without a condition, it
-    makes an item that does not exist."""
+    makes an item that does not exist. `more` are other fields of `Write`, such as `add` or
+    `remove`."""
     return Write("Update", key, condition, changes, **more)
 
 
@@ -121,14 +127,14 @@ def delete(key: Key, condition: Condition | None = None) -> Write:
 
 
 def check(key: Key, condition: Condition) -> Write:
-    """Return the part of a transaction that changes nothing, and lets the transaction fail unless
-    the condition holds."""
+    """Return the part of a transaction that changes nothing itself. If the condition does not hold,
+    the whole transaction fails."""
     return Write("ConditionCheck", key, condition)
 
 
 def packed(lines: Iterable[Any]) -> list[bytes]:
-    """Return the lines as JSON, compressed, in parts that each fit into an item; at least one part,
-    even without lines."""
+    """Return the lines, each a JSON value, as compressed bytes in parts that each fit into an item.
+    There is at least one part, even without lines. `unpacked` reads them."""
     # Compressed as a stream, so that only one line is held as text.
     packer = zlib.compressobj(level=3)
     compressed: list[bytes] = []
@@ -141,8 +147,8 @@ def packed(lines: Iterable[Any]) -> list[bytes]:
 
 
 def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Yield the lines that were packed. Raises: one of `DAMAGED` if the parts are cut short or
-    changed."""
+    """Yield the JSON values that `packed` has packed as lines. Raises: one of the errors in
+    `DAMAGED`, while it yields, if the parts are cut short or changed."""
     unpacker = zlib.decompressobj()
     rest = b""
     for chunk in chunks:
@@ -160,14 +166,15 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
 
 
 def unpacked_one(chunks: Iterable[bytes]) -> Any:
-    """Return the only line that was packed. Raises: one of `DAMAGED`, also if there is not exactly
-    one line."""
+    """Return the only line that `packed` has packed. Raises: one of the errors in `DAMAGED`, also
+    if there is not exactly one line."""
     [line] = unpacked(chunks)
     return line
 
 
 def epoch(at: datetime) -> int:
-    """Return a time in whole seconds, as `until` is stored in the attribute `expires_at_epoch`."""
+    """Return a time in whole seconds since 1970, as `until` is stored in the attribute
+    `expires_at_epoch`."""
     return int(at.timestamp())
 
 
@@ -176,32 +183,35 @@ class Table(ABC):
 
     @abstractmethod
     def get(self, key: Key) -> Document | None:
-        """Return the item; `None` if there is none."""
+        """Return the item; `None` if there is none. Raises: CloudError."""
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
         """Return the items that exist, in any order; empty if none does. The table may read them in
-        one call. No key may be given twice."""
+        one call. No key may be given twice. Raises: CloudError."""
         items = [self.get(key) for key in keys]
         return [item for item in items if item is not None]
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
-        """Return each item in the order of the keys; an empty one if it does not exist."""
+        """Return each item in the order of the keys, with an empty document for one that does not
+        exist. Raises: CloudError."""
         return [self.get(key) or {} for key in keys]
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Yield the items whose sort key begins with the prefix, in order; with `after`, only those
-        after that key."""
+        """Yield the items of the partition `pk` whose sort key begins with the prefix, in order of
+        that key; with `after`, only those after that sort key. Raises: CloudError, while it
+        yields."""
 
     @abstractmethod
     def write(self, change: Write) -> Document:
-        """Carry out one write. Return the item if the write asks for it with `returns_item`; an
-        empty document otherwise. Raises: ConflictError if the condition fails."""
+        """Carry out one write. Return the item after the write if the write asks for it with
+        `returns_item`; an empty document otherwise. Raises: ConflictError if the condition fails;
+        CloudError."""
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:
         """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError if a
-        condition fails.
+        condition fails; CloudError.
 
         If the client retries a transaction, it gets the answer of the first try. So use one, even
         for a single write, where a retried `write` would see its own effect as a conflict.
@@ -209,8 +219,8 @@ class Table(ABC):
 
     @abstractmethod
     def hasty(self) -> Table:
-        """Return the same table for writes that are useless later: with short timeouts, and each
-        request is sent once."""
+        """Return the same table for writes that are useless later. It sends each request once, with
+        a short timeout."""
 
     @abstractmethod
     def document(self, record: object) -> Document:
@@ -219,29 +229,31 @@ class Table(ABC):
 
     @abstractmethod
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        """Yield the record of each item. Raises: CloudError, which names the item, if one is
-        damaged."""
+        """Yield the record of each item; none for no items. Raises: CloudError, which names the
+        item, if one is damaged."""
 
     def read(self, kind: type[Record], key: Key) -> Record | None:
-        """Return the record under this key; `None` if there is none. Raises: CloudError, also if it
-        is damaged."""
+        """Return the record under this key; `None` if there is none. Raises: CloudError, also if
+        the record is damaged."""
         item = self.get(key)
         if item:
             return next(self.records(kind, [item]), None)
         return None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
-        """Return the records that `query` finds, in order; empty if there are none. Raises:
-        CloudError, also if one is damaged."""
+        """Return the records of the partition `pk` whose sort key begins with the prefix, in order
+        of that key; empty if there are none. Raises: CloudError, also if one is damaged."""
         return list(self.records(kind, self.query(pk, prefix)))
 
     def leave_out(self, what: str) -> None:
-        """Log that an item, described by `what`, cannot be read. The caller goes on without it."""
+        """Log that an item, described by `what`, cannot be read. It deletes nothing: the caller
+        goes on without the item. Call it only while the error is handled, as the log shows that
+        error."""
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
     def try_write(self, change: Write) -> bool:
-        """Carry out one write. Return false, with nothing changed, if its condition fails. Raises:
-        CloudError."""
+        """Carry out one write, and return true. Return false, with nothing changed, if its
+        condition fails. Raises: CloudError."""
         try:
             self.write(change)
         except ConflictError:
@@ -249,8 +261,8 @@ class Table(ABC):
         return True
 
     def try_transaction(self, *writes: Write) -> bool:
-        """Carry out a transaction. Return false, with nothing changed, if a condition fails.
-        Raises: CloudError."""
+        """Carry out a transaction, and return true. Return false, with nothing changed, if a
+        condition fails. Raises: CloudError."""
         try:
             self.transact(*writes)
         except ConflictError:
@@ -258,15 +270,15 @@ class Table(ABC):
         return True
 
     def write_all(self, writes: Sequence[Write]) -> None:
-        """Carry out any number of writes in several transactions. Raises: ConflictError if a
-        condition fails; transactions before that one stay done."""
+        """Carry out any number of writes, in transactions of up to `TRANSACTION` writes. Raises:
+        ConflictError if a condition fails; CloudError. Transactions before that one stay done."""
         for part in in_parts(writes, TRANSACTION):
             self.transact(*part)
 
 
 class Readable(Table):
-    """Another table without its damaged items, whose names are in `unread`. It writes nothing. No
-    action may be decided by it, as an item may be missing."""
+    """A read-only view of another table that leaves out damaged items. The names of those are in
+    `unread`. No action may be decided by it, as an item may be missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table
@@ -274,17 +286,22 @@ class Readable(Table):
         self.unread: list[str] = []
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
-        """Read items in one call that are asked for one by one later."""
+        """Read these items in one call, and keep them for later calls of `get` and its like.
+        Raises: CloudError."""
         self._known |= dict.fromkeys(keys)
         for item in self._whole.get_all(keys):
             self._known[item["pk"], item["sk"]] = item
 
     def get(self, key: Key) -> Document | None:
+        """Return the item, as it was read ahead or as it is now; `None` if there is none. Raises:
+        CloudError."""
         if key in self._known:
             return self._known[key]
         return self._whole.get(key)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        """Return the items that exist. Only those that were not read ahead are read now, in one
+        call. Raises: CloudError."""
         items: list[Document] = []
         unknown_keys: list[Key] = []
         for key in keys:
@@ -299,13 +316,19 @@ class Readable(Table):
         return items
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
+        """Return each item in the order of the keys, with an empty document for one that does not
+        exist. Raises: CloudError."""
         items = {(item["pk"], item["sk"]): item for item in self.get_all(keys)}
         return [items.get(key, {}) for key in keys]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        """Yield the items as the other table does. Items that were read ahead are read again.
+        Raises: CloudError."""
         return self._whole.query(pk, prefix, after=after)
 
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        """Yield the record of each item. A damaged item is left out, and its name added to
+        `unread`."""
         for item in items:
             try:
                 yield from self._whole.records(kind, [item])
@@ -313,19 +336,24 @@ class Readable(Table):
                 self.leave_out(f"{kind.__name__} {item.get('pk')} / {item.get('sk')}")
 
     def leave_out(self, what: str) -> None:
+        """Log that an item, described by `what`, cannot be read, and add the text to `unread`."""
         super().leave_out(what)
         self.unread.append(what)
 
     def document(self, record: object) -> Document:
+        """Return the stored form of a record, as the other table does."""
         return self._whole.document(record)
 
     def write(self, change: Write) -> Document:
+        """Raise a TypeError: this view writes nothing."""
         raise TypeError(f"a page writes nothing, and not {change.key[0]}")
 
     def transact(self, *writes: Write) -> None:
+        """Raise a TypeError: this view writes nothing."""
         self.write(writes[0])
 
     def hasty(self) -> Table:
+        """Return this view itself: it has no writes that could be useless later."""
         return self
 
 
@@ -337,7 +365,8 @@ class Store:
 
     def _keep_for_audit(self, entry: Write) -> None:
         """Write an entry of the audit. If that fails, only log it: the event itself has happened.
-        Raises no GovernorError."""
+        An entry whose condition fails is not written, and that is not logged. It raises no
+        GovernorError."""
         try:
             self._table.try_write(entry)
         except GovernorError:
