@@ -21,7 +21,7 @@ from governor.core.units import UtcDatetime, in_parts
 from governor.events.messages import checkpoint_failed_alert
 from governor.events.model.interruption import HookAnswer, HookState
 from governor.events.notify_warning import Case, Notified
-from governor.table.once import Once, begin, too_late
+from governor.table.once import Once, begin, timeout_error
 
 MOST_INSTANCES_A_COMMAND = 50
 """Source: Systems Manager API, SendCommand, `InstanceIds`."""
@@ -134,7 +134,7 @@ class SendCheckpoint:
         begin(calls, SEND)(sending.seconds_left())
         # A copy: an answer that comes later must not change these results.
         results = dict(sending.results)
-        late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
+        late = timeout_error(SEND, f"{_PATIENCE_SECONDS:g} s")
         return {key: results.get(case.warned.event_id, late) for key, case in cases.items()}
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from governor.alerts.ports import Announcer
 from governor.approvals.messages.questions import undo_alert
 from governor.approvals.model.approval import Approval
-from governor.approvals.rules.approval import too_late
+from governor.approvals.rules.approval import why_too_late
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
@@ -172,7 +172,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         if approval is not None and approval.brake is not None:
             return "it is on hold, and its record is being closed: try again in 15 minutes"
         return (
-            too_late(episode, now)
+            why_too_late(episode, now)
             or "its plan is still being carried out: hold it first, then try again"
         )
     return "this episode did not stop the instance, so there is nothing to undo"

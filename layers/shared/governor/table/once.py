@@ -139,13 +139,13 @@ def begin(
             if future.done() and not future.cancelled():
                 result_by_key[key] = future.result()
             else:
-                result_by_key[key] = too_late(operation, f"{seconds:.3g} s")
+                result_by_key[key] = timeout_error(operation, f"{seconds:.3g} s")
         return result_by_key
 
     return results
 
 
-def too_late(operation: str, limit: str) -> Unavailable:
+def timeout_error(operation: str, limit: str) -> Unavailable:
     """Return the error of an operation that took longer than `limit`, a text like `5 s`. The
     operation is named as in `ec2:DescribeInstances`."""
     return Unavailable(f"{operation} took more than {limit}", operation=operation)

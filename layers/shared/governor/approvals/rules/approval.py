@@ -124,7 +124,7 @@ def _asked_text(episode: Episode, now: datetime) -> str:
     return f"{text} on {clock(episode.begun_at, episode.time_zone, now)}"
 
 
-def too_late(episode: Episode, now: datetime) -> str | None:
+def why_too_late(episode: Episode, now: datetime) -> str | None:
     """Return why it is too late to hold the final step, and what to do instead; `None` if it is not
     too late."""
     if episode.begun_at is None:
@@ -154,7 +154,7 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
     if incomplete is not None:
         # As for a question: the person may correct it and send it again.
         raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
-    why_late = too_late(episode, now)
+    why_late = why_too_late(episode, now)
     if why_late is not None:
         is_stored = decision.answer is not Answer.HOLD
         stored = ", but your answer is stored for when it runs again" if is_stored else ""
