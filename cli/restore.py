@@ -24,7 +24,7 @@ from governor.aws.dynamodb import DynamoTable
 from governor.core.errors import GovernorError
 from governor.core.units import iso, plural, printable
 from governor.limits.model.breaker import BreakerState
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.policy.store import SCHEMA, SCHEMA_KEY
 from governor.table.table import update
 
@@ -215,7 +215,7 @@ def _freeze(stack: Stack, source: str) -> None:
     at the earliest, and not with the next sweep.
     """
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    before = Brakes(table).hub().freeze
+    before = Breakers(table).hub().freeze
     why = f"the state table was restored from {source}"
     if before:
         why += f"; before that: {before.why}"

@@ -17,7 +17,7 @@ from governor.events.store.bursts import Bursts
 from governor.events.store.notices import Notices
 from governor.fleet.store import Fleet
 from governor.health.store import Findings
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import Pauses
 from governor.money.model.ledger import LedgerEntry
@@ -36,7 +36,7 @@ _STORE_PARTS = (
     "call_store",
     "instance_store",
     "failure_store",
-    "brake_store",
+    "breaker_store",
     "pause_store",
     "cap_store",
     "ledger_store",
@@ -57,7 +57,7 @@ class EveryStore(
     Calls,
     Instances,
     Failures,
-    Brakes,
+    Breakers,
     Pauses,
     ActionCaps,
     Ledger,

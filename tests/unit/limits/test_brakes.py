@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from governor.limits.freezes import FREEZE_CHECKED, ShowBrakes, caps_of, time_to_room
+from governor.limits.freezes import FREEZE_CHECKED, ShowLimits, caps_of, time_to_room
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import hour_of
 from governor.policy.model.brakes import Caps
@@ -55,8 +55,8 @@ def test_the_caps_are_shown_with_that_of_all_first() -> None:
         ("ACCOUNT#1", 2, none.account_actions_per_hour),
         ("OWNER#a", 1, none.owner_actions_per_hour),
         ("OWNER#b", 1, none.owner_actions_per_hour),
-    ] == ShowBrakes(
-        brake_store=world.state,
+    ] == ShowLimits(
+        breaker_store=world.state,
         pause_store=world.state,
         cap_store=world.state,
         policies=world.policies,

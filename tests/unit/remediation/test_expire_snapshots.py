@@ -57,7 +57,7 @@ class Years(World):
             accounts,
             episode_store=self.state,
             instance_store=self.state,
-            brake_store=self.state,
+            breaker_store=self.state,
             pause_store=self.state,
             ledger_store=self.state,
             delivery_store=self.state,

@@ -258,7 +258,7 @@ def _about_to_terminate() -> tuple[World, EpisodeRef]:
         episode_store=world.state,
         approval_store=world.state,
         instance_store=world.state,
-        brake_store=world.state,
+        breaker_store=world.state,
         pause_store=world.state,
         ledger_store=world.state,
         opening_seal=seals,

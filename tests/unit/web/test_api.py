@@ -17,7 +17,7 @@ from governor.approvals.store.sessions import SignIns
 from governor.aws.s3 import PolicyBucket
 from governor.core.units import iso
 from governor.episode.model.episode import Terms
-from governor.limits.freezes import ShowBrakes
+from governor.limits.freezes import ShowLimits
 from governor.limits.model.breaker import BreakerState
 from governor.policy.document import parse_policy
 from governor.policy.model.acting import Action
@@ -49,8 +49,8 @@ def api(world: Any, issuer: str = "", *, policy_is_whole: bool = True) -> Approv
             delivery_store=world.state,
             clock=world.clock,
         ),
-        brakes=ShowBrakes(
-            brake_store=world.state,
+        limits=ShowLimits(
+            breaker_store=world.state,
             pause_store=world.state,
             cap_store=world.state,
             policies=world.policies,

@@ -81,7 +81,7 @@ class FleetWorld:
             fleet_store=self.state,
             tagger=self.ec2,
             freeze=FreezePlans(
-                brake_store=self.state,
+                breaker_store=self.state,
                 pause_store=self.state,
                 sweep_store=self.state,
                 announcer=self.announcer,

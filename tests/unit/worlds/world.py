@@ -129,7 +129,7 @@ class World:
             episode_store=self.state,
             approval_store=self.state,
             instance_store=self.state,
-            brake_store=self.state,
+            breaker_store=self.state,
             pause_store=self.state,
             snapshots=self.ec2,
             refused=refused,

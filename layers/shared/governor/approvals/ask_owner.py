@@ -22,7 +22,7 @@ from governor.episode.model.episode import Episode, Phase
 from governor.episode.ports import Workflow
 from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import frozen
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import addresses, list_addresses
@@ -48,7 +48,7 @@ class AskOwner:
     policies: Policies
     episode_store: Episodes
     approval_store: Approvals
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     workflow: Workflow
     announcer: Announcer
@@ -121,7 +121,7 @@ class AskOwner:
     def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
         """Return why plans of the target are frozen; `None` if they are not."""
         return frozen(
-            self.brake_store,
+            self.breaker_store,
             self.pause_store,
             episode.ref.target,
             self.policies.base().policy.breaker,

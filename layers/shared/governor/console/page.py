@@ -27,7 +27,7 @@ from governor.episode.store.instances import Failures, Instances
 from governor.fleet.model import UNGOVERNED, FleetPage, FleetRow
 from governor.fleet.store import Fleet
 from governor.health.store import Findings
-from governor.limits.store.breaker import HUB, Brakes
+from governor.limits.store.breaker import HUB, Breakers
 from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import PAUSE, Pauses
 from governor.money.store.ledger import Ledger
@@ -76,8 +76,8 @@ class Reader:
         return Instances(self.table)
 
     @cached_property
-    def brake_store(self) -> Brakes:
-        return Brakes(self.table)
+    def breaker_store(self) -> Breakers:
+        return Breakers(self.table)
 
     @cached_property
     def pause_store(self) -> Pauses:

@@ -15,7 +15,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.limits.model.breaker import BreakerState, Hub
 from governor.limits.rules.breaker import why_frozen
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import Pauses
 from governor.policy.model.brakes import Breaker, Caps
@@ -35,11 +35,11 @@ _SPREAD = timedelta(minutes=10)
 
 
 def frozen(
-    brake_store: Brakes, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
+    breaker_store: Breakers, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
     """Return why plans of the target may not be carried out: a pause or a freeze; `None` if there
     is neither. Raises: CloudError."""
-    return paused(pause_store) or frozen_by_breaker(brake_store, target, rule, now)
+    return paused(pause_store) or frozen_by_breaker(breaker_store, target, rule, now)
 
 
 def paused(pause_store: Pauses) -> str | None:
@@ -49,10 +49,10 @@ def paused(pause_store: Pauses) -> str | None:
 
 
 def frozen_by_breaker(
-    brake_store: Brakes, target: Target, rule: Breaker, now: datetime
+    breaker_store: Breakers, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
     """Return why a breaker freezes plans of the target; `None` if none does. Raises: CloudError."""
-    why = why_frozen(brake_store.breaker(target), brake_store.hub(), now, rule)
+    why = why_frozen(breaker_store.breaker(target), breaker_store.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
 
@@ -107,10 +107,10 @@ def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timed
 
 
 @dataclass(frozen=True, slots=True)
-class ShowBrakes:
+class ShowLimits:
     """Lists what is frozen, and how much of each cap is used."""
 
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     cap_store: ActionCaps
     policies: Policies
@@ -132,12 +132,12 @@ class ShowBrakes:
         as `freezes` does."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
-        hub = self.brake_store.hub()
+        hub = self.breaker_store.hub()
         freezes: list[tuple[str, str, UtcDatetime | None]] = []
         why = why_frozen(None, hub, now, rule)
         if why:
             freezes.append(("everything", why, _tripped_at(hub.freeze)))
-        for target, breaker in self.brake_store.breakers(targets).items():
+        for target, breaker in self.breaker_store.breakers(targets).items():
             why = why_frozen(breaker, Hub(), now, rule)
             if why:
                 freezes.append((str(target), why, _tripped_at(breaker)))

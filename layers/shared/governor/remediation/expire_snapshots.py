@@ -38,7 +38,7 @@ from governor.episode.store.expiries import Expiries
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
 from governor.limits.freezes import frozen
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.money.rules.cost import months
 from governor.money.store.ledger import Ledger
@@ -93,7 +93,7 @@ class ExpireSnapshots:
     accounts: Accounts
     episode_store: Episodes
     instance_store: Instances
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     ledger_store: Ledger
     delivery_store: Deliveries
@@ -237,7 +237,7 @@ class ExpireSnapshots:
         return Holdings(
             instance=instance,
             # Read after the snapshots, because people may answer meanwhile.
-            why_frozen=frozen(self.brake_store, self.pause_store, target, base.breaker, now),
+            why_frozen=frozen(self.breaker_store, self.pause_store, target, base.breaker, now),
             record=self.instance_store.record(target, taken.instance_id),
             episodes=taken.episodes,
             snapshots=snapshots,

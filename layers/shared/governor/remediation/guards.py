@@ -39,7 +39,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.freezes import caps_of, frozen, frozen_by_breaker, paused
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
@@ -73,7 +73,7 @@ class Guards:
     episode_store: Episodes
     approval_store: Approvals
     instance_store: Instances
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     snapshots: Snapshotter
     refused: RefusedAnswers
@@ -149,8 +149,8 @@ class Guards:
         target = cleared.instance.target
         copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
         if copies_what_is_stopped:
-            return frozen_by_breaker(self.brake_store, target, rule, self.clock.now())
-        return frozen(self.brake_store, self.pause_store, target, rule, self.clock.now())
+            return frozen_by_breaker(self.breaker_store, target, rule, self.clock.now())
+        return frozen(self.breaker_store, self.pause_store, target, rule, self.clock.now())
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Check everything that waiting alone cannot resolve.
@@ -225,7 +225,7 @@ class Guards:
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
         rule = self.policies.base().policy.breaker
-        why = frozen_by_breaker(self.brake_store, instance.target, rule, now)
+        why = frozen_by_breaker(self.breaker_store, instance.target, rule, now)
         if why is None:
             # The pause is read last: a person begins it, and nothing is read between it and the
             # call.

@@ -28,7 +28,7 @@ from governor.evidence.model import Evidence
 from governor.evidence.rules.history import History, idle_span
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.freezes import frozen
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.accounts import Accounts
@@ -71,7 +71,7 @@ class OpenEpisode:
     episode_store: Episodes
     approval_store: Approvals
     instance_store: Instances
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     ledger_store: Ledger
     opening_seal: SealMaker
@@ -125,7 +125,7 @@ class OpenEpisode:
         if why_ungoverned is not None:
             return self._close(ref, policy, Outcome.VOID, why_ungoverned)
         now = self.clock.now()
-        why_frozen = frozen(self.brake_store, self.pause_store, target, base.breaker, now)
+        why_frozen = frozen(self.breaker_store, self.pause_store, target, base.breaker, now)
         if why_frozen is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
         if self.instance_store.record(target, ref.instance_id).is_warned(now):

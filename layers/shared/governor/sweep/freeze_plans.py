@@ -18,7 +18,7 @@ from governor.limits.freezes import paused
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState, Hub, Turned
 from governor.limits.rules import breaker
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_case import Case, Sweep
@@ -36,7 +36,7 @@ _EVERYWHERE = None
 class FreezePlans:
     """The breaker of one target, and the hub's breaker, which any sweep may trip or release."""
 
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_store: Pauses
     sweep_store: Sweeps
     announcer: Announcer
@@ -51,7 +51,7 @@ class FreezePlans:
         """
         turned = breaker.count_turned([case.change for case in sweep.cases])
         new_reason = self._assess_and_record(sweep, turned)
-        standing = self.brake_store.breaker(sweep.target)
+        standing = self.breaker_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
         was_just_frozen = standing is not None and sweep.now - standing.tripped_at < hold
 
@@ -97,7 +97,7 @@ class FreezePlans:
         held_ids = _ids_behind_freeze(sweep, standing) | turned.who
         told_at = None if standing is None else standing.told_at
         freeze = BreakerState(sweep.now, reason, told_at, turned=len(held_ids), held=held_ids)
-        self.brake_store.set_breaker(sweep.target, freeze)
+        self.breaker_store.set_breaker(sweep.target, freeze)
         self._notify(sweep, freeze, left=len(held_ids))
 
     def _continue_or_release(self, sweep: Sweep, standing: BreakerState) -> str | None:
@@ -109,18 +109,18 @@ class FreezePlans:
         """
         freeze = replace(standing, held=_ids_behind_freeze(sweep, standing))
         if freeze != standing:
-            self.brake_store.set_breaker(sweep.target, freeze)
+            self.breaker_store.set_breaker(sweep.target, freeze)
         held_cases = []
         for case in sweep.cases:
             if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
                 held_cases.append(case)
         self._notify(sweep, freeze, left=len(held_cases))
-        ended_by = self.brake_store.freeze_ended_by(sweep.target, freeze)
+        ended_by = self.breaker_store.freeze_ended_by(sweep.target, freeze)
         if not ended_by and not _is_target_freeze_over(sweep, freeze, held_cases):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
-            self.brake_store.release_breaker(sweep.target, freeze)
+            self.breaker_store.release_breaker(sweep.target, freeze)
         return None
 
     def apply_hub_breaker(self, sweep: Sweep) -> str | None:
@@ -136,7 +136,7 @@ class FreezePlans:
             return None
         is_older_freeze = hub.freeze is not None
         if is_older_freeze:
-            ended_by = self.brake_store.freeze_ended_by(_EVERYWHERE, freeze)
+            ended_by = self.breaker_store.freeze_ended_by(_EVERYWHERE, freeze)
             rule = sweep.base.breaker
             if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
                 self._release_everything(sweep, hub, freeze, ended_by)
@@ -157,9 +157,9 @@ class FreezePlans:
             return None
         turned, reason = assessed
         freeze = BreakerState(sweep.now, reason, turned=turned)
-        if self.brake_store.freeze_hub(freeze):
+        if self.breaker_store.freeze_hub(freeze):
             return freeze
-        return self.brake_store.hub().freeze or freeze
+        return self.breaker_store.hub().freeze or freeze
 
     def _release_everything(
         self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
@@ -187,7 +187,7 @@ class FreezePlans:
             settled = breaker.still_counted(hub, sweep.now)
         alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
-            self.brake_store.release_hub(freeze, forgotten_hours, settled)
+            self.breaker_store.release_hub(freeze, forgotten_hours, settled)
 
     def _record_turned(self, sweep: Sweep) -> Hub:
         """Record the instances that turned idle or silent and are not counted yet, and those that
@@ -199,8 +199,8 @@ class FreezePlans:
         turned = breaker.count_turned([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
         for attempt_number in range(1, _COUNT_ATTEMPTS + 1):
-            known = self.brake_store.turned(sweep.target)
-            hub = self.brake_store.hub()
+            known = self.breaker_store.turned(sweep.target)
+            hub = self.breaker_store.hub()
             uncounted_unused = turned.unused - _counted_since_start(sweep, turned, known)
             new_ids = sorted(uncounted_unused | (turned.who - known.keys()))
             back_ids = sorted(working_ids & known.keys())
@@ -209,12 +209,12 @@ class FreezePlans:
             # Another sweep may count at the same time. Then read again, and count what is left. The
             # last attempt writes in any case: counting twice can only freeze plans.
             is_last_attempt = attempt_number == _COUNT_ATTEMPTS
-            is_counted = self.brake_store.count_turned(
+            is_counted = self.breaker_store.count_turned(
                 sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last_attempt
             )
             if is_counted:
                 break
-        return self.brake_store.hub()
+        return self.breaker_store.hub()
 
     def _notify(
         self, sweep: Sweep, freeze: BreakerState, *, left: int, everything: bool = False
@@ -238,9 +238,9 @@ class FreezePlans:
         if self._send(sweep, alert):
             notified_freeze = replace(freeze, told_at=sweep.now)
             if everything:
-                self.brake_store.keep_hub_freeze(notified_freeze)
+                self.breaker_store.keep_hub_freeze(notified_freeze)
             else:
-                self.brake_store.set_breaker(sweep.target, notified_freeze)
+                self.breaker_store.set_breaker(sweep.target, notified_freeze)
 
     def _send(self, sweep: Sweep, alert: Alert) -> bool:
         """Send the alert, and return whether it was sent. A failure becomes a problem of the

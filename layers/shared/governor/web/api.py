@@ -1,4 +1,4 @@
-"""The questions, the policy and the brakes as JSON, for the command line.
+"""The questions, the policy, freezes and caps as JSON, for the command line.
 
 AWS IAM authorizes the callers. The use cases are those of the page; no rule is decided here.
 """
@@ -22,7 +22,7 @@ from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFou
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso, parse_iso, people, printable
 from governor.episode.model.episode import Episode
-from governor.limits.freezes import ShowBrakes
+from governor.limits.freezes import ShowLimits
 from governor.limits.model.pause import Pause
 from governor.policy.ask_consent import PolicyInForce
 from governor.policy.model.contacts import Ownership
@@ -70,7 +70,7 @@ class ApprovalApi:
     """Answers the requests of the command line."""
 
     show: ShowApproval
-    brakes: ShowBrakes
+    limits: ShowLimits
     decide: Decide
     accept: AcceptPolicy
     policy_text: PolicyInForce
@@ -108,7 +108,7 @@ class ApprovalApi:
             case "POST /api/policy/{version}":
                 return self._accept(request)
             case "GET /api/freezes":
-                return self._brakes()
+                return self._limits_now()
             case "POST /api/console":
                 return {"url": self.open_console(request.caller)}
             case "POST /api/pause":
@@ -183,19 +183,19 @@ class ApprovalApi:
         person = self.ownership.person(identity) or identity
         return Presser(identity, person, grants_of(self.policy, who))
 
-    def _brakes(self) -> dict[str, Any]:
+    def _limits_now(self) -> dict[str, Any]:
         """Return the pause, the freezes, the caps, and the questions whose steps wait for them."""
         open_views = self.show.open_in(self.targets)
         waiting = []
         for view in open_views:
             if view.approval.waits_told_at:
                 waiting.append(brief(view))
-        pause = self.brakes.pause_store.pause()
+        pause = self.limits.pause_store.pause()
         freezes = []
-        for place_name, why, since in self.brakes.freezes(self.targets):
+        for place_name, why, since in self.limits.freezes(self.targets):
             freezes.append({"what": place_name, "why": why, "since": _iso_or_none(since)})
         caps = []
-        for cap_name, used, most in self.brakes.caps():
+        for cap_name, used, most in self.limits.caps():
             caps.append({"what": cap_name, "used": used, "most": most})
         return {
             "pause": None if pause is None else _pause_document(pause),

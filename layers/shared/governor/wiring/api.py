@@ -59,7 +59,7 @@ def _open_console(parts: Parts) -> OpenConsole:
 
 def _show_brakes(parts: Parts, policies: PolicyBook) -> ShowBrakes:
     return ShowBrakes(
-        brake_store=parts.brake_store,
+        breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
         cap_store=parts.cap_store,
         policies=policies,

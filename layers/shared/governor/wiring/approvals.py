@@ -18,7 +18,7 @@ def ask_owner(parts: Parts) -> Ready[AskOwner]:
             policies=policies,
             episode_store=parts.episode_store,
             approval_store=parts.approval_store,
-            brake_store=parts.brake_store,
+            breaker_store=parts.breaker_store,
             pause_store=parts.pause_store,
             workflow=parts.workflow,
             announcer=parts.announcer,

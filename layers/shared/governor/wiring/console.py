@@ -19,7 +19,7 @@ from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.episode.ports import Undoer
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
 from governor.table.table import Readable
@@ -64,13 +64,13 @@ def console(parts: Parts) -> Console:
     parse_policy("")
     doors = Doors(Sessions(parts.signer, settings.session_scope), open_console)
     posts = forms(
-        decide(parts, policies_now=policies), parts.undoer, parts.brake_store, pause_all(parts)
+        decide(parts, policies_now=policies), parts.undoer, parts.breaker_store, pause_all(parts)
     )
     return Console(reader, doors, VIEWS, posts)
 
 
 def forms(
-    answer: Decide, undoer: Undoer, brake_store: Brakes, pause: PauseAll
+    answer: Decide, undoer: Undoer, breaker_store: Breakers, pause: PauseAll
 ) -> Mapping[str, Post]:
     """Return the handler of each form, by its path."""
     answers = questions.Answers(answer, undoer)
@@ -78,5 +78,5 @@ def forms(
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, answer),
-        PATH: FreezeForms(brake_store, pause).take,
+        PATH: FreezeForms(breaker_store, pause).take,
     }

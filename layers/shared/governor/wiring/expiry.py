@@ -19,7 +19,7 @@ def expire_snapshots(parts: Ec2Parts) -> Ready[ExpireSnapshots]:
             accounts=parts.accounts,
             episode_store=parts.episode_store,
             instance_store=parts.instance_store,
-            brake_store=parts.brake_store,
+            breaker_store=parts.breaker_store,
             pause_store=parts.pause_store,
             ledger_store=parts.ledger_store,
             delivery_store=parts.delivery_store,

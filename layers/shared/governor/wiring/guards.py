@@ -33,7 +33,7 @@ def guards(parts: Ec2Parts, policies: Policies) -> Guards:
         episode_store=parts.episode_store,
         approval_store=parts.approval_store,
         instance_store=parts.instance_store,
-        brake_store=parts.brake_store,
+        breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
         snapshots=parts.snapshots,
         refused=_refused_answers(parts),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from governor.events.store.notices import Notices
     from governor.fleet.store import Fleet
     from governor.health.store import Findings
-    from governor.limits.store.breaker import Brakes
+    from governor.limits.store.breaker import Breakers
     from governor.limits.store.caps import ActionCaps
     from governor.limits.store.pauses import Pauses
     from governor.money.report_savings import ReportStore
@@ -90,10 +90,10 @@ class Parts(Basics):
         return Failures(self.table)
 
     @cached_property
-    def brake_store(self) -> Brakes:
-        from governor.limits.store.breaker import Brakes
+    def breaker_store(self) -> Breakers:
+        from governor.limits.store.breaker import Breakers
 
-        return Brakes(self.table)
+        return Breakers(self.table)
 
     @cached_property
     def pause_store(self) -> Pauses:

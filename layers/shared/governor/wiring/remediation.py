@@ -25,7 +25,7 @@ def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
             episode_store=parts.episode_store,
             approval_store=parts.approval_store,
             instance_store=parts.instance_store,
-            brake_store=parts.brake_store,
+            breaker_store=parts.breaker_store,
             pause_store=parts.pause_store,
             ledger_store=parts.ledger_store,
             opening_seal=parts.opening_seal,

@@ -43,7 +43,7 @@ def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
 
 def _freeze_plans(parts: Ec2Parts) -> FreezePlans:
     return FreezePlans(
-        brake_store=parts.brake_store,
+        breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
         sweep_store=parts.sweep_store,
         announcer=parts.announcer,

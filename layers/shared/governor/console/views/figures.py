@@ -255,7 +255,7 @@ def _brakes(ask: Asked) -> Iterator[Problem]:
         yield Problem(
             sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
         )
-    why = why_frozen(None, ask.reader.brake_store.hub(), ask.now, ask.reader.policy.breaker)
+    why = why_frozen(None, ask.reader.breaker_store.hub(), ask.now, ask.reader.policy.breaker)
     if why is not None:
         text = f"All plans are frozen: {why}" if sees_everything else "All plans are frozen"
         yield Problem(

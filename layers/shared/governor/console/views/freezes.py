@@ -21,7 +21,7 @@ from governor.core.units import parse_iso, people
 from governor.limits.freezes import used_caps
 from governor.limits.model.breaker import BreakerState
 from governor.limits.rules.breaker import is_lifted
-from governor.limits.store.breaker import Brakes
+from governor.limits.store.breaker import Breakers
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
 _EVERYTHING = "everything"
@@ -57,7 +57,7 @@ def freezes(ask: Asked) -> Page:
 
 def _freeze_row(ask: Asked, target: Target | None, freeze: BreakerState) -> tuple[Cell, ...]:
     """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
-    ended_by = ask.reader.brake_store.freeze_ended_by(target, freeze)
+    ended_by = ask.reader.breaker_store.freeze_ended_by(target, freeze)
     shown_reason = None
     shown_names = None
     if _sees_all(ask, target):
@@ -149,7 +149,7 @@ def _waiting(ask: Asked) -> list[str]:
 class FreezeForms:
     """Takes the forms of the page."""
 
-    brake_store: Brakes
+    breaker_store: Breakers
     pause_all: PauseAll
 
     def take(self, ask: Asked) -> str:
@@ -160,7 +160,7 @@ class FreezeForms:
                 return self._begin_pause(ask)
             case "end-pause":
                 return self._end_pause(ask)
-        return end_freeze(self.brake_store, ask)
+        return end_freeze(self.breaker_store, ask)
 
     def _begin_pause(self, ask: Asked) -> str:
         """Pause everything; return the address to go on to. Raises: NotAllowed, InputError."""
@@ -189,7 +189,7 @@ def _presser(caller: Caller) -> Presser:
     return Presser(caller.by, caller.person, caller.grants)
 
 
-def end_freeze(brake_store: Brakes, ask: Asked) -> str:
+def end_freeze(breaker_store: Breakers, ask: Asked) -> str:
     """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
     InputError, NotFound, NotAllowed, DecisionRefused."""
     place_name = figures.text_of(ask, "where")
@@ -209,7 +209,7 @@ def end_freeze(brake_store: Brakes, ask: Asked) -> str:
     try:
         if shown_since != freeze.tripped_at.isoformat():
             raise ConflictError("another freeze than the page showed")
-        brake_store.end_freeze(target, freeze, ask.caller.by, ask.now)
+        breaker_store.end_freeze(target, freeze, ask.caller.by, ask.now)
     except ConflictError:
         raise DecisionRefused(
             "somebody has ended this freeze, or it has begun anew, since this page was made: "
@@ -229,10 +229,13 @@ def _freeze_at(ask: Asked, place_name: str) -> tuple[Target | None, BreakerState
 def _standing_freezes(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
     """Return the freezes that the next sweep will not lift by itself: that of everything first,
     then those of the caller's targets."""
-    brake_store = ask.reader.brake_store
+    breaker_store = ask.reader.breaker_store
     rule = ask.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(ask)]
-    freezes_by_place = [(None, brake_store.hub().freeze), *brake_store.breakers(targets).items()]
+    freezes_by_place = [
+        (None, breaker_store.hub().freeze),
+        *breaker_store.breakers(targets).items(),
+    ]
     standing: list[tuple[Target | None, BreakerState]] = []
     for target, freeze in freezes_by_place:
         if freeze is not None and not is_lifted(freeze, rule, ask.now):

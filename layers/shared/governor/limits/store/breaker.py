@@ -44,7 +44,7 @@ _RESERVED_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
 
 
-class Brakes(Store):
+class Breakers(Store):
     """Counts and freezes. Every method may raise CloudError."""
 
     def hub(self) -> Hub:
