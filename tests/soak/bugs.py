@@ -111,7 +111,7 @@ _WHO_MAY = (
     ),
 )
 _FREEZES = Edit(
-    "limits.freezes:frozen_by_breaker",
+    "limits.freezes:why_frozen_by_breaker",
     "return None if why is None else",
     "return None if True else",
 )
@@ -463,7 +463,7 @@ BUGS = (
         "nothing_during_a_pause",
         (
             Edit(
-                "limits.freezes:paused",
+                "limits.freezes:why_paused",
                 "return None if pause is None else",
                 "return None if True else",
             ),

@@ -21,7 +21,7 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.ports import Workflow
 from governor.episode.store.episodes import Episodes
-from governor.limits.freezes import frozen
+from governor.limits.freezes import why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.model.acting import ApprovalRule
@@ -120,7 +120,7 @@ class AskOwner:
 
     def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
         """Return why plans of the target are frozen; `None` if they are not."""
-        return frozen(
+        return why_paused_or_frozen(
             self.breaker_store,
             self.pause_store,
             episode.ref.target,

@@ -34,21 +34,21 @@ _SPREAD = timedelta(minutes=10)
 """Steps that wait for the same room are spread over this time."""
 
 
-def frozen(
+def why_paused_or_frozen(
     breaker_store: Breakers, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
     """Return why plans of the target may not be carried out: a pause or a freeze; `None` if there
     is neither. Raises: CloudError."""
-    return paused(pause_store) or frozen_by_breaker(breaker_store, target, rule, now)
+    return why_paused(pause_store) or why_frozen_by_breaker(breaker_store, target, rule, now)
 
 
-def paused(pause_store: Pauses) -> str | None:
+def why_paused(pause_store: Pauses) -> str | None:
     """Return who paused everything, and why; `None` if nothing is paused. Raises: CloudError."""
     pause = pause_store.pause()
     return None if pause is None else f"everything is {pause.why}"
 
 
-def frozen_by_breaker(
+def why_frozen_by_breaker(
     breaker_store: Breakers, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
     """Return why a breaker freezes plans of the target; `None` if none does. Raises: CloudError."""

@@ -37,7 +37,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.expiries import Expiries
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
-from governor.limits.freezes import frozen
+from governor.limits.freezes import why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.money.rules.cost import months
@@ -237,7 +237,9 @@ class ExpireSnapshots:
         return Holdings(
             instance=instance,
             # Read after the snapshots, because people may answer meanwhile.
-            why_frozen=frozen(self.breaker_store, self.pause_store, target, base.breaker, now),
+            why_frozen=why_paused_or_frozen(
+                self.breaker_store, self.pause_store, target, base.breaker, now
+            ),
             record=self.instance_store.record(target, taken.instance_id),
             episodes=taken.episodes,
             snapshots=snapshots,

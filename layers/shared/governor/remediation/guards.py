@@ -38,7 +38,7 @@ from governor.episode.rules.plan import about_stopped, mode_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.series import evidence_hash
-from governor.limits.freezes import caps_of, frozen, frozen_by_breaker, paused
+from governor.limits.freezes import caps_of, why_frozen_by_breaker, why_paused, why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.accounts import Accounts
@@ -149,8 +149,10 @@ class Guards:
         target = cleared.instance.target
         copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
         if copies_what_is_stopped:
-            return frozen_by_breaker(self.breaker_store, target, rule, self.clock.now())
-        return frozen(self.breaker_store, self.pause_store, target, rule, self.clock.now())
+            return why_frozen_by_breaker(self.breaker_store, target, rule, self.clock.now())
+        return why_paused_or_frozen(
+            self.breaker_store, self.pause_store, target, rule, self.clock.now()
+        )
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Check everything that waiting alone cannot resolve.
@@ -225,11 +227,11 @@ class Guards:
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
         rule = self.policies.base().policy.breaker
-        why = frozen_by_breaker(self.breaker_store, instance.target, rule, now)
+        why = why_frozen_by_breaker(self.breaker_store, instance.target, rule, now)
         if why is None:
             # The pause is read last: a person begins it, and nothing is read between it and the
             # call.
-            why = paused(self.pause_store)
+            why = why_paused(self.pause_store)
         if why is not None:
             raise MustWait(why)
 

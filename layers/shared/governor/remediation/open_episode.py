@@ -27,7 +27,7 @@ from governor.episode.store.instances import Instances
 from governor.evidence.model import Evidence
 from governor.evidence.rules.history import History, idle_span
 from governor.evidence.rules.series import evidence_hash
-from governor.limits.freezes import frozen
+from governor.limits.freezes import why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.money.store.ledger import Ledger
@@ -125,7 +125,9 @@ class OpenEpisode:
         if why_ungoverned is not None:
             return self._close(ref, policy, Outcome.VOID, why_ungoverned)
         now = self.clock.now()
-        why_frozen = frozen(self.breaker_store, self.pause_store, target, base.breaker, now)
+        why_frozen = why_paused_or_frozen(
+            self.breaker_store, self.pause_store, target, base.breaker, now
+        )
         if why_frozen is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
         if self.instance_store.record(target, ref.instance_id).is_warned(now):

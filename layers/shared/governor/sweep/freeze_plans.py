@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from governor.alerts.model import Alert
 from governor.alerts.ports import Announcer
 from governor.core.instance import Target
-from governor.limits.freezes import paused
+from governor.limits.freezes import why_paused
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState, Hub, Turned
 from governor.limits.rules import breaker
@@ -62,7 +62,7 @@ class FreezePlans:
             target_reason = self._continue_or_release(sweep, standing)
 
         hub_reason = self.apply_hub_breaker(sweep)
-        why = paused(self.pause_store) or target_reason or hub_reason
+        why = why_paused(self.pause_store) or target_reason or hub_reason
         if why is not None:
             _freeze_verdicts(sweep, why)
         return new_reason is not None or was_just_frozen

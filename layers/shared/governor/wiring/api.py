@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from governor.approvals.open_console import OpenConsole
-from governor.limits.freezes import ShowBrakes
+from governor.limits.freezes import ShowLimits
 from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook
 from governor.policy.versions import AcceptPolicy
@@ -24,7 +24,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
         policy = policies.base().policy
         return ApprovalApi(
             show=show_approval(parts),
-            brakes=_show_brakes(parts, policies),
+            limits=_show_limits(parts, policies),
             decide=decide(parts, policies_now=lambda: policies),
             accept=accept,
             policy_text=parts.policy_text,
@@ -57,8 +57,8 @@ def _open_console(parts: Parts) -> OpenConsole:
     )
 
 
-def _show_brakes(parts: Parts, policies: PolicyBook) -> ShowBrakes:
-    return ShowBrakes(
+def _show_limits(parts: Parts, policies: PolicyBook) -> ShowLimits:
+    return ShowLimits(
         breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
         cap_store=parts.cap_store,
