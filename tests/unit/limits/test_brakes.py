@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from governor.limits.freezes import FREEZE_CHECKED, ShowLimits, caps_of, time_to_room
+from governor.limits.freezes import FREEZE_CHECKED, ShowLimits, caps_of, wait_for_room
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import hour_of
 from governor.policy.model.brakes import Caps
@@ -27,7 +27,7 @@ def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
     """Spread by name, from the moment on at which there is room."""
     room_at = NOW + timedelta(minutes=48)
     spread = [
-        time_to_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)
+        wait_for_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)
     ]
 
     assert timedelta() <= min(spread) < timedelta(minutes=2)
@@ -36,12 +36,12 @@ def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
 
 def test_room_that_is_there_already_is_waited_for_by_the_spread_alone() -> None:
     """It may have come since the cap was read."""
-    assert timedelta() <= time_to_room(NOW - HOUR, NOW, "episode-1") < timedelta(minutes=10)
+    assert timedelta() <= wait_for_room(NOW - HOUR, NOW, "episode-1") < timedelta(minutes=10)
 
 
 def test_a_cap_of_0_is_looked_at_again_as_a_freeze_is() -> None:
     """No action leaves its window."""
-    assert FREEZE_CHECKED == time_to_room(None, NOW, "episode-1")
+    assert FREEZE_CHECKED == wait_for_room(None, NOW, "episode-1")
 
 
 def test_the_caps_are_shown_with_that_of_all_first() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from governor.episode.model.plan import Until
-from governor.limits.freezes import spaced
+from governor.limits.freezes import wait_before_next_check
 from governor.remediation.check_progress import NOTICE_PAUSE_SECONDS, pause_seconds
 from tests.unit.template.machines import ROOT
 
@@ -114,7 +114,7 @@ def of_waiting() -> int:
     """Before the stop, after it until the snapshots, and before the termination: each as long as
     allowed."""
     wait_limit = limit("approval", "wait_at_most_hours")
-    number = rounds(wait_limit, lambda waited: spaced(timedelta(0), waited))
+    number = rounds(wait_limit, lambda waited: wait_before_next_check(timedelta(0), waited))
     before_the_stop = longest_round("WaitToAct", without="TakeSnapshot")
     after_the_stop = longest_round("WaitToAct")
     before_the_termination = longest_round("WaitToTerminate")

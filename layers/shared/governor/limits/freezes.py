@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from governor.core.instance import Target
 from governor.core.ports import Clock
@@ -37,13 +38,15 @@ _SPREAD = timedelta(minutes=10)
 def why_paused_or_frozen(
     breaker_store: Breakers, pause_store: Pauses, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
-    """Return why plans of the target may not be carried out: a pause or a freeze; `None` if there
-    is neither. Raises: CloudError."""
+    """Return why plans of the target may not be carried out now: a pause, else a freeze, as in
+    `everything is paused by alice@example.com`. Return `None` if there is neither. `rule` is the
+    policy's `breaker`. Raises: CloudError if the table cannot be read."""
     return why_paused(pause_store) or why_frozen_by_breaker(breaker_store, target, rule, now)
 
 
 def why_paused(pause_store: Pauses) -> str | None:
-    """Return who paused everything, and why; `None` if nothing is paused. Raises: CloudError."""
+    """Return who paused everything, and why, as in `everything is paused by alice@example.com`;
+    `None` if nothing is paused. Raises: CloudError if the pause cannot be read."""
     pause = pause_store.pause()
     return None if pause is None else f"everything is {pause.why}"
 
@@ -51,14 +54,16 @@ def why_paused(pause_store: Pauses) -> str | None:
 def why_frozen_by_breaker(
     breaker_store: Breakers, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
-    """Return why a breaker freezes plans of the target; `None` if none does. Raises: CloudError."""
+    """Return why a breaker freezes plans of the target, its own or the one over all targets, as a
+    text that begins with `plans are frozen: `. Return `None` if neither does. `rule` is the
+    policy's `breaker`. Raises: CloudError if a breaker cannot be read."""
     why = why_frozen(breaker_store.breaker(target), breaker_store.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
 
-def spaced(wait: timedelta, waited: timedelta) -> timedelta:
-    """Return the time to the next check of a step: at least `wait`, and longer for a step that has
-    `waited` for hours.
+def wait_before_next_check(wait: timedelta, waited: timedelta) -> timedelta:
+    """Return how long a step waits for its next check: at least `wait` and a minute. A step that
+    has `waited` for hours waits longer.
 
     Without longer waits, a week of checks would pass the 25,000 events that the history of an
     execution may have (`tests/unit/template/test_history.py`).
@@ -68,19 +73,27 @@ def spaced(wait: timedelta, waited: timedelta) -> timedelta:
 
 def caps_of(account: str, owner: str, caps: Caps) -> Mapping[str, int]:
     """Return the caps that count an action in this account on an instance of this owner: by the
-    name of each, how many actions it allows."""
+    name of each cap, such as `ACCOUNT#123456789012`, how many actions in 60 minutes it allows."""
     names = (_ALL_ACCOUNTS, f"ACCOUNT#{account}", f"OWNER#{owner}")
-    return {cap: getattr(caps, _setting(cap)) for cap in names}
+    return {cap: _actions_allowed(caps, cap) for cap in names}
+
+
+def _actions_allowed(caps: Caps, cap: str) -> int:
+    """Return how many actions in 60 minutes the cap of this name allows."""
+    allowed: int = getattr(caps, _setting(cap))
+    return allowed
 
 
 def _setting(cap: str) -> str:
-    """Return the setting of `caps` that limits the cap of this name."""
+    """Return the setting of `caps` for the cap of this name: `account_actions_per_hour` for
+    `ACCOUNT#123456789012`."""
     kind = cap.partition("#")[0]
     return f"{kind.lower()}_actions_per_hour"
 
 
-def cap_reached(cap: str, most: int) -> str:
-    """Return the sentence that the cap of this name is reached, which allows `most` actions."""
+def cap_reached_text(cap: str, most: int) -> str:
+    """Return the text that the cap of this name, such as `OWNER#alice`, is reached, which allows
+    `most` actions."""
     kind, _, name = cap.partition("#")
     whose = "of all accounts"
     if kind == "ACCOUNT":
@@ -93,17 +106,41 @@ def cap_reached(cap: str, most: int) -> str:
     )
 
 
-def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
-    """Return how long a step waits for room under a cap.
+def wait_for_room(room_at: UtcDatetime | None, now: datetime, execution_name: str) -> timedelta:
+    """Return how long a step waits for room under a cap: until `room_at`, when enough actions have
+    left the window, and up to 10 minutes more by the hash of its `execution_name`, so that not all
+    steps come at once.
 
-    The step waits until enough actions have left the window (`room_at`), and some more by the hash
-    of the execution's `name`, so that not all steps come at once.
+    `room_at` is `None` if waiting does not help, since the cap is 0. The step is then checked again
+    after `FREEZE_CHECKED`.
     """
     if room_at is None:
         # The cap is 0, so only a change of the policy makes room.
         return FREEZE_CHECKED
-    spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
-    return max(room_at - now, timedelta(0)) + spread
+    # A CRC-32 has 32 bits, so this is at least 0 and less than 1.
+    share_of_spread = zlib.crc32(execution_name.encode()) / 2**32
+    return max(room_at - now, timedelta(0)) + _SPREAD * share_of_spread
+
+
+class StandingFreeze(NamedTuple):
+    """A pause or a freeze that holds plans back now."""
+
+    place: str
+    """`everything`, or account and Region, as in `123456789012/us-east-1`."""
+    why: str
+    since: UtcDatetime | None
+    """When it began; `None` if no sweep has recorded that yet."""
+
+
+class CapUse(NamedTuple):
+    """How much of one cap is used."""
+
+    cap: str
+    """Its name: `ORGANIZATION`, `ACCOUNT#<id>` or `OWNER#<name>`."""
+    used: int
+    """How many stops and terminations began in the last 60 minutes."""
+    most: int
+    """How many may begin in 60 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,47 +153,48 @@ class ShowLimits:
     policies: Policies
     clock: Clock
 
-    def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return each freeze: its place (`everything`, or account and Region), its reason, and its
-        beginning; `None` if that is not recorded. A pause comes first.
-
-        Return an empty list if nothing is frozen. Raises: CloudError.
-        """
+    def freezes(self, targets: Sequence[Target]) -> list[StandingFreeze]:
+        """Return the pause, if there is one, then each freeze: of everything, then of these
+        targets. Return an empty list if nothing is paused or frozen. Raises: CloudError."""
         pause = self.pause_store.pause()
         if pause is None:
             return self._by_breakers(targets)
-        return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
+        paused = StandingFreeze("everything", pause.why, pause.at)
+        return [paused, *self._by_breakers(targets)]
 
-    def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return the freezes by the breaker over all targets, and by the breaker of each target,
-        as `freezes` does."""
+    def _by_breakers(self, targets: Sequence[Target]) -> list[StandingFreeze]:
+        """Return the freeze of everything, and the freeze of each of these targets; empty if there
+        are none. A breaker that would freeze everything now counts, too, even if no sweep has
+        recorded that. Raises: CloudError."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
         hub = self.breaker_store.hub()
-        freezes: list[tuple[str, str, UtcDatetime | None]] = []
+        freezes: list[StandingFreeze] = []
         why = why_frozen(None, hub, now, rule)
         if why:
-            freezes.append(("everything", why, _tripped_at(hub.freeze)))
+            freezes.append(StandingFreeze("everything", why, _tripped_at(hub.freeze)))
         for target, breaker in self.breaker_store.breakers(targets).items():
+            # An empty hub, as the freeze of everything is in the list already.
             why = why_frozen(breaker, Hub(), now, rule)
             if why:
-                freezes.append((str(target), why, _tripped_at(breaker)))
+                freezes.append(StandingFreeze(str(target), why, _tripped_at(breaker)))
         return freezes
 
-    def caps(self) -> list[tuple[str, int, int]]:
-        """Return the use of each cap, as `used_caps` does. Raises: CloudError."""
+    def caps(self) -> list[CapUse]:
+        """Return the use of each cap that counts actions now, that of all accounts first. Raises:
+        CloudError."""
         return used_caps(self.cap_store, self.policies.base().policy.caps, self.clock.now())
 
 
-def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
-    """Return each cap that counts actions now: its name, how many actions began in the last 60
-    minutes, and how many may begin.
+def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[CapUse]:
+    """Return the use of each cap that counts actions now, in order of their names.
 
-    The cap of all accounts comes first, also if it counts none. Raises: CloudError.
+    The cap of all accounts comes first, even if it counts none. Raises: CloudError if a count
+    cannot be read.
     """
     used = {_ALL_ACCOUNTS: 0, **cap_store.used(now)}
     in_order = sorted(used, key=lambda cap: (cap != _ALL_ACCOUNTS, cap))
-    return [(cap, used[cap], getattr(caps, _setting(cap))) for cap in in_order]
+    return [CapUse(cap, used[cap], _actions_allowed(caps, cap)) for cap in in_order]
 
 
 def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:

@@ -16,10 +16,12 @@ from governor.limits.model.pause import Pause, PauseMessage
 def pause_alert(
     message: PauseMessage, hub: Target, now: UtcDatetime, standing: Pause | None = None
 ) -> Alert:
-    """Return the alert that everything is paused, or that the pause has ended, and who did it.
+    """Return the alert that everything is paused, or that the pause has ended, and who did it. It
+    sends nothing.
 
-    A sweep that sends the alert later passes the pause that is `standing` by then; `None` if
-    nothing is paused. The id of the alert stays the same, so nobody gets the alert twice.
+    `hub` is the account and Region of GPU Governor. A sweep that sends the alert later passes the
+    pause that is `standing` by then; `None` if nothing is paused. The id of the alert stays the
+    same, so nobody gets the alert twice.
     """
     pause = message.pause
     is_history = message.is_history(standing, now)
@@ -43,12 +45,12 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
 ) -> Alert:
-    """Return the alert about a freeze.
+    """Return the alert about a freeze. It sends nothing.
 
     `template` is `frozen` or `released` for a target, `all frozen` or `all released` for
     everything. `about` is the target, or the hub. `left` is how many of the instances that turned
-    have not worked since. `again` is 0 for the first alert, then the number of the reminder. `by`
-    is who ended the freeze in the console; `None` if nobody did.
+    idle or silent have not worked since. `again` is 0 for the first alert, then the number of the
+    reminder. `by` is who ended the freeze in the console; `None` if nobody did.
     """
     place = "all" if template.startswith("all") else about
     facts = {

@@ -30,7 +30,7 @@ from governor.episode.ports import InstanceController
 from governor.episode.rules.plan import companions, unmet
 from governor.episode.rules.sent_call import Effect
 from governor.episode.store.episodes import Episodes
-from governor.limits.freezes import cap_reached
+from governor.limits.freezes import cap_reached_text
 from governor.limits.store.caps import ActionCaps
 from governor.policy.model.policy import Mode
 from governor.remediation.clearance import Cleared, must_be_fresh, must_be_rechecked
@@ -165,7 +165,7 @@ class PutAway:
         name = cleared.episode.ref.execution_name
         full_cap = self.cap_store.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
         if full_cap is not None:
-            raise MustWait(cap_reached(full_cap, cleared.caps[full_cap]))
+            raise MustWait(cap_reached_text(full_cap, cleared.caps[full_cap]))
 
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
         """Give back what this attempt reserved. A failure is only logged."""

@@ -23,7 +23,12 @@ from governor.episode.rules.sent_call import Effect
 from governor.episode.store.episodes import Episodes
 from governor.evidence.check_freshness import READ_AGAIN, why_readings_are_stale
 from governor.evidence.model import Evidence
-from governor.limits.freezes import FREEZE_CHECKED, cap_reached, spaced, time_to_room
+from governor.limits.freezes import (
+    FREEZE_CHECKED,
+    cap_reached_text,
+    wait_before_next_check,
+    wait_for_room,
+)
 from governor.limits.store.caps import ActionCaps
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
@@ -163,7 +168,7 @@ class RecheckEpisode:
         if self._must_notify(episode, elapsed):
             reason = f"EC2 has carried out the {step.value}, but not what follows, for 1 h"
             return Rechecked.waits(reason, _SHORTEST_WAIT)
-        again = spaced(_LONGEST_WAIT, elapsed)
+        again = wait_before_next_check(_LONGEST_WAIT, elapsed)
         return Rechecked.proceeds(f"EC2 has carried out the {step.value}", again=again)
 
     def _must_notify(self, episode: Episode, elapsed: timedelta) -> bool:
@@ -283,7 +288,7 @@ class RecheckEpisode:
             return Rechecked.waits(f"{reason}{_last_try(episode)}", _SHORTEST_WAIT)
         if not self.episode_store.clear_step(episode.ref, step.value, now, seen=episode):
             return _OVERTAKEN
-        again = spaced(min(_LONGEST_WAIT, elapsed / 4), elapsed)
+        again = wait_before_next_check(min(_LONGEST_WAIT, elapsed / 4), elapsed)
         return Rechecked.proceeds("everything is as it was asked about", again=again)
 
     def _no_longer_idle(
@@ -341,7 +346,7 @@ class RecheckEpisode:
             return Rechecked.ended(Outcome.REFUSED, f"{delay.why}; {over}")
         # No later than the end of the approval, but never sooner than the delay itself.
         latest_wait = max(delay.wait, left)
-        wait = min(spaced(delay.wait, waited), latest_wait)
+        wait = min(wait_before_next_check(delay.wait, waited), latest_wait)
         return Rechecked.waits(delay.why, wait)
 
     def _cap_delay(self, cleared: Cleared, step: Step, now: UtcDatetime) -> _Delay | None:
@@ -355,7 +360,7 @@ class RecheckEpisode:
             return None
         most_actions = cleared.caps[full_cap]
         room_at = self.cap_store.room_at(full_cap, most_actions, now)
-        return _Delay(cap_reached(full_cap, most_actions), time_to_room(room_at, now, name))
+        return _Delay(cap_reached_text(full_cap, most_actions), wait_for_room(room_at, now, name))
 
     def _stale_delay(
         self, cleared: Cleared, approval: Approval | None, step: Step, now: UtcDatetime
