@@ -29,10 +29,10 @@ from governor.evidence.rules.series import window_before
 from governor.limits.model.breaker import Change, SweepDay
 from governor.limits.rules.breaker import (
     acts_unasked,
-    assess,
-    count_turned,
+    history_with,
     is_freeze_over,
-    remember,
+    turned_in_sweep,
+    why_freeze_target,
 )
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
@@ -243,13 +243,13 @@ class _Sweeps:
         busy = VerdictKind.BUSY
         at_work = Change("", busy, busy, busy, was_read=False)
         changes += [at_work] * (self._working - judged_at_work)
-        turned = count_turned(changes)
+        turned = turned_in_sweep(changes)
         days_before = [day for day in self._sweep_days if day.day < now.date()]
-        self._sweep_days = remember(self._sweep_days, now.date(), turned)
-        if assess(turned, self._rule, days_before) is not None:
+        self._sweep_days = history_with(self._sweep_days, now.date(), turned)
+        if why_freeze_target(turned, self._rule, days_before) is not None:
             self.freezes += self._tripped_at is None
             self._tripped_at = now
-            self._held.update(map(int, turned.who))
+            self._held.update(map(int, turned.turned_ids))
             self._turned = len(self._held)
         elif self._tripped_at is not None:
             self._end_freeze_if_over(now - self._tripped_at)

@@ -12,19 +12,19 @@ from governor.limits.model.breaker import BreakerState, Change, HourCount, Hub, 
 from governor.limits.rules.breaker import (
     HOUR,
     acts_unasked,
-    assess,
-    assess_hub,
-    count_turned,
+    are_counts_new,
+    counted_by_new_freeze,
+    history_with,
     hour_of,
     hours_around,
     is_cause_gone,
     is_freeze_over,
     is_hub_freeze_over,
-    is_lifted,
-    is_new,
-    left_of,
-    remember,
-    still_counted,
+    is_lifted_by_policy,
+    turned_around,
+    turned_in_sweep,
+    why_freeze_everything,
+    why_freeze_target,
 )
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.brakes import Breaker
@@ -47,16 +47,18 @@ def test_half_the_working_fleet_turning_idle_at_once_trips() -> None:
     """An agent that reports zeros looks like this."""
     fleet = changes(5, Kind.BUSY, Kind.IDLE) + changes(5, Kind.BUSY, Kind.BUSY)
 
-    assert assess(count_turned(fleet), RULE) is not None
-    assert assess(count_turned(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+    assert why_freeze_target(turned_in_sweep(fleet), RULE) is not None
+    assert (
+        why_freeze_target(turned_in_sweep(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+    )
 
 
 @pytest.mark.parametrize("after", [Kind.IDLE, Kind.MANAGED_ELSEWHERE])
 def test_every_idle_verdict_counts_and_only_once(after: Kind) -> None:
     """Whoever runs the instance."""
-    assert assess(count_turned(changes(5, Kind.BUSY, after)), RULE) is not None
-    assert assess(count_turned(changes(5, Kind.FROZEN, Kind.IDLE)), RULE) is None
-    assert assess(count_turned(changes(5, after, Kind.NO_DATA)), RULE) is not None
+    assert why_freeze_target(turned_in_sweep(changes(5, Kind.BUSY, after)), RULE) is not None
+    assert why_freeze_target(turned_in_sweep(changes(5, Kind.FROZEN, Kind.IDLE)), RULE) is None
+    assert why_freeze_target(turned_in_sweep(changes(5, after, Kind.NO_DATA)), RULE) is not None
 
 
 def test_who_turned_is_known() -> None:
@@ -67,13 +69,13 @@ def test_who_turned_is_known() -> None:
         Change("i-3", Kind.BUSY, Kind.BUSY, Kind.BUSY, True),
         Change("i-4", None, None, Kind.IDLE, True),
     ]
-    assert {"i-1", "i-2"} == count_turned(fleet).who
+    assert {"i-1", "i-2"} == turned_in_sweep(fleet).turned_ids
 
 
 def test_what_it_turned_from_is_not_forgotten_when_a_read_fails() -> None:
     """Busy, then nothing that could be read, then zeros: it turned idle all the same."""
     turned = [Change(f"i-{n}", Kind.NO_DATA, Kind.BUSY, Kind.IDLE, True) for n in range(5)]
-    assert assess(count_turned(turned), RULE) is not None
+    assert why_freeze_target(turned_in_sweep(turned), RULE) is not None
 
 
 @pytest.mark.parametrize(
@@ -103,12 +105,12 @@ def test_silence_that_counts_as_yes_asks_nobody(policy: Policy, unasked: bool) -
 
 def test_a_handful_never_trips() -> None:
     """Four notebooks in the evening are no outage."""
-    assert assess(count_turned(changes(4, Kind.BUSY, Kind.IDLE)), RULE) is None
+    assert why_freeze_target(turned_in_sweep(changes(4, Kind.BUSY, Kind.IDLE)), RULE) is None
 
 
 def test_a_first_sweep_over_a_neglected_fleet_does_not_trip() -> None:
     """Nothing turned idle: it was so before anybody looked."""
-    assert assess(count_turned(changes(50, None, Kind.IDLE)), RULE) is None
+    assert why_freeze_target(turned_in_sweep(changes(50, None, Kind.IDLE)), RULE) is None
 
 
 def test_silence_is_counted_among_those_that_were_read() -> None:
@@ -116,8 +118,10 @@ def test_silence_is_counted_among_those_that_were_read() -> None:
     silent = changes(5, Kind.BUSY, Kind.NO_DATA)
     skipped = changes(500, Kind.BUSY, Kind.BUSY, was_read=False)
 
-    assert assess(count_turned(silent + skipped), RULE) is not None
-    assert assess(count_turned(silent + changes(6, Kind.BUSY, Kind.BUSY)), RULE) is None
+    assert why_freeze_target(turned_in_sweep(silent + skipped), RULE) is not None
+    assert (
+        why_freeze_target(turned_in_sweep(silent + changes(6, Kind.BUSY, Kind.BUSY)), RULE) is None
+    )
 
 
 TODAY = NOW.date()
@@ -134,7 +138,7 @@ def turned(number: int, after: Kind, of: int = 200) -> str | None:
     """Return what is said when so many of a large fleet turn, after two quiet weeks whose largest
     sweep saw two."""
     fleet = changes(number, Kind.BUSY, after) + changes(of - number, Kind.BUSY, Kind.BUSY)
-    return assess(count_turned(fleet), RULE, days(0, 2, 1))
+    return why_freeze_target(turned_in_sweep(fleet), RULE, days(0, 2, 1))
 
 
 @pytest.mark.parametrize("after", [Kind.IDLE, Kind.NO_DATA])
@@ -152,31 +156,33 @@ def test_a_handful_is_never_unusual() -> None:
     """Also where nothing ever turned before."""
     fleet = changes(4, Kind.BUSY, Kind.IDLE) + changes(196, Kind.BUSY, Kind.BUSY)
 
-    assert assess(count_turned(fleet), RULE, days(0, 0, 0)) is None
+    assert why_freeze_target(turned_in_sweep(fleet), RULE, days(0, 0, 0)) is None
 
 
 def test_what_is_usual_in_this_fleet_trips_nothing() -> None:
     """A cluster whose forty nodes end their job together, every few days."""
     fleet = changes(40, Kind.BUSY, Kind.IDLE) + changes(160, Kind.BUSY, Kind.BUSY)
 
-    assert assess(count_turned(fleet), RULE, days(0, 40, 0)) is None
-    assert assess(count_turned(fleet), RULE, days(0, 1, 0)) is not None
+    assert why_freeze_target(turned_in_sweep(fleet), RULE, days(0, 40, 0)) is None
+    assert why_freeze_target(turned_in_sweep(fleet), RULE, days(0, 1, 0)) is not None
 
 
 def test_two_days_are_no_knowledge_of_a_fleet() -> None:
     """Nor is a policy that does not want it."""
-    fleet = count_turned(changes(20, Kind.BUSY, Kind.IDLE) + changes(180, Kind.BUSY, Kind.BUSY))
+    fleet = turned_in_sweep(changes(20, Kind.BUSY, Kind.IDLE) + changes(180, Kind.BUSY, Kind.BUSY))
 
-    assert assess(fleet, RULE, days(0, 0)) is None
-    assert assess(fleet, replace(RULE, unusual_times_the_most=None), days(0, 0, 0)) is None
+    assert why_freeze_target(fleet, RULE, days(0, 0)) is None
+    assert (
+        why_freeze_target(fleet, replace(RULE, unusual_times_the_most=None), days(0, 0, 0)) is None
+    )
 
 
 def test_the_largest_sweep_of_each_day_is_remembered_for_two_weeks() -> None:
     """Whatever order sweeps come in; older days are forgotten."""
     history: tuple[SweepDay, ...] = ()
     for age, idle in ((20, 9), (14, 3), (0, 1), (0, 5), (0, 2)):
-        sweep = count_turned(changes(idle, Kind.BUSY, Kind.IDLE))
-        history = remember(history, TODAY - timedelta(days=age), sweep)
+        sweep = turned_in_sweep(changes(idle, Kind.BUSY, Kind.IDLE))
+        history = history_with(history, TODAY - timedelta(days=age), sweep)
 
     assert (SweepDay(TODAY - timedelta(days=14), 3, 0), SweepDay(TODAY, 5, 0)) == history
 
@@ -185,25 +191,30 @@ def test_a_share_is_reached_at_its_percentage_and_not_before() -> None:
     """50 of 101 are less than half; what is not known any more is no part of the whole."""
     fleet = changes(50, Kind.BUSY, Kind.IDLE) + changes(50, Kind.BUSY, Kind.BUSY)
 
-    assert assess(count_turned([*fleet, *changes(1, Kind.BUSY, Kind.NO_DATA)]), RULE) is not None
-    assert assess(count_turned(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+    assert (
+        why_freeze_target(turned_in_sweep([*fleet, *changes(1, Kind.BUSY, Kind.NO_DATA)]), RULE)
+        is not None
+    )
+    assert (
+        why_freeze_target(turned_in_sweep(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+    )
 
 
 def test_the_fewest_that_count_are_unusual_in_a_fleet_that_knows_its_days() -> None:
     """Five of a hundred, where one was the most."""
     history = [SweepDay((NOW - timedelta(days=day)).date(), 1, 1) for day in range(3)]
 
-    assert assess(Turned(100, RULE.minimum_instances, 100, 0), RULE, history) is not None
-    assert assess(Turned(100, RULE.minimum_instances - 1, 100, 0), RULE, history) is None
+    assert why_freeze_target(Turned(100, RULE.minimum_instances, 100, 0), RULE, history) is not None
+    assert why_freeze_target(Turned(100, RULE.minimum_instances - 1, 100, 0), RULE, history) is None
 
 
 def test_a_day_is_remembered_by_its_largest_sweeps() -> None:
     """The largest of each kind; a day on which nothing turned is known, too."""
     today = NOW.date()
-    after = remember(remember((), today, Turned(9, 0, 9, 4)), today, Turned(9, 3, 9, 1))
+    after = history_with(history_with((), today, Turned(9, 0, 9, 4)), today, Turned(9, 3, 9, 1))
 
     assert (SweepDay(today, 3, 4),) == after
-    assert (SweepDay(today, 0, 0),) == remember((), today, Turned(9, 0, 9, 0))
+    assert (SweepDay(today, 0, 0),) == history_with((), today, Turned(9, 0, 9, 0))
 
 
 def test_a_freeze_is_over_at_the_minute_that_the_policy_says() -> None:
@@ -226,12 +237,12 @@ def test_everything_freezes_unless_as_many_turned_at_this_hour_of_two_weeks(
     """Yesterday and the same weekday two weeks ago count, what was before does not."""
     hub = Hub({THIS: MANY, THIS - timedelta(days=days): MANY})
 
-    assert is_usual == (assess_hub(hub, NOW, RULE) is None)
+    assert is_usual == (why_freeze_everything(hub, NOW, RULE) is None)
 
 
 def test_what_turned_counts_at_any_moment_of_its_hour() -> None:
     """A clock gives microseconds, too."""
-    assert assess_hub(Hub({THIS: MANY}), NOW.replace(microsecond=1), RULE) is not None
+    assert why_freeze_everything(Hub({THIS: MANY}), NOW.replace(microsecond=1), RULE) is not None
 
 
 def test_a_freeze_of_everything_lasts_as_long_as_the_policy_says_at_least() -> None:
@@ -249,24 +260,24 @@ def test_what_turned_in_the_hour_of_a_lift_counts_on() -> None:
     """An operator lifts what was before."""
     lifted = Breaker(lift_freezes_before=THIS.isoformat())
 
-    assert assess_hub(Hub({THIS: MANY}), NOW, lifted) is not None
-    assert assess_hub(Hub({THIS - HOUR: MANY}), NOW, lifted) is None
-    assert is_lifted(BreakerState(THIS - timedelta(seconds=1), "why"), lifted, NOW)
-    assert not is_lifted(BreakerState(THIS, "why"), lifted, NOW)
+    assert why_freeze_everything(Hub({THIS: MANY}), NOW, lifted) is not None
+    assert why_freeze_everything(Hub({THIS - HOUR: MANY}), NOW, lifted) is None
+    assert is_lifted_by_policy(BreakerState(THIS - timedelta(seconds=1), "why"), lifted, NOW)
+    assert not is_lifted_by_policy(BreakerState(THIS, "why"), lifted, NOW)
 
 
 def test_of_a_freeze_the_larger_count_is_told() -> None:
     """More may turn after it began; of those that were forgotten since, it keeps the number."""
     hub = Hub({THIS: HourCount(20, 8)})
 
-    assert (20, 12) == left_of(hub, BreakerState(NOW, "why", turned=5))
-    assert (30, 12) == left_of(hub, BreakerState(NOW, "why", turned=30))
+    assert (20, 12) == turned_around(hub, BreakerState(NOW, "why", turned=5))
+    assert (30, 12) == turned_around(hub, BreakerState(NOW, "why", turned=30))
 
 
 def test_what_turned_in_two_days_is_new_and_then_known() -> None:
     """To the second: one day of counts is no habit."""
-    assert is_new(Hub(first=NOW - timedelta(days=2, seconds=-1)), NOW)
-    assert not is_new(Hub(first=NOW - timedelta(days=2)), NOW)
+    assert are_counts_new(Hub(first=NOW - timedelta(days=2, seconds=-1)), NOW)
+    assert not are_counts_new(Hub(first=NOW - timedelta(days=2)), NOW)
 
 
 def test_a_freeze_is_about_the_hours_of_its_window_and_two_more() -> None:
@@ -284,4 +295,4 @@ def test_what_a_new_freeze_would_count_are_those_of_twelve_hours_who_have_not_wo
     counts = {number: HourCount(3, 3 if number == -4 else 1) for number in range(-20, 3)}
     hub = Hub({hour + timedelta(hours=number): one for number, one in counts.items()})
     wanted = {hour + timedelta(hours=number): 2 for number in range(-11, 1) if number != -4}
-    assert wanted == still_counted(hub, hour + timedelta(minutes=59))
+    assert wanted == counted_by_new_freeze(hub, hour + timedelta(minutes=59))

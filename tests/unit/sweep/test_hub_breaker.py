@@ -11,7 +11,7 @@ import pytest
 from benchmarks.freezes import INSTANCES, JOBS, START, run
 from governor.core.instance import Target
 from governor.limits.model.breaker import HourCount, Hub
-from governor.limits.rules.breaker import assess_hub, hour_of
+from governor.limits.rules.breaker import hour_of, why_freeze_everything
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.brakes import Breaker
 from governor.policy.model.policy import Mode, Policy
@@ -310,8 +310,8 @@ def test_what_turns_each_day_is_usual_though_it_never_works_again() -> None:
     before = {hour - timedelta(days=day): HourCount(9 + day) for day in (1, 2, 3)}
     most = int(12 * rule.hub_times_the_usual)
 
-    assert assess_hub(Hub({**before, hour: HourCount(most)}), NOW, rule) is None
-    assert assess_hub(Hub({**before, hour: HourCount(most + 1)}), NOW, rule) is not None
+    assert why_freeze_everything(Hub({**before, hour: HourCount(most)}), NOW, rule) is None
+    assert why_freeze_everything(Hub({**before, hour: HourCount(most + 1)}), NOW, rule) is not None
 
 
 def test_a_true_outage_among_office_hours_is_caught() -> None:

@@ -34,6 +34,7 @@ from governor.episode.model.plan import Plan
 from governor.evidence.model import Evidence, Window
 from governor.evidence.rules.history import History, history_document
 from governor.evidence.rules.series import evidence_document
+from governor.limits.model.breaker import BreakerState
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import Meter
 from governor.table.table import Document, Record
@@ -274,6 +275,7 @@ _STORED: dict[type, _Form] = {
     # An episode without this note may lose local disks, so that nothing is lost unasked.
     Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
     Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
+    BreakerState: _Form(names={"left_ids": "held"}),
     InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
     Failing: _Form(flat=("target",)),
     LedgerEntry: _Form(names={"episode": "execution_name"}),

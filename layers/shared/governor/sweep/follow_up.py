@@ -22,7 +22,7 @@ from governor.episode.model.episode import Episode, InstanceRecord, Outcome, Pha
 from governor.episode.ports import Workflow
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
-from governor.limits.rules.breaker import count_turned
+from governor.limits.rules.breaker import turned_in_sweep
 from governor.money.book_saving import settle_replaced, settle_restart
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger
@@ -371,4 +371,4 @@ def _must_ask(case: Case) -> bool:
         return False
     # An instance that turned idle in this sweep waits for the next sweep. By then the breaker has
     # counted the instances of all targets that turned idle.
-    return case.id not in count_turned([case.change]).counted
+    return case.id not in turned_in_sweep([case.change]).counted_ids

@@ -49,7 +49,7 @@ class FreezePlans:
         if the target was frozen by this sweep, or less than `breaker.hold_minutes` ago: then no
         alerts about silence are sent. Raises: CloudError if the table cannot be read or written.
         """
-        turned = breaker.count_turned([case.change for case in sweep.cases])
+        turned = breaker.turned_in_sweep([case.change for case in sweep.cases])
         new_reason = self._assess_and_record(sweep, turned)
         standing = self.breaker_store.breaker(sweep.target)
         hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
@@ -77,8 +77,8 @@ class FreezePlans:
         today = sweep.now.date()
         history = self.sweep_store.sweep_days(sweep.target)
         days_before = [day for day in history if day.day < today]
-        reason = breaker.assess(turned, sweep.base.breaker, days_before)
-        new_history = breaker.remember(history, today, turned)
+        reason = breaker.why_freeze_target(turned, sweep.base.breaker, days_before)
+        new_history = breaker.history_with(history, today, turned)
         if new_history != tuple(history):
             sweep.attempt(
                 "sweep history", self.sweep_store.set_sweep_days, sweep.target, new_history
@@ -94,11 +94,11 @@ class FreezePlans:
         notification. If the message cannot be sent, the next sweep tries again. Raises: CloudError
         if the freeze cannot be written.
         """
-        held_ids = _ids_behind_freeze(sweep, standing) | turned.who
+        left_ids = _ids_behind_freeze(sweep, standing) | turned.turned_ids
         told_at = None if standing is None else standing.told_at
-        freeze = BreakerState(sweep.now, reason, told_at, turned=len(held_ids), held=held_ids)
+        freeze = BreakerState(sweep.now, reason, told_at, turned=len(left_ids), left_ids=left_ids)
         self.breaker_store.set_breaker(sweep.target, freeze)
-        self._notify(sweep, freeze, left=len(held_ids))
+        self._notify(sweep, freeze, left=len(left_ids))
 
     def _continue_or_release(self, sweep: Sweep, standing: BreakerState) -> str | None:
         """Store which instances are still behind the freeze, and remind people of it. If it is
@@ -107,16 +107,16 @@ class FreezePlans:
         Return why plans of the target stay frozen; `None` if the freeze is over, even if it is not
         released because the message could not be sent. Raises: CloudError.
         """
-        freeze = replace(standing, held=_ids_behind_freeze(sweep, standing))
+        freeze = replace(standing, left_ids=_ids_behind_freeze(sweep, standing))
         if freeze != standing:
             self.breaker_store.set_breaker(sweep.target, freeze)
-        held_cases = []
+        left_cases = []
         for case in sweep.cases:
-            if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE:
-                held_cases.append(case)
-        self._notify(sweep, freeze, left=len(held_cases))
+            if case.id in freeze.left_ids and case.verdict.kind not in LEFT_ALONE:
+                left_cases.append(case)
+        self._notify(sweep, freeze, left=len(left_cases))
         ended_by = self.breaker_store.freeze_ended_by(sweep.target, freeze)
-        if not ended_by and not _is_target_freeze_over(sweep, freeze, held_cases):
+        if not ended_by and not _is_target_freeze_over(sweep, freeze, left_cases):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
@@ -142,8 +142,8 @@ class FreezePlans:
                 self._release_everything(sweep, hub, freeze, ended_by)
                 return None
         # Two sweeps at the same time send the same message, which is delivered once.
-        _, left = breaker.left_of(hub, freeze)
-        self._notify(sweep, freeze, left=left, everything=True)
+        around = breaker.turned_around(hub, freeze)
+        self._notify(sweep, freeze, left=around.left, everything=True)
         return freeze.why
 
     def _freeze_everything(self, sweep: Sweep, hub: Hub) -> BreakerState | None:
@@ -152,11 +152,10 @@ class FreezePlans:
         Return the freeze; if another sweep began one at the same moment, return that one. Return
         `None` if there is no reason for a freeze. Raises: CloudError.
         """
-        assessed = breaker.assess_hub(hub, sweep.now, sweep.base.breaker)
-        if assessed is None:
+        reason = breaker.why_freeze_everything(hub, sweep.now, sweep.base.breaker)
+        if reason is None:
             return None
-        turned, reason = assessed
-        freeze = BreakerState(sweep.now, reason, turned=turned)
+        freeze = BreakerState(sweep.now, reason.why, turned=reason.turned)
         if self.breaker_store.freeze_hub(freeze):
             return freeze
         return self.breaker_store.hub().freeze or freeze
@@ -174,8 +173,8 @@ class FreezePlans:
         # forgotten: unless a person or the policy ended the freeze, or no habit is known yet.
         keeps_counts = (
             bool(ended_by)
-            or breaker.is_lifted(freeze, sweep.base.breaker, sweep.now)
-            or breaker.is_new(hub, freeze.tripped_at)
+            or breaker.is_lifted_by_policy(freeze, sweep.base.breaker, sweep.now)
+            or breaker.are_counts_new(hub, freeze.tripped_at)
         )
         forgotten_hours: list[datetime] = []
         if not keeps_counts:
@@ -184,7 +183,7 @@ class FreezePlans:
         # cause no new freeze.
         settled: Mapping[datetime, int] = {}
         if ended_by:
-            settled = breaker.still_counted(hub, sweep.now)
+            settled = breaker.counted_by_new_freeze(hub, sweep.now)
         alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
             self.breaker_store.release_hub(freeze, forgotten_hours, settled)
@@ -196,13 +195,13 @@ class FreezePlans:
         An instance that was started again and has not worked since is counted a second time. Return
         the counts over all targets after that. Raises: CloudError.
         """
-        turned = breaker.count_turned([case.change for case in sweep.cases])
+        turned = breaker.turned_in_sweep([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
         for attempt_number in range(1, _COUNT_ATTEMPTS + 1):
             known = self.breaker_store.turned(sweep.target)
             hub = self.breaker_store.hub()
-            uncounted_unused = turned.unused - _counted_since_start(sweep, turned, known)
-            new_ids = sorted(uncounted_unused | (turned.who - known.keys()))
+            uncounted_unused = turned.unused_ids - _counted_since_start(sweep, turned, known)
+            new_ids = sorted(uncounted_unused | (turned.turned_ids - known.keys()))
             back_ids = sorted(working_ids & known.keys())
             if not new_ids and not back_ids:
                 return hub
@@ -270,23 +269,23 @@ def _ids_behind_freeze(sweep: Sweep, freeze: BreakerState | None) -> frozenset[s
         was_started = case.instance.launch_time > freeze.tripped_at
         if was_started or case.verdict.kind in WORKING:
             changed_ids.add(case.id)
-    return freeze.held - changed_ids
+    return freeze.left_ids - changed_ids
 
 
-def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held_cases: list[Case]) -> bool:
+def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, left_cases: list[Case]) -> bool:
     """Return whether the freeze of the target ends: the policy lifts it, or it has lasted long
     enough and its cause is gone.
 
-    `held_cases` are the instances still behind the freeze. If none of them may be stopped unasked,
+    `left_cases` are the instances still behind the freeze. If none of them may be stopped unasked,
     time alone ends it.
     """
     rule = sweep.base.breaker
-    unasked = any(_may_act_unasked(case) for case in held_cases)
+    unasked = any(_may_act_unasked(case) for case in left_cases)
     frozen_for = sweep.now - freeze.tripped_at
     is_over = breaker.is_freeze_over(
-        frozen_for, freeze.turned, len(held_cases), rule, unasked=unasked
+        frozen_for, freeze.turned, len(left_cases), rule, unasked=unasked
     )
-    return is_over or breaker.is_lifted(freeze, rule, sweep.now)
+    return is_over or breaker.is_lifted_by_policy(freeze, rule, sweep.now)
 
 
 def _may_act_unasked(case: Case) -> bool:
@@ -300,7 +299,7 @@ def _counted_since_start(
 ) -> set[str]:
     """Return the ids of instances that have not worked since their start and were counted after
     that start; empty if there are none. `counted_at` is the hour of each count, by instance id."""
-    candidates = turned.unused & counted_at.keys()
+    candidates = turned.unused_ids & counted_at.keys()
     counted_ids = set()
     for case in sweep.cases:
         if case.id in candidates:

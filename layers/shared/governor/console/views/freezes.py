@@ -20,7 +20,7 @@ from governor.core.instance import Target
 from governor.core.units import parse_iso, people
 from governor.limits.freezes import used_caps
 from governor.limits.model.breaker import BreakerState
-from governor.limits.rules.breaker import is_lifted
+from governor.limits.rules.breaker import is_lifted_by_policy
 from governor.limits.store.breaker import Breakers
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
@@ -238,7 +238,7 @@ def _standing_freezes(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
     ]
     standing: list[tuple[Target | None, BreakerState]] = []
     for target, freeze in freezes_by_place:
-        if freeze is not None and not is_lifted(freeze, rule, ask.now):
+        if freeze is not None and not is_lifted_by_policy(freeze, rule, ask.now):
             standing.append((target, freeze))
     return standing
 

@@ -23,8 +23,9 @@ class BreakerState:
     """The time of the last notification; `None` until a channel has accepted the message."""
     turned: int = 0
     """How many instances turned idle or silent at once."""
-    held: frozenset[str] = frozenset()
-    """The ids of the instances that turned and have not been seen at work since."""
+    left_ids: frozenset[str] = frozenset()
+    """The ids of the instances that turned and have not been seen at work since. Stored as
+    `held`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +62,26 @@ class Turned:
     """How many instances worked before this sweep and are not silent now."""
     idle: int
     """How many of those turned idle."""
-    heard: int
+    measured: int
     """How many instances had data before, and were read in this sweep."""
     silent: int
     """How many of those fell silent."""
-    who: frozenset[str] = frozenset()
+    turned_ids: frozenset[str] = frozenset()
     """The ids of the instances that turned idle or fell silent."""
-    unused: frozenset[str] = frozenset()
+    unused_ids: frozenset[str] = frozenset()
     """The ids of idle instances that have not worked since launch."""
 
     @property
-    def counted(self) -> frozenset[str]:
-        """Return the ids that the breaker over all targets counts."""
-        return self.who | self.unused
+    def counted_ids(self) -> frozenset[str]:
+        """Return the ids of the instances that the breaker over all targets counts: those that
+        turned idle or silent, and idle ones that have not worked since launch."""
+        return self.turned_ids | self.unused_ids
 
 
 @dataclass(frozen=True, slots=True)
 class HourCount:
-    """How many instances turned in an hour, and how many of them have worked since (`back`)."""
+    """How many instances turned idle or silent in an hour, and how many of them have worked since
+    (`back`)."""
 
     turned: int = 0
     back: int = 0

@@ -23,7 +23,8 @@ class Pause:
 
     @property
     def why(self) -> str:
-        """Return who paused, and the reason if one was given, as the end of a sentence."""
+        """Return who paused, and the reason if one was given, as the end of a sentence: `paused by
+        alice@example.com: broken agent`."""
         reason = f": {self.reason}" if self.reason else ""
         return f"paused by {people(self.by)}{reason}"
 
@@ -53,11 +54,11 @@ class PauseMessage:
     at: UtcDatetime
 
     def is_left_to_the_sweep(self, standing: Pause | None, now: datetime) -> bool:
-        """Return whether the sweep must send this message, which nobody was sent yet.
+        """Return whether the sweep must send this message now. Call it only for a message that
+        nobody was sent yet. `standing` is the pause that stands now; `None` if nothing is paused.
 
-        `standing` is the pause that stands now; `None` if nothing is paused. The sweep sends that a
-        pause has begun as long as that pause stands, and that a pause has ended for some days. It
-        leaves the first minutes to the function that made the message.
+        It is false in the first minutes, which are left to the function that made the message.
+        After them, a beginning is sent as long as its pause stands, and an end for seven days.
         """
         age = now - self.at
         if age < _SENT_BY_THE_PRESS:
@@ -67,8 +68,9 @@ class PauseMessage:
         return age <= _END_IS_SENT_FOR
 
     def is_history(self, standing: Pause | None, now: datetime) -> bool:
-        """Return whether the message tells only of a past pause: the pause ended a while ago, or
-        another one is `standing` by now."""
+        """Return whether the message is about a past pause: the pause ended an hour ago or earlier,
+        or another one is `standing` by now. It is false for a beginning. `standing` is `None` if
+        nothing is paused."""
         if self.event is PauseEvent.BEGUN:
             return False
         return standing is not None or now - self.at >= _END_IS_NEWS_FOR

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from typing import NamedTuple
 
 from governor.core.units import UtcDatetime, parse_iso
 from governor.limits.model.breaker import BreakerState, Change, Hub, SweepDay, Turned
@@ -17,26 +18,57 @@ from governor.verdict.model import IDLE, WORKING, YOUNG, VerdictKind
 
 _HISTORY = timedelta(days=14)
 """A sweep is compared with the sweeps of this time before it."""
-
-
 _DAYS_NEEDED = 3
 """How many days of that history must be known."""
+HOUR = timedelta(hours=1)
+DAYS_KEPT = 15
+"""How many days of counts are kept: those that are compared, and the window before them."""
+_DAYS_COMPARED = 14
+"""So many that holidays hide no habit."""
+_NEW_FOR = timedelta(days=2)
+"""One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
+usual."""
+_LONG = 12
+"""The hours of the longer window."""
+_SHORT = 2
+"""The hours of the shorter window: an outage in a quiet hour stands out in it, but not in half a
+day."""
+_SHIFTS = (-1, 0, 1)
+"""Hours by which habits may move, for example when clocks change."""
 
 
-def count_turned(changes: Sequence[Change]) -> Turned:
-    """Return how many instances turned idle or silent in this sweep, and which.
+class ReasonToFreeze(NamedTuple):
+    """The reason to freeze everything."""
+
+    turned: int
+    """How many instances of all targets turned idle or silent, and have not worked since."""
+    why: str
+    """The reason as a sentence without a full stop."""
+
+
+class TurnedAround(NamedTuple):
+    """The instances that turned idle or silent around the time of a freeze of everything."""
+
+    turned: int
+    left: int
+    """How many of them have not worked since."""
+
+
+def turned_in_sweep(changes: Sequence[Change]) -> Turned:
+    """Return how many instances turned idle or silent in this sweep, and which. Without changes all
+    numbers are 0.
 
     A silent instance counts only as silent: nobody knows whether it is idle.
     """
     worked = 0
-    heard = 0
+    measured = 0
     idle_ids: set[str] = set()
     silent_ids: set[str] = set()
     unused_ids: set[str] = set()
     for change in changes:
         is_silent = change.after is VerdictKind.NO_DATA
         if change.was_read and change.before in (*WORKING, *IDLE):
-            heard += 1
+            measured += 1
             if is_silent:
                 silent_ids.add(change.instance_id)
         if is_silent:
@@ -51,10 +83,10 @@ def count_turned(changes: Sequence[Change]) -> Turned:
     return Turned(
         worked=worked,
         idle=len(idle_ids),
-        heard=heard,
+        measured=measured,
         silent=len(silent_ids),
-        who=frozenset(idle_ids | silent_ids),
-        unused=frozenset(unused_ids),
+        turned_ids=frozenset(idle_ids | silent_ids),
+        unused_ids=frozenset(unused_ids),
     )
 
 
@@ -68,9 +100,9 @@ def acts_unasked(policy: Policy) -> bool:
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
     """Return whether the common cause of a freeze seems gone, so that plans may act unasked again.
 
-    `turned` is how many instances turned, `left` how many of them have not worked since and are
-    not stopped or terminated. The cause is gone if `left` is a smaller share of `turned` than the
-    share that trips the breaker.
+    `turned` is how many instances turned idle or silent, `left` how many of them have not worked
+    since and are not stopped or terminated. The cause is gone if `left` is too small a share of
+    `turned` to trip the breaker (`rule.turned_idle_percent` and `rule.minimum_instances`).
     """
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
@@ -78,26 +110,30 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
 def is_freeze_over(
     frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool
 ) -> bool:
-    """Return whether the freeze of a target ends: it has lasted long enough, and, if some plans act
-    `unasked`, its cause is gone. `turned` and `left` are those of `is_cause_gone`."""
+    """Return whether the freeze of a target ends by itself: it has lasted for `rule.hold_minutes`,
+    and, if some plans act `unasked`, its cause is gone. `turned` and `left` are those of
+    `is_cause_gone`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
 
-def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
-    """Return why plans must freeze; `None` if they need not.
+def why_freeze_target(
+    turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()
+) -> str | None:
+    """Return why plans of a target must freeze, as a sentence without a full stop; `None` if they
+    need not.
 
     Plans freeze if too large a share of the fleet turned in this sweep, or far more instances than
-    in any sweep of `history`. A history of too few days is not compared.
+    in any sweep of `history`. A `history` of fewer than three days is not compared.
     """
     many_idle = f"{turned.idle} of {turned.worked} working instances turned idle in one sweep"
     many_silent = (
-        f"{turned.silent} of {turned.heard} instances that published metrics fell silent "
+        f"{turned.silent} of {turned.measured} instances that published metrics fell silent "
         "in one sweep"
     )
     if _is_share(turned.idle, turned.worked, rule.turned_idle_percent, rule):
         return many_idle
-    if is_outage(turned.silent, turned.heard, rule):
+    if is_outage(turned.silent, turned.measured, rule):
         return many_silent
     if len(history) < _DAYS_NEEDED:
         return None
@@ -124,12 +160,13 @@ def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
 
 
 def _most_before(most: int, history: Sequence[SweepDay]) -> str:
-    """Return the end of a sentence: the most that turned in an earlier sweep."""
+    """Return the end of a sentence: the `most` that turned in one sweep of this history."""
     return f"the most in a sweep of the last {len(history)} days was {most}"
 
 
-def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
-    """Return the history with this sweep added, oldest day first, without days that are too old.
+def history_with(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
+    """Return the history with this sweep added to its day (`today`), oldest day first, without days
+    that are more than 14 days old.
 
     A sweep that froze the plans is added, too.
     """
@@ -144,57 +181,35 @@ def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[
     return tuple(days[day] for day in sorted(days))
 
 
-def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
-    """Return whether so many of `whole` instances are silent that they must have one cause."""
-    return _is_share(silent, whole, rule.turned_silent_percent, rule)
+def is_outage(silent: int, published: int, rule: Breaker) -> bool:
+    """Return whether so many of the instances that `published` metrics are silent that they must
+    have one cause (`rule.turned_silent_percent`). It is false for fewer than
+    `rule.minimum_instances`."""
+    return _is_share(silent, published, rule.turned_silent_percent, rule)
 
 
 def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
-    """Return whether `count` is at least this share of `whole`, and no less than the policy's
-    minimum."""
+    """Return whether `count` is at least this many percent of `whole`, and at least
+    `rule.minimum_instances`."""
     return count >= rule.minimum_instances and 100 * count >= percent * whole
 
 
-HOUR = timedelta(hours=1)
-
-
-DAYS_KEPT = 15
-"""How many days of counts are kept: those that are compared, and the window before them."""
-
-
-_DAYS_COMPARED = 14
-"""So many that holidays hide no habit."""
-
-
-_NEW_FOR = timedelta(days=2)
-"""One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
-usual."""
-
-
-_LONG = 12
-"""The hours of the longer window."""
-
-
-_SHORT = 2
-"""The hours of the shorter window: an outage in a quiet hour stands out in it, but not in half a
-day."""
-
-
-_SHIFTS = (-1, 0, 1)
-"""Hours by which habits may move, for example when clocks change."""
-
-
 def hour_of(at: datetime) -> UtcDatetime:
-    """Return the start of the hour of this time."""
+    """Return the start of the clock hour of this time."""
     return at.replace(minute=0, second=0, microsecond=0)
 
 
-def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
+def why_freeze_everything(hub: Hub, now: datetime, rule: Breaker) -> ReasonToFreeze | None:
     """Return how many instances turned, and why everything must freeze; `None` if nothing need
-    freeze."""
+    freeze.
+
+    Everything freezes if, in the last 2 or the last 12 hours, far more instances turned and have
+    not worked since than turned in the same hours of the last 14 days.
+    """
+    lifted = _lifts_freezes_before(rule, now)
     for length in (_SHORT, _LONG):
         hours = _hours_up_to(now, length)
-        left = _left_since_lifted(hub, hours, _lifted(rule, now))
+        left = _left_since(hub, hours, lifted)
         if left < rule.hub_minimum_instances:
             continue
         usual = _usual(hub, hours)
@@ -204,7 +219,7 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
                 "and have not worked "
                 f"since; in the same hours of the two weeks before, {usual} turned at the most"
             )
-            return left, why
+            return ReasonToFreeze(left, why)
     return None
 
 
@@ -214,44 +229,45 @@ def _hours_up_to(now: datetime, length: int) -> list[UtcDatetime]:
     return [this_hour - HOUR * hours_ago for hours_ago in range(length)]
 
 
-def _left_since_lifted(hub: Hub, hours: list[UtcDatetime], lifted: UtcDatetime | None) -> int:
+def _left_since(hub: Hub, hours: list[UtcDatetime], since: UtcDatetime | None) -> int:
     """Return how many instances turned in these hours and have not worked since.
 
-    Hours before `lifted`, the time before which the policy lifts freezes, do not count; `None`
-    means that all count.
+    Hours that began before `since` do not count; `None` means that all count.
     """
     left = 0
     for hour in hours:
-        is_lifted_hour = lifted is not None and hour < lifted
-        if hour in hub.hours and not is_lifted_hour:
+        is_too_early = since is not None and hour < since
+        if hour in hub.hours and not is_too_early:
             left += hub.hours[hour].left
     return left
 
 
 def _usual(hub: Hub, hours: list[datetime]) -> int:
-    """Return the most instances that turned in the same hours of an earlier day; 0 if none did."""
+    """Return the most instances that turned in the same hours of any of the last 14 days, or an
+    hour earlier or later; 0 if none did."""
     turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
     usual = 0
     for day in range(1, _DAYS_COMPARED + 1):
         for shift in _SHIFTS:
-            back = timedelta(days=day) - HOUR * shift
-            turned = sum(turned_by_hour.get(hour - back, 0) for hour in hours)
+            earlier_by = timedelta(days=day) - HOUR * shift
+            turned = sum(turned_by_hour.get(hour - earlier_by, 0) for hour in hours)
             usual = max(usual, turned)
     return usual
 
 
-def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
-    """Return how many instances turned around the time of the freeze, and how many of them have not
-    worked since."""
+def turned_around(hub: Hub, freeze: BreakerState) -> TurnedAround:
+    """Return how many instances turned around the time of this freeze of everything, and how many
+    of them have not worked since. The first is no less than the number that the freeze names."""
     counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     turned = sum(count.turned for count in counts)
     left = sum(count.left for count in counts)
-    return max(freeze.turned, turned), left
+    return TurnedAround(max(freeze.turned, turned), left)
 
 
-def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
-    """Return by the hour how many instances a new freeze would count: those that turned in that
-    hour and have not worked since. Hours without such instances are left out."""
+def counted_by_new_freeze(hub: Hub, now: datetime) -> dict[datetime, int]:
+    """Return by the hour how many instances a freeze that begins at `now` would count: those that
+    turned in the last 12 hours and have not worked since. Hours without such instances are left
+    out."""
     left_by_hour: dict[datetime, int] = {}
     for hour in _hours_up_to(now, _LONG):
         if hour in hub.hours and hub.hours[hour].left:
@@ -259,29 +275,32 @@ def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
     return left_by_hour
 
 
-def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
-    """Return whether the policy has lifted this freeze."""
-    lifted = _lifted(rule, now)
-    return lifted is not None and freeze.tripped_at < lifted
+def is_lifted_by_policy(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
+    """Return whether the policy has lifted this freeze: it began before `rule.lift_freezes_before`,
+    and that time has come."""
+    lifted_before = _lifts_freezes_before(rule, now)
+    return lifted_before is not None and freeze.tripped_at < lifted_before
 
 
-def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
-    """Return the time before which the policy lifts freezes; `None` if it lifts none."""
+def _lifts_freezes_before(rule: Breaker, now: datetime) -> UtcDatetime | None:
+    """Return the time before which the policy lifts freezes; `None` if it names none, or one in the
+    future."""
     if not rule.lift_freezes_before:
         return None
-    lifted = parse_iso(rule.lift_freezes_before)
+    lifted_before = parse_iso(rule.lift_freezes_before)
     # A time in the future lifts nothing: it would switch the breakers off.
-    return lifted if lifted <= now else None
+    return lifted_before if lifted_before <= now else None
 
 
-def is_new(hub: Hub, now: datetime) -> bool:
-    """Return whether the counts are too young to show what is usual."""
+def are_counts_new(hub: Hub, now: datetime) -> bool:
+    """Return whether the counts over all targets are too young to show what is usual: fewer than
+    two days old, or there are none."""
     return hub.first is None or now - hub.first < _NEW_FOR
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
-    """Return the counted hours whose instances may have caused the freeze, or turned during it;
-    empty if there are none."""
+    """Return the counted hours whose instances may have caused this freeze of everything, or turned
+    soon after it; empty if there are none."""
     tripped_hour = hour_of(freeze.tripped_at)
     first = tripped_hour - HOUR * (_LONG - 1)
     last = tripped_hour + HOUR * _SHORT
@@ -289,32 +308,34 @@ def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
 
 
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
-    """Return whether the freeze of everything ends. Time alone never ends one."""
-    if is_lifted(freeze, rule, now):
+    """Return whether the freeze of everything ends: the policy has lifted it, or it has lasted for
+    `rule.hold_minutes`, nothing would freeze again, and its cause is gone. While the counts are too
+    young to show what is usual, only the policy ends it."""
+    if is_lifted_by_policy(freeze, rule, now):
         return True
-    if is_new(hub, now):
+    if are_counts_new(hub, now):
         # The breaker cannot know yet how many are usual, and would freeze again at once.
         return False
     if now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
         return False
-    if assess_hub(hub, now, rule) is not None:
+    if why_freeze_everything(hub, now, rule) is not None:
         return False
-    turned, left = left_of(hub, freeze)
-    return is_cause_gone(turned, left, rule)
+    around = turned_around(hub, freeze)
+    return is_cause_gone(around.turned, around.left, rule)
 
 
-def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
-    """Return why plans of a target are frozen, by its `own` breaker or by the one over all targets;
-    `None` if they are not frozen.
+def why_frozen(
+    target_freeze: BreakerState | None, hub: Hub, now: datetime, rule: Breaker
+) -> str | None:
+    """Return why plans of a target are frozen, by the `target_freeze` or by the freeze of
+    everything, or because the newest counts of the `hub` demand one; `None` if they are not frozen.
 
-    `own` is `None` if the breaker of the target is not tripped.
+    `target_freeze` is `None` if the breaker of the target is not tripped. A freeze that the policy
+    has lifted does not count.
     """
-    for freeze in (own, hub.freeze):
-        if freeze is not None and not is_lifted(freeze, rule, now):
+    for freeze in (target_freeze, hub.freeze):
+        if freeze is not None and not is_lifted_by_policy(freeze, rule, now):
             return freeze.why
     # The newest counts may already be too many, before a sweep has recorded the freeze.
-    assessment = assess_hub(hub, now, rule)
-    if assessment is None:
-        return None
-    _, why = assessment
-    return why
+    reason = why_freeze_everything(hub, now, rule)
+    return None if reason is None else reason.why
