@@ -108,7 +108,7 @@ def test_a_hook_of_its_own_is_completed_where_nothing_is_saved(given: dict[str, 
 
     assert world.lifecycle(world.let_go()).completed
     assert not world.lifecycle(world.let_go()).completed
-    assert [(world.instance.instance_id, world.let_go().waiting_action)] == world.hooks.completed
+    assert [(world.instance.instance_id, world.let_go().lifecycle_action)] == world.hooks.completed
 
 
 def test_a_checkpoint_that_runs_is_not_cut_short() -> None:

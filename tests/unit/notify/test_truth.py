@@ -934,7 +934,7 @@ WARNINGS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ("Interruption likely: notebook-7", "elevated risk"),
     ),
     Cause.AUTO_SCALING: (
-        _warning(Cause.AUTO_SCALING, waiting_action=WAITS, stated_end=DEADLINE),
+        _warning(Cause.AUTO_SCALING, lifecycle_action=WAITS, stated_end=DEADLINE),
         ("Auto Scaling will terminate notebook-7", "until Sat 04:02 Berlin (03:02 UTC) at most"),
     ),
 }

@@ -98,7 +98,9 @@ class WarnedWorld:
         """The group of the instance terminates it, and has waited for twenty seconds."""
         waits = LifecycleAction(GROUP, HOOK, "87654321-4321-4321-4321-210987654321", to_warm_pool)
         action = "put into the warm pool" if to_warm_pool else "terminate"
-        return self.warned(cause=Cause.AUTO_SCALING, action=action, waiting_action=waits, **changes)
+        return self.warned(
+            cause=Cause.AUTO_SCALING, action=action, lifecycle_action=waits, **changes
+        )
 
     def add(self, number: int, **changes: Any) -> str:
         """Another Spot instance in the same zone."""

@@ -142,14 +142,14 @@ class LifecycleEvent(_InstanceEvent):
     destination: str = detail("Destination", default="EC2")
 
     def to_domain(self) -> Warned:
-        waiting_action = LifecycleAction(
+        lifecycle_action = LifecycleAction(
             group=self.group,
             hook=self.hook,
             token=self.token,
             to_warm_pool=self.destination == "WarmPool",
         )
-        action = "put into the warm pool" if waiting_action.to_warm_pool else "terminate"
-        return self._warned(Cause.AUTO_SCALING, action=action, waiting_action=waiting_action)
+        action = "put into the warm pool" if lifecycle_action.to_warm_pool else "terminate"
+        return self._warned(Cause.AUTO_SCALING, action=action, lifecycle_action=lifecycle_action)
 
 
 class ExecutionEndEvent(Envelope):

@@ -155,11 +155,11 @@ class RespondToWarnings:
         if instance is None or not base.selector.is_on(instance):
             attempt.reaction.ours = False
             return attempt
-        if warned.waiting_action is not None:
+        if warned.lifecycle_action is not None:
             if instance.state in _GONE:
                 # The event came late: no work can be saved any more, and the group does not wait.
                 return attempt
-            warned = self._with_heartbeat(warned, warned.waiting_action, attempt.reaction)
+            warned = self._with_heartbeat(warned, warned.lifecycle_action, attempt.reaction)
         # After the heartbeat the group no longer waits. If somebody extended it, they finish it
         # themselves.
         if warned.is_over(instance, self.clock.now()):
@@ -247,7 +247,7 @@ class RespondToWarnings:
         The hook is not completed while a checkpoint runs or may come: that would terminate the
         instance before its work is saved. Raises: CloudError.
         """
-        action = case.warned.waiting_action
+        action = case.warned.lifecycle_action
         if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:

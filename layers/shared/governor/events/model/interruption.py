@@ -134,8 +134,8 @@ class Warned:
     """The action that EC2 will take; `None` for a rebalance recommendation, or if EC2 names
     none."""
     stated_end: UtcDatetime | None = None
-    waiting_action: LifecycleAction | None = None
-    """The lifecycle action that its Auto Scaling group waits for; `None` for other causes."""
+    lifecycle_action: LifecycleAction | None = None
+    """The lifecycle action that its Auto Scaling group waits for; `None` if no group sent it."""
 
     @property
     def response(self) -> Response:
@@ -144,7 +144,7 @@ class Warned:
     @property
     def group(self) -> str | None:
         """Return the Auto Scaling group; `None` unless it sent the warning."""
-        return None if self.waiting_action is None else self.waiting_action.group
+        return None if self.lifecycle_action is None else self.lifecycle_action.group
 
     @property
     def ends_at(self) -> UtcDatetime:
@@ -156,7 +156,7 @@ class Warned:
     def plan(self) -> str:
         """Return the action that EC2 or the Auto Scaling group will take, for a sentence after
         `will`. It is a termination if none is named, or if the named one is not known."""
-        if self.waiting_action is not None or self.action in _KNOWN_ACTIONS:
+        if self.lifecycle_action is not None or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         if not self.action:
             return "terminate"
@@ -165,8 +165,8 @@ class Warned:
     @property
     def void_reason(self) -> str | None:
         """Return why an open question is canceled; `None` if it stays open."""
-        if self.waiting_action is not None:
-            if self.waiting_action.to_warm_pool:
+        if self.lifecycle_action is not None:
+            if self.lifecycle_action.to_warm_pool:
                 # If the warm pool stops the instance, its change of state cancels the question.
                 return None
             return f"the Auto Scaling group {self.group} terminates it"
