@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
-from governor.approvals.refused_answers import RefusedAnswers, Unanswered
+from governor.approvals.refused_answers import RefusedAnswers, UnusedAnswerTime
 from governor.approvals.rules.approval import approved_at
 from governor.core.errors import MetricsLate
 from governor.evidence.ports import MetricAnswer
@@ -54,9 +54,9 @@ def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(
     now = NOW.replace(minute=30, second=0, microsecond=0)
     until = now - timedelta(minutes=5) + timedelta(seconds=seconds)
     refused = RefusedAnswers(Nothing(), TARGET, "api", "stack")
-    unanswered = Unanswered("why", HOUR, until)
+    unused_time = UnusedAnswerTime("why", HOUR, until)
     if is_known:
-        assert refused(unanswered, now) is None
+        assert refused(unused_time, now) is None
     else:
         with pytest.raises(MetricsLate):
-            refused(unanswered, now)
+            refused(unused_time, now)

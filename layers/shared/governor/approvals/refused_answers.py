@@ -25,11 +25,11 @@ does not log every 429 of a flood, but lets through what its limits allow, 5 a s
 narrowest route."""
 
 
-class Unanswered(NamedTuple):
+class UnusedAnswerTime(NamedTuple):
     """The time that people had to answer a question or to hold a plan, and did not use."""
 
     what: str
-    """A sentence that says that nobody answered."""
+    """Says that nobody used it, as the beginning of a reason: `nobody answered`."""
     length: timedelta
     """How long people had."""
     until: UtcDatetime
@@ -48,13 +48,13 @@ class RefusedAnswers:
     api_id: str
     namespace: str
 
-    def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
+    def __call__(self, unused_time: UnusedAnswerTime, now: datetime) -> str | None:
         """Return why silence is no answer yet; `None` if no request was refused for as long as
         people had to answer.
 
         Raises: MetricsLate while the counts of the last minutes are not known.
         """
-        window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
+        window = window_before(now, unused_time.length, _PERIOD, REFUSALS_LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
             MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
@@ -62,16 +62,15 @@ class RefusedAnswers:
         answer = self.metrics.read(self.hub, queries, window)
         if answer.problems:
             why = "; ".join(sorted(set(answer.problems.values())))
-            return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
+            return f"{unused_time.what}, but it cannot be read whether answers were refused: {why}"
         most_by_query: dict[str, float] = {}
         for key, series in answer.series.items():
             most_by_query[key] = max(count or 0 for count in series)
         were_refused = most_by_query.get("refused", 0) > 0
         is_crowded = most_by_query.get("all", 0) >= _CROWDED
         if were_refused or is_crowded:
-            return (
-                f"{unanswered.what}, but the API refused requests: answers may have been among them"
-            )
-        if window.end < unanswered.until:
-            raise MetricsLate(f"{unanswered.what}; whether answers were refused is not known yet")
+            why = "the API refused requests: answers may have been among them"
+            return f"{unused_time.what}, but {why}"
+        if window.end < unused_time.until:
+            raise MetricsLate(f"{unused_time.what}; whether answers were refused is not known yet")
         return None

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.approvals.refused_answers import Unanswered
+from governor.approvals.refused_answers import UnusedAnswerTime
 from governor.core.errors import (
     MustWait,
     SafetyError,
@@ -27,17 +27,18 @@ starts."""
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Findings of the guards. `caps` are the most actions in an hour by what is capped.
+    """Findings of the guards about an episode and one of its steps, read just before the step.
 
-    `unanswered` is set if nobody has answered or held the episode, no step has begun, and the
-    policy counts that as a yes.
+    `dry_run` is true in mode `observe`. `unused_answer_time` is set if the plan rests on silence:
+    nobody has answered or held it, and no step has begun. `caps` is by the name of a cap, as
+    `ACCOUNT#111122223333`, how many actions it allows in an hour.
     """
 
     episode: Episode
     instance: Instance
     applied: AppliedPolicy
     dry_run: bool
-    unanswered: Unanswered | None
+    unused_answer_time: UnusedAnswerTime | None
     caps: Mapping[str, int]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
-from governor.approvals.refused_answers import RefusedAnswers, Unanswered
+from governor.approvals.refused_answers import RefusedAnswers, UnusedAnswerTime
 from governor.approvals.rules.approval import notice_until, silence_from
 from governor.approvals.rules.sealing import ended_unsealed
 from governor.approvals.store.approvals import Approvals
@@ -119,13 +119,14 @@ class Guards:
         why_frozen = self._frozen(cleared, step)
         if why_frozen is not None:
             return why_frozen
-        if cleared.unanswered is None:
+        unused_time = cleared.unused_answer_time
+        if unused_time is None:
             return None
         if episode.mode is Mode.ASK:
             why_too_early = self._silence_too_early(episode, step, now)
             if why_too_early is not None:
                 return why_too_early
-        return self.refused(cleared.unanswered, now)
+        return self.refused(unused_time, now)
 
     def _silence_too_early(self, episode: Episode, step: Step, now: UtcDatetime) -> str | None:
         """Return why silence does not count as an answer yet; `None` if it does."""
@@ -170,12 +171,19 @@ class Guards:
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             must_be_authorized(episode, approval, applied.policy)
-        unanswered = self._unanswered(episode, approval, applied.policy, step)
+        unused_time = self._unused_time(episode, approval, applied.policy, step)
         if step is not Step.SNAPSHOT:
             must_have_same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
         caps = caps_of(episode.ref.account, episode.owner, self.policies.base().policy.caps)
-        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
+        return Cleared(
+            episode=episode,
+            instance=instance,
+            applied=applied,
+            dry_run=episode.mode is Mode.OBSERVE,
+            unused_answer_time=unused_time,
+            caps=caps,
+        )
 
     def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:
         """Return the instance as it is now. Raises: SafetyError where it is gone, or was restarted
@@ -292,9 +300,9 @@ class Guards:
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
 
-    def _unanswered(
+    def _unused_time(
         self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
-    ) -> Unanswered | None:
+    ) -> UnusedAnswerTime | None:
         """Return the time that nobody used to answer, or to hold what mode `auto` does.
 
         Return `None` if people approved, in mode `observe`, and after the first step: an episode
@@ -311,16 +319,18 @@ class Guards:
 
     def _unused_answer_time(
         self, episode: Episode, approval: Approval, schedule: Schedule, step: Step
-    ) -> Unanswered | None:
+    ) -> UnusedAnswerTime | None:
         """Return the time to answer that is over; `None` after the first step. Raises:
         SafetyError where a step began too early."""
         if episode.steps_done:
             self._silence_must_have_counted(episode, step)
             return None
         length = schedule.expire_at - schedule.ask_at
-        return Unanswered("nobody answered", length, approval.expires_at)
+        return UnusedAnswerTime("nobody answered", length, approval.expires_at)
 
-    def _unused_notice(self, episode: Episode, policy: Policy, step: Step) -> Unanswered | None:
+    def _unused_notice(
+        self, episode: Episode, policy: Policy, step: Step
+    ) -> UnusedAnswerTime | None:
         """Return the notice period that is over; `None` after the first step. Raises: SafetyError
         while it is not over, or nobody has the alert."""
         has_begun = bool(episode.steps_done)
@@ -335,7 +345,7 @@ class Guards:
         if has_begun:
             return None
         length = max(episode.notice_length, timedelta(minutes=policy.approval.notice_minutes))
-        return Unanswered("nobody held it", length, ends_at)
+        return UnusedAnswerTime("nobody held it", length, ends_at)
 
     def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
         """Check that silence counted before the first step. A note that a step began shortens

@@ -335,7 +335,8 @@ class RecheckEpisode:
         if delay is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
-        since = cleared.unanswered.until if cleared.unanswered else approved_at(episode, approval)
+        unused_time = cleared.unused_answer_time
+        since = approved_at(episode, approval) if unused_time is None else unused_time.until
         waited = now - since
         left = timedelta(hours=hours) - waited
         if left <= timedelta(0):
