@@ -23,11 +23,10 @@ class Calls(Store):
     """Notes of calls to EC2. Every method may raise CloudError."""
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when EC2 was first asked for a step, unless somebody holds the episode or, for a
-        step that destroys something, everything is paused.
+        """Note that EC2 is asked for a step; a later note of the same step keeps the first time.
 
-        Raises: Held if somebody holds the episode; MustWait if everything is paused; ConflictError
-        if the episode is closed.
+        Raises: Held if somebody holds the episode; MustWait if everything is paused and the step
+        destroys something; ConflictError if the episode is closed.
         """
         noted = update(keys.episode(ref), {}, IS_OPEN, first=("steps_done", step, at))
         self._note_before_call(ref, noted, destroys=step != Step.SNAPSHOT)
@@ -36,8 +35,9 @@ class Calls(Store):
         """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
 
         The note uses up the recheck that was made at `cleared_at`, so only one of several
-        invocations sends the call. Raises: as `note_step`; MustWait also if that recheck has been
-        used, or is no longer the last one.
+        invocations sends the call. Raises: MustWait if that recheck has been used or is no longer
+        the last one, or everything is paused; Held if somebody holds the episode; ConflictError if
+        the episode is closed or was never saved.
         """
         is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
         is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
@@ -56,8 +56,11 @@ class Calls(Store):
             raise MustWait("another call was sent after the same recheck") from None
 
     def _note_before_call(self, ref: EpisodeRef, noted: Write, *, destroys: bool) -> None:
-        """Write the note unless somebody holds the episode or, if the step `destroys`, everything
-        is paused. Raises: as `note_step`."""
+        """Write `noted`, the note of a step, unless somebody holds the episode or, if the step
+        `destroys`, everything is paused.
+
+        Raises: Held; MustWait; ConflictError if the note's own condition fails.
+        """
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         barriers = [check(question, unset("brake") & unset("late_hold"))]
@@ -66,21 +69,22 @@ class Calls(Store):
         try:
             self._table.transact(noted, *barriers)
         except ConflictError:
-            self._must_not_be_held(question)
+            self._raise_if_held(question)
             if destroys:
-                self._must_not_be_paused()
+                self._raise_if_paused()
             raise
 
-    def _must_not_be_held(self, question: Key) -> None:
-        """Require that nobody holds the episode of this question. Raises: Held, with the answer
-        that holds it."""
+    def _raise_if_held(self, question: Key) -> None:
+        """Raise Held, with who holds it, if somebody holds the episode of this question. Do nothing
+        if nobody does, or there is no such question."""
         approval = self._table.read(Approval, question)
         held_by = None if approval is None else approval.counted_hold
         if held_by is not None:
             raise Held(held_by.why) from None
 
-    def _must_not_be_paused(self) -> None:
-        """Require that nothing is paused. Raises: MustWait while everything is paused."""
+    def _raise_if_paused(self) -> None:
+        """Raise MustWait, with who paused everything, if there is a pause. Do nothing if there is
+        none."""
         pause = standing_pause(self._table)
         if pause is not None:
             raise MustWait(f"everything is {pause.why}") from None
