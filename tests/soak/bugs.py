@@ -166,10 +166,10 @@ _NO_KEEP = _guard(
     "False",
 )
 _NO_LAST_LOOK_FOR_WARNINGS = _guard(
-    "Guards.must_still_hold", "if record.is_warned(now):", "if False:"
+    "Guards.must_still_be_allowed", "if record.is_warned(now):", "if False:"
 )
 _NO_LAST_LOOK_FOR_HOLDS = _guard(
-    "Guards.must_still_hold", "if record.hold.stands(now):", "if False:"
+    "Guards.must_still_be_allowed", "if record.hold.stands(now):", "if False:"
 )
 """The guards look once more, after the call was noted."""
 _STOP = "at every call of a stop"
@@ -298,7 +298,11 @@ BUGS = (
         "an_open_episode_stands_behind_it",
         (
             Edit("remediation.underway:episode_underway", "episode.phase is Phase.CLOSED", "False"),
-            _guard("Guards.must_still_hold", "record.open_episode != cleared.episode.ref", "False"),
+            _guard(
+                "Guards.must_still_be_allowed",
+                "record.open_episode != cleared.episode.ref",
+                "False",
+            ),
             Edit(
                 "remediation.store:Calls.note_call",
                 "IS_OPEN & is_last_recheck & is_unused",

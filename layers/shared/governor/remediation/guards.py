@@ -216,14 +216,15 @@ class Guards:
             return replace(record, hold=NO_HOLD)
         return record
 
-    def must_still_hold(self, cleared: Cleared) -> None:
-        """Check once more, after the call was noted, what others may have stored since the guards
-        read it.
+    def must_still_be_allowed(self, cleared: Cleared) -> None:
+        """Check once more, right before the call, what others may have stored since `check`.
 
-        An answer after the note is told that it may be too late; an answer before it is seen here.
+        Call it only after the call was noted: a person who answers after the note learns that it
+        may be too late, and an answer before the note is found here.
 
-        Raises: MustWait, so that the recheck says what it means; SafetyError where the episode has
-        ended, as it does when its workflow is aborted; CloudError.
+        Raises: SafetyError if the episode has ended, as it does when its workflow is aborted;
+        MustWait for a warning of EC2, a keep, an exemption, a freeze or a pause: the next recheck
+        says what it means; CloudError.
         """
         now = self.clock.now()
         instance = cleared.instance

@@ -136,7 +136,7 @@ class PutAway:
         self._reserve(cleared, step, attempt)
         noted_at = self._note(cleared, step, attempt, rechecked_at)
         try:
-            self.guards.must_still_hold(cleared)
+            self.guards.must_still_be_allowed(cleared)
             request_ids = self._send(cleared, step)
         except Unavailable:
             # The call may have taken effect: it stays noted and counted until a later check shows
