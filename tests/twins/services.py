@@ -170,12 +170,12 @@ class RecordingHook(_Failing):
         reason: str,
         seconds_left: int,
         *,
-        signal: bool,
+        sigterm_if_no_hook: bool,
     ) -> str:
         self._may_fail()
         if self.unmanaged.intersection(instance_ids):
             raise CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId")
-        self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
+        self.sent += [(one, reason, seconds_left, sigterm_if_no_hook) for one in instance_ids]
         self.commands.append(tuple(instance_ids))
         return f"command-{len(self.commands)}"
 

@@ -21,7 +21,7 @@ def test_hooks_are_one_command(signal: bool, otherwise: str) -> None:
     clients = FakeClients(client)
 
     sent = RunCommandHook(clients, "checkpoint").send(
-        TARGET, [INSTANCE_ID], "spot-interruption", 110, signal=signal
+        TARGET, [INSTANCE_ID], "spot-interruption", 110, sigterm_if_no_hook=signal
     )
 
     assert "command-1" == sent
@@ -46,7 +46,7 @@ def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
 
     RunCommandHook(FakeClients(client), "checkpoint").send(
-        TARGET, [INSTANCE_ID], "spot-interruption", left, signal=False
+        TARGET, [INSTANCE_ID], "spot-interruption", left, sigterm_if_no_hook=False
     )
 
     assert ([str(told)], told) == (
@@ -70,7 +70,7 @@ def test_a_hook_that_could_not_be_sent_is_raised(code: str, kind: type[CloudErro
 
     with pytest.raises(kind) as raised:
         RunCommandHook(FakeClients(client), "checkpoint").send(
-            TARGET, [INSTANCE_ID], "spot-interruption", 9, signal=False
+            TARGET, [INSTANCE_ID], "spot-interruption", 9, sigterm_if_no_hook=False
         )
     assert "ssm:SendCommand" == raised.value.operation
 

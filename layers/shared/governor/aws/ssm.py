@@ -71,7 +71,7 @@ class RunCommandHook(Adapter):
         reason: str,
         seconds_left: int,
         *,
-        signal: bool,
+        sigterm_if_no_hook: bool,
     ) -> str:
         """Start the hook on these instances. Return the id of the command."""
         seconds = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
@@ -83,7 +83,7 @@ class RunCommandHook(Adapter):
             DocumentName=self._resource,
             Parameters={
                 "Reason": [reason],
-                "WhenNoHook": ["sigterm" if signal else "nothing"],
+                "WhenNoHook": ["sigterm" if sigterm_if_no_hook else "nothing"],
                 "SecondsLeft": [str(seconds)],
             },
             TimeoutSeconds=seconds,

@@ -38,7 +38,7 @@ class CheckpointHook(Protocol):
         reason: str,
         seconds_left: int,
         *,
-        signal: bool,
+        sigterm_if_no_hook: bool,
     ) -> str:
         """Send the command and return its id. Raises: CloudError, also if one instance is not
         managed; then no instance has received it."""
@@ -58,12 +58,13 @@ _Results = dict[str, CloudError | None]
 
 
 class _Kind(NamedTuple):
-    """Content of a command. With `signal`, GPU processes get a SIGTERM where no hook can be run."""
+    """The content of a command. Warnings with an equal content can share one command."""
 
     target: Target
     reason: str
     seconds_left: int
-    signal: bool
+    sigterm_if_no_hook: bool
+    """True if GPU processes get a SIGTERM where the instance has no hook to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def _kind_of(case: Case, now: UtcDatetime) -> _Kind:
         target=case.instance.target,
         reason=case.warned.response.hook_reason,
         seconds_left=case.warned.seconds_left(now),
-        signal=case.checkpoint is not None and case.checkpoint.signal,
+        sigterm_if_no_hook=case.checkpoint is not None and case.checkpoint.sigterm_if_no_hook,
     )
 
 
@@ -235,7 +236,11 @@ class _Sending:
         error: CloudError | None = None
         try:
             self.hook.send(
-                kind.target, _ids(cases), kind.reason, kind.seconds_left, signal=kind.signal
+                kind.target,
+                _ids(cases),
+                kind.reason,
+                kind.seconds_left,
+                sigterm_if_no_hook=kind.sigterm_if_no_hook,
             )
         except CloudError as refused:
             error = refused

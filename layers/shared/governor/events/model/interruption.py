@@ -212,8 +212,8 @@ class Checkpoint(NamedTuple):
     """The decision whether the instance is asked to save its work."""
 
     send: bool
-    signal: bool
-    """True if its GPU processes get a SIGTERM, too."""
+    sigterm_if_no_hook: bool
+    """True if its GPU processes get a SIGTERM where the instance has no hook to run."""
     why: str
 
 
@@ -257,14 +257,14 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
         is_wanted = tag in _ON
         why = f"its tag {CHECKPOINT_TAG} says {tag}"
     if not is_wanted:
-        return Checkpoint(send=False, signal=False, why=why)
+        return Checkpoint(send=False, sigterm_if_no_hook=False, why=why)
     why_forbidden = _why_forbidden(instance, policy, warned)
     if why_forbidden is not None:
-        return Checkpoint(send=False, signal=False, why=why_forbidden)
-    signal = policy.events.signal_gpu_processes
+        return Checkpoint(send=False, sigterm_if_no_hook=False, why=why_forbidden)
+    sigterm_if_no_hook = policy.events.signal_gpu_processes
     if tag in _ON:
-        signal = tag == "signal"
-    return Checkpoint(send=True, signal=signal, why=why)
+        sigterm_if_no_hook = tag == "signal"
+    return Checkpoint(send=True, sigterm_if_no_hook=sigterm_if_no_hook, why=why)
 
 
 def _why_forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
