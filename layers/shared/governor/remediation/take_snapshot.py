@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
@@ -38,6 +39,14 @@ _CLOCKS_DIFFER = timedelta(seconds=2)
 clock, perhaps in whole seconds, and only snapshots that it began after the note count."""
 
 
+class SnapshotsBegun(NamedTuple):
+    """The ids of an episode's snapshots in order, which EC2 has begun and may still be making.
+    There are none after a dry run."""
+
+    snapshot_ids: tuple[str, ...]
+    dry_run: bool
+
+
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
     """Takes the snapshots of an episode. Safe to repeat: a set that was begun is used again."""
@@ -50,59 +59,72 @@ class TakeSnapshot:
     call_store: Calls
     pause: Callable[[float], object] = time.sleep
 
-    def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Return the snapshot ids, and whether it was a dry run, which has none.
+    def __call__(self, ref: EpisodeRef) -> SnapshotsBegun:
+        """Keep the user data, begin one set of snapshots or find the set of an earlier try, and
+        record it. In mode `observe`, only ask EC2 for a dry run.
 
-        Raises: SafetyError; MustWait; MetricsLate; SnapshotFailed if the set lacks a volume;
-        CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
+        Raises: SafetyError, also Held and MustWait; MetricsLate; SnapshotFailed if the set lacks a
+        volume; ConflictError if the episode was closed meanwhile; CloudError. Repeat it after
+        Throttled, Unavailable and SnapshotUnderWay.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
             _must_be_in_its_state(cleared)
+            # A dry run ends here: nothing below may keep or record anything for it.
+            if cleared.dry_run:
+                self._ask_for_dry_run(cleared)
+                return SnapshotsBegun((), dry_run=True)
             self._keep_user_data(cleared)
             recorded = cleared.episode.snapshots
             if not recorded:
-                snapshot_set = self._of_earlier_try(cleared) or self._create(cleared)
-                if cleared.dry_run:
-                    return (), True
+                # A set whose answer was lost comes first, so that no second set is made.
+                snapshot_set = self._set_of_earlier_try(cleared) or self._create(cleared)
                 recorded = self.episode_store.set_snapshots(ref, snapshot_set)
-            return tuple(sorted(recorded)), False
+            return SnapshotsBegun(tuple(sorted(recorded)), dry_run=False)
+
+    def _ask_for_dry_run(self, cleared: Cleared) -> None:
+        """Note the step, and ask EC2 whether it would make the snapshots. EC2 makes none.
+
+        Raises: Held; ConflictError if the episode is closed; CloudError, also if EC2 would refuse.
+        """
+        ref = cleared.episode.ref
+        now = self.clock.now()
+        tags = _tags(cleared, now)
+        self.call_store.note_step(ref, Step.SNAPSHOT.value, now)
+        self.snapshots.create(cleared.instance.target, ref.instance_id, tags, dry_run=True)
 
     def _keep_user_data(self, cleared: Cleared) -> None:
-        """Keep a copy of the user data for the person who rebuilds the instance.
+        """Keep a copy of the user data for the person who rebuilds the instance, and record it.
 
-        Every termination requires the copy. A stop does not lose the user data, so nothing is kept.
-        Raises: CloudError.
+        Do nothing if the plan does not terminate the instance, or a copy is recorded already.
+        Raises: ConflictError if the episode is closed; CloudError.
         """
         episode = cleared.episode
-        if not episode.plan.destroys or episode.user_data is not None or cleared.dry_run:
+        if not episode.plan.destroys or episode.user_data is not None:
             return
         ref = episode.ref
         user_data = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
+        # An empty record says that the instance had no user data.
         kept = self.vault.keep(ref, user_data) if user_data else UserData()
         self.episode_store.note_user_data(ref, kept)
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
-        """Create a set, and return its volume ids by snapshot id; an empty mapping in a dry run.
+        """Begin a set of snapshots, and return its volume ids by snapshot id.
 
-        Raises: SnapshotUnderWay if another try may be making a set; SnapshotFailed if the set lacks
-        a volume; CloudError.
+        Call it only if no earlier try has made a set. Raises: SnapshotUnderWay if another try may
+        be making one, or the episode is closed; SnapshotFailed if the set lacks a volume;
+        CloudError.
         """
         ref = cleared.episode.ref
         instance = cleared.instance
-        target = instance.target
         now = self.clock.now()
-        until = now + timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
-        tags = instance.snapshot_tags("before put-away", until, {EPISODE_TAG: ref.execution_name})
-        if cleared.dry_run:
-            self.call_store.note_step(ref, Step.SNAPSHOT.value, now)
-            self.snapshots.create(target, ref.instance_id, tags, dry_run=True)
-            return {}
+        tags = _tags(cleared, now)
+        # The reservation is also the note of the step: only snapshots that begin after it count.
         if not self.episode_store.reserve_snapshots(ref, Step.SNAPSHOT.value, now, now - RESERVED):
             raise SnapshotUnderWay("another try may be making the snapshots at this moment")
         self.pause(_CLOCKS_DIFFER.total_seconds())
         try:
-            made = self.snapshots.create(target, ref.instance_id, tags, dry_run=False)
+            made = self.snapshots.create(instance.target, ref.instance_id, tags, dry_run=False)
         except Unavailable:
             # EC2 may have begun them. The next try looks for them, and makes others only after
             # `RESERVED`.
@@ -116,15 +138,15 @@ class TakeSnapshot:
             raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
         return volume_by_snapshot
 
-    def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set of an earlier try that got no answer: volume ids by snapshot id.
+    def _set_of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
+        """Return the set that an earlier try began without recording it: volume ids by snapshot id.
 
-        Return an empty mapping if there is none. A set counts only if EC2 began it after the step
-        was noted, because anybody may set the tag. Raises: CloudError.
+        Return an empty mapping if there is none with all volumes. A set counts only if EC2 began it
+        after the step was noted, because anybody may set the tag. Raises: CloudError.
         """
         ref = cleared.episode.ref
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
-        if since is None or cleared.dry_run:
+        if since is None:
             return {}
         target = cleared.instance.target
         # EC2 gives all snapshots of one set the same start time.
@@ -139,8 +161,17 @@ class TakeSnapshot:
         return {}
 
 
+def _tags(cleared: Cleared, now: UtcDatetime) -> dict[str, str]:
+    """Return the tags of snapshots that are begun now: their name, the episode that makes them, and
+    the date after which they may be deleted."""
+    retention = timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
+    episode_tag = {EPISODE_TAG: cleared.episode.ref.execution_name}
+    return cleared.instance.snapshot_tags("before put-away", now + retention, episode_tag)
+
+
 def _must_be_in_its_state(cleared: Cleared) -> None:
-    """Require a recheck, and the state that the plan has before snapshots. Raises: SafetyError."""
+    """Require a recheck, and the state that the plan has before snapshots: stopped if the plan
+    stops the instance first, else running. A dry run has stopped nothing. Raises: SafetyError."""
     after_stop = Step.STOP in cleared.episode.plan.steps
     must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
     stops_first = after_stop and not cleared.dry_run
