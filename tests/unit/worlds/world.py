@@ -25,6 +25,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.owners import owner_of
 from governor.policy.rules.schedule import schedule
+from governor.remediation.answer_time import AnswerTimes
 from governor.remediation.guards import Guards
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.put_away import PutAway
@@ -132,8 +133,8 @@ class World:
             breaker_store=self.state,
             pause_store=self.state,
             snapshots=self.ec2,
-            refused=refused,
             seals=seals,
+            answer_times=AnswerTimes(self.clock, seals, refused),
         )
         calls = SentCalls(accounts, self.inspect)
         self.put_away = PutAway(

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
-from governor.approvals.refused_answers import RefusedAnswers, UnusedAnswerTime
-from governor.approvals.rules.approval import notice_until, silence_from
 from governor.approvals.rules.sealing import ended_unsealed
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
@@ -30,7 +27,7 @@ from governor.core.errors import (
 from governor.core.instance import Instance
 from governor.core.ports import Clock
 from governor.core.settings import SettingError
-from governor.core.units import UtcDatetime, in_utc
+from governor.core.units import in_utc
 from governor.episode.model.episode import Episode, InstanceRecord
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter
@@ -42,10 +39,10 @@ from governor.limits.freezes import caps_of, why_frozen_by_breaker, why_paused, 
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.accounts import Accounts
-from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
+from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import AskedUnder
-from governor.policy.rules.schedule import Schedule
+from governor.remediation.answer_time import RETRIES_OF_A_STAGE, AnswerTimes
 from governor.remediation.clearance import Cleared
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.rules.same_as_asked import (
@@ -58,10 +55,6 @@ from governor.remediation.rules.same_as_asked import (
 from governor.remediation.seals import CheckSeals
 from governor.remediation.underway import episode_underway, own_snapshots
 from governor.verdict.model import NO_HOLD
-
-_RETRIES_OF_A_STAGE = timedelta(minutes=15)
-"""The longest time by which retries delay a stage: its clock starts with its task, and its expiry
-is written after retries of that task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +69,25 @@ class Guards:
     breaker_store: Breakers
     pause_store: Pauses
     snapshots: Snapshotter
-    refused: RefusedAnswers
     seals: CheckSeals
+    answer_times: AnswerTimes
 
     @contextmanager
     def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
-        """Record for the audit why the step was not done: a guard, a freeze, a cap, or EC2 refused
-        it."""
+        """Run the body of a step. If a guard, a freeze, a cap or EC2 refuses it, store the reason
+        on the episode and in its journal, and let the error through.
+
+        Throttled and Unavailable are let through unrecorded: nothing refused the step, and it is
+        tried again. Raises: what the body raises; SafetyError instead if the episode was never
+        saved and the policy does not name its account; CloudError if the episode cannot be read.
+        """
         try:
             yield
         except (Throttled, Unavailable):
-            raise  # Nothing refused the step: it is tried again.
+            raise
         except GovernorError as error:
             if self.episode_store.episode(ref) is None:
+                # An episode that was never saved has a journal only in a governed account.
                 self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
             name = type(error).__name__
             with suppress(CloudError):
@@ -100,60 +99,45 @@ class Guards:
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Let the step through, and return the facts it rests on. Raises: MustWait; MetricsLate; as
-        `check`."""
+        """Return the findings of all guards if the step may be done now. Nothing is written.
+
+        Raises: MustWait while something holds the step back, as `why_held_back` says it;
+        MetricsLate; as `check`.
+        """
         cleared = self.check(ref, step)
-        why = self.held_back(cleared, step)
+        why = self.why_held_back(cleared, step)
         if why is not None:
             raise MustWait(why)
         return cleared
 
-    def held_back(self, cleared: Cleared, step: Step) -> str | None:
+    def why_held_back(self, cleared: Cleared, step: Step) -> str | None:
         """Return why the step waits: everything is paused, plans are frozen, or people had no time
         or no way to answer. Return `None` if nothing holds the step back.
 
-        Raises: MetricsLate while it is not known whether answers were refused.
+        Raises: MetricsLate while it is not known whether answers were refused; CloudError.
         """
-        now = self.clock.now()
-        episode = cleared.episode
-        why_frozen = self._frozen(cleared, step)
+        why_frozen = self._why_frozen(cleared, step)
         if why_frozen is not None:
             return why_frozen
         unused_time = cleared.unused_answer_time
         if unused_time is None:
             return None
-        if episode.mode is Mode.ASK:
-            why_too_early = self._silence_too_early(episode, step, now)
-            if why_too_early is not None:
-                return why_too_early
-        return self.refused(unused_time, now)
+        now = self.clock.now()
+        return self.answer_times.why_silence_must_wait(cleared.episode, step, unused_time, now)
 
-    def _silence_too_early(self, episode: Episode, step: Step, now: UtcDatetime) -> str | None:
-        """Return why silence does not count as an answer yet; `None` if it does."""
-        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
-        if counts_from is None:
-            return (
-                "nobody answered, but not both question and escalation were "
-                "delivered to those who are asked"
-            )
-        if now < counts_from - _RETRIES_OF_A_STAGE:
-            return (
-                "nobody answered, but a message was late: there is time to answer "
-                f"until {in_utc(counts_from)}"
-            )
-        return None
+    def _why_frozen(self, cleared: Cleared, step: Step) -> str | None:
+        """Return the pause or the freeze that holds the step back; `None` if there is neither. A
+        pause still lets snapshots be made of an instance whose plan stops it first.
 
-    def _frozen(self, cleared: Cleared, step: Step) -> str | None:
-        """Return why the step is frozen; `None` if it is not. A pause still lets snapshots be made
-        of an instance that is already stopped."""
+        Raises: CloudError.
+        """
         rule = self.policies.base().policy.breaker
         target = cleared.instance.target
+        now = self.clock.now()
         copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
         if copies_what_is_stopped:
-            return why_frozen_by_breaker(self.breaker_store, target, rule, self.clock.now())
-        return why_paused_or_frozen(
-            self.breaker_store, self.pause_store, target, rule, self.clock.now()
-        )
+            return why_frozen_by_breaker(self.breaker_store, target, rule, now)
+        return why_paused_or_frozen(self.breaker_store, self.pause_store, target, rule, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Check everything that waiting alone cannot resolve.
@@ -171,7 +155,7 @@ class Guards:
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             must_be_authorized(episode, approval, applied.policy)
-        unused_time = self._unused_time(episode, approval, applied.policy, step)
+        unused_time = self.answer_times.unused(episode, approval, applied.policy, step)
         if step is not Step.SNAPSHOT:
             must_have_same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
@@ -295,67 +279,11 @@ class Guards:
         is_expired = approval.status is ApprovalStatus.EXPIRED
         if is_expired and episode.acts_on_silence and episode.schedule is not None:
             # Whatever the workflow says, silence counts only after the time to answer.
-            if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
+            if self.clock.now() < approval.expires_at - RETRIES_OF_A_STAGE:
                 raise SafetyError("nobody answered, but the time to answer is not over")
             return
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
-
-    def _unused_time(
-        self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
-    ) -> UnusedAnswerTime | None:
-        """Return the time that nobody used to answer, or to hold what mode `auto` does.
-
-        Return `None` if people approved, in mode `observe`, and after the first step: an episode
-        that has begun goes on. Raises: SafetyError while that time is not over.
-        """
-        if episode.mode is Mode.AUTO:
-            return self._unused_notice(episode, policy, step)
-        schedule = episode.schedule
-        if approval is None or schedule is None:
-            return None
-        if approval.status is not ApprovalStatus.EXPIRED:
-            return None
-        return self._unused_answer_time(episode, approval, schedule, step)
-
-    def _unused_answer_time(
-        self, episode: Episode, approval: Approval, schedule: Schedule, step: Step
-    ) -> UnusedAnswerTime | None:
-        """Return the time to answer that is over; `None` after the first step. Raises:
-        SafetyError where a step began too early."""
-        if episode.steps_done:
-            self._silence_must_have_counted(episode, step)
-            return None
-        length = schedule.expire_at - schedule.ask_at
-        return UnusedAnswerTime("nobody answered", length, approval.expires_at)
-
-    def _unused_notice(
-        self, episode: Episode, policy: Policy, step: Step
-    ) -> UnusedAnswerTime | None:
-        """Return the notice period that is over; `None` after the first step. Raises: SafetyError
-        while it is not over, or nobody has the alert."""
-        has_begun = bool(episode.steps_done)
-        deliveries = self.seals.deliveries(episode, step)
-        # Today's policy lengthens the notice only until the first step.
-        notice_minutes = 0.0 if has_begun else policy.approval.notice_minutes
-        ends_at = notice_until(episode, deliveries, notice_minutes)
-        if ends_at is None:
-            raise SafetyError("no channel has delivered the alert to those whom it is for")
-        if self.clock.now() < ends_at:
-            raise SafetyError(f"the notice period is not over before {in_utc(ends_at)}")
-        if has_begun:
-            return None
-        length = max(episode.notice_length, timedelta(minutes=policy.approval.notice_minutes))
-        return UnusedAnswerTime("nobody held it", length, ends_at)
-
-    def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
-        """Check that silence counted before the first step. A note that a step began shortens
-        nobody's time, since several roles can write it. Raises: SafetyError."""
-        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
-        if counts_from is None or self.clock.now() < counts_from - _RETRIES_OF_A_STAGE:
-            raise SafetyError(
-                "the record says that a step began before the time to answer was over"
-            )
 
     def _same_rules(
         self, episode: Episode, instance: Instance, record: InstanceRecord

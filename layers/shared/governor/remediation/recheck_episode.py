@@ -323,7 +323,7 @@ class RecheckEpisode:
         `None` if nothing holds the step back. Raises: CloudError; MetricsLate.
         """
         episode = cleared.episode
-        why_held_back = self.guards.held_back(cleared, step)
+        why_held_back = self.guards.why_held_back(cleared, step)
         approval = self.approval_store.approval(episode.approval_id)
         delay: _Delay | None
         if why_held_back is not None:

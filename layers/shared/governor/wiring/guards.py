@@ -5,6 +5,7 @@ from __future__ import annotations
 from governor.approvals.refused_answers import RefusedAnswers
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.policy.ports import Policies
+from governor.remediation.answer_time import AnswerTimes
 from governor.remediation.guards import Guards
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.seals import CheckSeals
@@ -25,6 +26,7 @@ def inspect_instance(parts: Ec2Parts) -> InspectInstance:
 
 def guards(parts: Ec2Parts, policies: Policies) -> Guards:
     """Return the guards in front of every step, under this policy."""
+    seals = CheckSeals(delivery_store=parts.delivery_store, seal_check=parts.seal_check)
     return Guards(
         clock=parts.clock,
         policies=policies,
@@ -36,8 +38,10 @@ def guards(parts: Ec2Parts, policies: Policies) -> Guards:
         breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
         snapshots=parts.snapshots,
-        refused=_refused_answers(parts),
-        seals=CheckSeals(delivery_store=parts.delivery_store, seal_check=parts.seal_check),
+        seals=seals,
+        answer_times=AnswerTimes(
+            clock=parts.clock, seals=seals, refused_answers=_refused_answers(parts)
+        ),
     )
 
 
