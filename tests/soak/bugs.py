@@ -145,7 +145,7 @@ _NEEDS_NO_ACCEPTANCE = Edit(
     "if not is_unclaimed and not unaccepted(overrides, people):",
     "if True:",
 )
-_NO_SEAL = _guard("Guards.check", "self.seals(episode, approval, step)", "None")
+_NO_SEAL = _guard("Guards.check", "self.seals.must_be_sealed(episode, approval, step)", "None")
 _ANY_DELIVERY = Edit(
     "remediation.seals:CheckSeals._first_sealed",
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
@@ -248,7 +248,7 @@ BUGS = (
         "a hold is not looked at",
         "a_no_holds",
         (
-            _guard("Guards._approval", "if held_by is not None:", "if False:"),
+            _guard("Guards._checked_approval", "if held_by is not None:", "if False:"),
             Edit(
                 "remediation.store:Calls._note_before_call",
                 'unset("brake") & unset("late_hold")',
@@ -320,14 +320,14 @@ BUGS = (
     Bug(
         "another plan is not noticed",
         "the_plan_is_the_one_people_read",
-        (_guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),),
+        (_guard("Guards._must_have_same_plan", "plan.steps != episode.plan.steps", "False"),),
         (f"a plan that only notifies {_STOP}",),
     ),
     Bug(
         "an Auto Scaling group is not noticed",
         "managed_is_left_alone",
         (
-            _guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),
+            _guard("Guards._must_have_same_plan", "plan.steps != episode.plan.steps", "False"),
             Edit(
                 "core.managers:managed_by",
                 "if instance.operator_managed:",
@@ -365,7 +365,7 @@ BUGS = (
         "it_rests_on_what_people_saw",
         (
             _guard(
-                "Guards._approval",
+                "Guards._checked_approval",
                 "evidence_hash(episode.evidence) != episode.evidence_hash",
                 "False",
             ),
@@ -390,7 +390,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "remediation.seals:CheckSeals.__call__",
+                "remediation.seals:CheckSeals.must_be_sealed",
                 "self._must_fit(\n        Duty.OPENING",
                 "(lambda *_: None)(\n        Duty.OPENING",
             ),
@@ -408,7 +408,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "remediation.seals:CheckSeals._check_answers",
+                "remediation.seals:CheckSeals._answers_must_be_sealed",
                 "for decision in given_yeses(approval):",
                 "for decision in ():",
             ),
@@ -420,7 +420,7 @@ BUGS = (
         "enough_people_said_yes",
         (
             Edit(
-                "remediation.seals:CheckSeals._check_answers",
+                "remediation.seals:CheckSeals._answers_must_be_sealed",
                 "for decision in given_yeses(approval):",
                 "for decision in given_yeses(approval)[:1]:",
             ),
@@ -447,7 +447,7 @@ BUGS = (
         "silence_needs_its_messages",
         (
             Edit(
-                "remediation.seals:CheckSeals._check_expiry",
+                "remediation.seals:CheckSeals._expiry_must_be_sealed",
                 "if approval.expired_at is None:",
                 "return\n    if approval.expired_at is None:",
             ),

@@ -1,7 +1,7 @@
 """The guards in front of every EC2 write call of an episode, in one place.
 
-They read everything again, and trust only the episode's name of what a state machine passes on. A
-guard that does not hold raises `SafetyError`; there is no way around it.
+Of what a state machine passes on, they trust only the name of the episode, and read the rest again.
+A guard that does not hold raises `SafetyError`; there is no way around it.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ from governor.verdict.model import NO_HOLD
 
 @dataclass(frozen=True, slots=True)
 class Guards:
+    """Checks the episode, its instance and the policy before a step. A method `..._must_...` raises
+    and returns nothing."""
+
     clock: Clock
     policies: Policies
     accounts: Accounts
@@ -140,16 +143,18 @@ class Guards:
         return why_paused_or_frozen(self.breaker_store, self.pause_store, target, rule, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Check everything that waiting alone cannot resolve.
+        """Read everything again, and return it if the step may be done, now or after a wait.
 
-        Raises: Held; Interrupted; SafetyError, which names the guard that does not hold;
-        CloudError when something could not be read.
+        Raises: Held if somebody holds the episode; Interrupted while EC2 takes the instance back;
+        Unsealed if a record lacks its seal; SafetyError, which names the guard that does not hold;
+        PolicyError if the overrides of the instance contradict each other; CloudError if something
+        cannot be read.
         """
         episode = episode_underway(self.episode_store, ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
-        approval = self._approval(episode)
-        self.seals(episode, approval, step)
+        approval = self._checked_approval(episode)
+        self.seals.must_be_sealed(episode, approval, step)
         instance = self._same_instance(episode, approval)
         record = self._record_without_warning(episode, instance, step)
         applied = self._same_rules(episode, instance, record)
@@ -158,7 +163,7 @@ class Guards:
         unused_time = self.answer_times.unused(episode, approval, applied.policy, step)
         if step is not Step.SNAPSHOT:
             must_have_same_owner(episode, instance, applied.policy)
-        self._same_plan(episode, instance, applied)
+        self._must_have_same_plan(episode, instance, applied)
         caps = caps_of(episode.ref.account, episode.owner, self.policies.base().policy.caps)
         return Cleared(
             episode=episode,
@@ -170,11 +175,15 @@ class Guards:
         )
 
     def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:
-        """Return the instance as it is now. Raises: SafetyError where it is gone, or was restarted
-        since the question."""
+        """Return the instance as EC2 shows it now, with the role that a call to it needs.
+
+        Raises: SafetyError if it is gone, or was restarted since the question; CloudError.
+        """
         ref = episode.ref
-        who = approval.approvers if approval else f"mode {episode.mode.value}"
-        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
+        # CloudTrail shows for whom the call is made.
+        on_behalf_of = approval.approvers if approval else f"mode {episode.mode.value}"
+        session = (ref.execution_name, on_behalf_of)
+        target = self.accounts.target(ref.account, ref.region, session)
         instance = self.inspect.describe(target, ref.instance_id)
         if instance is None:
             raise SafetyError("the instance no longer exists")
@@ -185,9 +194,11 @@ class Guards:
     def _record_without_warning(
         self, episode: Episode, instance: Instance, step: Step
     ) -> InstanceRecord:
-        """Return the stored record of the instance, with the hold that counts for this step.
+        """Return the stored record of the instance, with the keep or exemption that counts for this
+        step; without any for snapshots of an instance that the episode has stopped.
 
-        Raises: Interrupted where EC2 has announced that it takes the instance back.
+        Raises: Interrupted if EC2 has announced that it takes the instance back, except for
+        snapshots; CloudError.
         """
         record = self.instance_store.record(instance.target, instance.instance_id)
         # A snapshot destroys nothing, so a warning does not prevent it.
@@ -196,7 +207,7 @@ class Guards:
                 "EC2 has announced that it takes the instance back: it may be saving its work"
             )
         if step is Step.SNAPSHOT and episode.begun_at is not None:
-            # The hold came too late for the stop; the stopped instance gets its snapshots.
+            # A keep came too late for the stop; the stopped instance gets its snapshots.
             return replace(record, hold=NO_HOLD)
         return record
 
@@ -229,8 +240,8 @@ class Guards:
             raise MustWait(why)
 
     def snapshots_must_be_completed(self, cleared: Cleared) -> None:
-        """Check that the episode has a completed snapshot of each EBS volume. Raises:
-        SafetyError."""
+        """Require that the episode has a completed snapshot of each EBS volume, of those at the
+        time of the question and of those attached now. Raises: SafetyError; CloudError."""
         snapshots = own_snapshots(self.snapshots, cleared.episode, cleared.instance.target)
         completed = {snapshot.volume_id for snapshot in snapshots if snapshot.state == "completed"}
         wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
@@ -240,8 +251,8 @@ class Guards:
             raise SafetyError(f"no completed snapshot of {which}: nothing is destroyed")
 
     def user_data_must_be_kept(self, cleared: Cleared) -> None:
-        """Check that today's user data was kept: EC2 lets it be changed while the instance is
-        stopped. Raises: SafetyError."""
+        """Require that today's user data was kept: EC2 lets it be changed while the instance is
+        stopped. Raises: SafetyError; CloudError."""
         kept = cleared.episode.user_data
         instance = cleared.instance
         if kept is None:
@@ -252,9 +263,12 @@ class Guards:
                 "its user data was changed since a copy was kept: nothing is destroyed"
             )
 
-    def _approval(self, episode: Episode) -> Approval | None:
-        """Return the approval that mode `ask` needs, or the expiry that counts as one; `None` in
-        the other modes, which need nobody. Raises: Held; SafetyError."""
+    def _checked_approval(self, episode: Episode) -> Approval | None:
+        """Check the evidence, holds and the answer, and return the approval that mode `ask` needs,
+        or the expiry that counts as one. Return `None` in the other modes, which need nobody.
+
+        Raises: Held if somebody holds the episode; SafetyError; CloudError.
+        """
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.approval_store.approval(episode.approval_id)
@@ -274,8 +288,8 @@ class Guards:
         return approval
 
     def _must_be_a_yes(self, episode: Episode, approval: Approval) -> None:
-        """Check that people approved, or that nobody answered in time and silence counts as a yes.
-        Raises: SafetyError."""
+        """Require that people approved, or that nobody answered in time and the episode acts on
+        silence. Raises: SafetyError."""
         is_expired = approval.status is ApprovalStatus.EXPIRED
         if is_expired and episode.acts_on_silence and episode.schedule is not None:
             # Whatever the workflow says, silence counts only after the time to answer.
@@ -288,12 +302,12 @@ class Guards:
     def _same_rules(
         self, episode: Episode, instance: Instance, record: InstanceRecord
     ) -> AppliedPolicy:
-        """Return today's policy, with the stricter of its rules and those of the question.
+        """Return today's policy, each compared setting as strict as it was when people were asked.
 
-        Raises: SafetyError where the policy no longer covers the instance, a tag or a person's
-        answer keeps it, or its mode is another.
+        Raises: SafetyError if the policy no longer governs the instance, an exemption or a keep is
+        on it, or its mode is another; PolicyError; CloudError.
         """
-        applied = self._applied(episode, instance)
+        applied = self._todays_policy(episode, instance)
         asked_under = episode.asked_under
         self._must_be_governed(instance, asked_under)
         must_not_carry_exemption(instance, applied.policy, asked_under)
@@ -314,8 +328,8 @@ class Guards:
             ) from None
 
     def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
-        """Check that today's policy still covers the instance, and the selector of the question
-        does, too. Raises: SafetyError."""
+        """Require that today's policy governs the instance, and that the selector of the question
+        still selects it. Raises: SafetyError."""
         why = self.accounts.why_ungoverned(self.policies.base().policy, instance)
         if why is not None:
             raise SafetyError(why)
@@ -324,16 +338,21 @@ class Guards:
             raise SafetyError(f"the instance no longer carries {selector}")
 
     def _must_not_be_kept(self, record: InstanceRecord) -> None:
-        """Check that nobody has exempted or snoozed the instance. Raises: SafetyError."""
+        """Require that nobody has exempted or snoozed the instance by an answer. Raises:
+        SafetyError."""
         if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
         snoozed_until = record.hold.snoozed_until
         if snoozed_until is not None and self.clock.now() < snoozed_until:
             raise SafetyError(f"the instance is snoozed until {in_utc(snoozed_until)}")
 
-    def _applied(self, episode: Episode, instance: Instance) -> AppliedPolicy:
-        """Return today's policy. Raises: SafetyError where the earlier episode that this one names
-        has not stopped the instance, or nobody may be asked about stopped instances any more."""
+    def _todays_policy(self, episode: Episode, instance: Instance) -> AppliedPolicy:
+        """Return today's policy of the instance; for an episode about a stopped instance, with the
+        rules for those: only people decide, never silence and never mode `auto`.
+
+        Raises: SafetyError if the earlier episode has not stopped the instance, or nobody may be
+        asked about stopped instances any more; PolicyError; CloudError.
+        """
         applied = self.policies.applied_to(instance)
         if episode.stopped_in is None:
             return applied
@@ -346,9 +365,11 @@ class Guards:
             raise SafetyError("the policy no longer lets people be asked about stopped instances")
         return replace(applied, policy=about_stopped(applied.policy))
 
-    def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
-        """Check that classification, lifecycle and protection flags together still lead to the
-        plan, on the same machine. Raises: SafetyError."""
+    def _must_have_same_plan(
+        self, episode: Episode, instance: Instance, applied: AppliedPolicy
+    ) -> None:
+        """Require that a plan drawn now has the same steps, on a machine with the same type and no
+        other volumes. Raises: SafetyError; CloudError."""
         _, plan, _ = self.inspect.plan(instance, applied.policy)
         if plan.steps != episode.plan.steps:
             steps = " -> ".join(plan.steps) or "nothing"

@@ -51,13 +51,14 @@ class CheckSeals:
     delivery_store: Deliveries
     seal_check: SealCheck
 
-    def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
-        """Require the seal of the opening, and that of each answer or of the expiry.
+    def must_be_sealed(self, episode: Episode, approval: Approval | None, step: Step) -> None:
+        """Require the seal of the opening, and that of each yes or of the expiry. Require none if
+        the step only copies what the episode has stopped.
 
         `approval` is the question of the episode; `None` if nobody is asked. Raises: Unsealed if a
         seal is missing; SafetyError if one does not fit; CloudError if KMS could not check it.
         """
-        if is_only_copied(episode, step):
+        if only_copies_what_is_stopped(episode, step):
             return
         if not is_opening_sealed(episode):
             raise Unsealed(ASKED_BEFORE)
@@ -67,18 +68,19 @@ class CheckSeals:
         if approval is None:
             return
         if approval.status is ApprovalStatus.EXPIRED:
-            self._check_expiry(episode, approval)
+            self._expiry_must_be_sealed(episode, approval)
         else:
-            self._check_answers(episode, approval)
+            self._answers_must_be_sealed(episode, approval)
 
     def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
-        """Return the deliveries that count: for each message, the first one with a seal that fits.
+        """Return the deliveries that count: of each message that starts somebody's time to answer,
+        the first delivery with a seal that fits.
 
-        Return an empty list if there is none. For a step that needs no seals, return all
-        deliveries. Raises: CloudError.
+        Return an empty list if there is none. For a step that needs no seals, return every stored
+        delivery. Raises: CloudError.
         """
         stored = self.delivery_store.deliveries(episode.ref.execution_name)
-        if is_only_copied(episode, step):
+        if only_copies_what_is_stopped(episode, step):
             return stored
         counted = []
         for message in counted_messages(episode.ref):
@@ -89,10 +91,8 @@ class CheckSeals:
         return counted
 
     def _first_sealed(self, deliveries: Sequence[Delivery]) -> Delivery | None:
-        """Return the first of these deliveries with a seal that fits; `None` if there is none.
-
-        Raises: CloudError.
-        """
+        """Return the earliest of these deliveries that reached people and has a seal that fits;
+        `None` if there is none. A seal that does not fit is logged. Raises: CloudError."""
         for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
             signature = signature_of(delivery.seal)
             if signature is None or not counts_for_silence(delivery):
@@ -102,15 +102,21 @@ class CheckSeals:
             _log.error("the seal of a delivery of %s does not fit", delivery.message)
         return None
 
-    def _check_answers(self, episode: Episode, approval: Approval) -> None:
-        """Require the seal of every yes that the approval rests on. Raises: Unsealed; SafetyError;
-        CloudError."""
+    def _answers_must_be_sealed(self, episode: Episode, approval: Approval) -> None:
+        """Require the seal of every yes that the approval rests on; with no yes, require nothing.
+
+        Raises: Unsealed if a seal is missing; SafetyError if one does not fit; CloudError.
+        """
         for decision in given_yeses(approval):
             what = f"the answer of {decision.by}"
             self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
 
-    def _check_expiry(self, episode: Episode, approval: Approval) -> None:
-        """Require the seal of the note that nobody answered. Raises: as `_check_answers`."""
+    def _expiry_must_be_sealed(self, episode: Episode, approval: Approval) -> None:
+        """Require the seal of the note that nobody answered.
+
+        Raises: Unsealed if the note or its seal is missing; SafetyError if the seal does not fit;
+        CloudError.
+        """
         what = "the note that nobody answered"
         if approval.expired_at is None:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
@@ -118,9 +124,10 @@ class CheckSeals:
         self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
 
     def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
-        """Require that the seal fits the text. `what` names the record in the reason.
+        """Require that the function of this duty made `seal` over `text`. `what` names the record
+        in the reason, as `the answer of alice@example.com`.
 
-        Raises: Unsealed if there is no seal of this release; SafetyError if it does not fit;
+        Raises: Unsealed if there is no seal of this version; SafetyError if it does not fit;
         CloudError.
         """
         signature = signature_of(seal)
@@ -132,7 +139,7 @@ class CheckSeals:
             )
 
 
-def is_only_copied(episode: Episode, step: Step) -> bool:
+def only_copies_what_is_stopped(episode: Episode, step: Step) -> bool:
     """Return whether the step only makes snapshots of an instance that the episode has stopped
     already. This needs no approval, and so no seals."""
     return step is Step.SNAPSHOT and Step.STOP in episode.steps_done
