@@ -42,9 +42,10 @@ from governor.remediation.underway import episode_underway
 
 @contextmanager
 def _unclear_must_wait() -> Iterator[None]:
-    """Raise `MustWait` where AWS gave no clear answer.
+    """Run the body, and turn Throttled, Unavailable and MetricsLate into MustWait.
 
-    Executions of the previous release repeat `Throttled` and `Unavailable` without a recheck.
+    AWS gave no clear answer then, so everything must be checked again. Executions of the previous
+    release would repeat Throttled and Unavailable without a recheck.
     """
     try:
         yield
@@ -68,13 +69,16 @@ class PutAway:
     sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
-        """Stop or terminate the instance of the episode; return whether it was a dry run.
+        """Stop or terminate the instance of the episode; return whether it was a dry run. Return
+        false without a call if the step is done already.
 
         Raises:
-            MustWait: a freeze, a cap, AWS or a lost answer holds it back. Check again, then
+            MustWait: a freeze, a cap, AWS or a lost answer holds it back. Recheck the episode, then
                 invoke it again.
-            SafetyError: a guard refuses.
-            Protected, Unsupported, WrongState, NotFound, AccessDenied, CloudError: EC2 refuses.
+            SafetyError: a guard refuses; also Held, Interrupted and Unsealed.
+            ConflictError: the episode was closed before the call was noted.
+            CloudError: EC2 refuses, as Protected, Unsupported, WrongState, NotFound or
+                AccessDenied; or the table cannot be read or written.
         """
         # `_unclear_must_wait` stands twice: the inner one gives the journal the reason, the outer
         # one covers failures of the journal itself.
@@ -84,30 +88,36 @@ class PutAway:
     def _put_away(self, ref: EpisodeRef, step: Step) -> bool:
         """Check all guards and carry out the step; return whether it was a dry run.
 
-        Return false without a call if the step is done already. Raises: as `__call__`.
+        Return false without a call if the step took effect before. Raises: as `__call__`, and
+        Throttled, Unavailable and MetricsLate as AWS raised them.
         """
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
+        # A call whose answer was lost comes first: its effect would fail a guard.
         if self._is_done(ref, step):
             return False
+
         cleared = self.guards.clear(ref, step)
         must_be_rechecked(cleared, (step,))
-        if step not in cleared.episode.own_plan and cleared.instance.state == "stopped":
-            return False  # An earlier episode has stopped it.
+        is_of_earlier_episode = step not in cleared.episode.own_plan
+        if is_of_earlier_episode and cleared.instance.state == "stopped":
+            return False
         rechecked_at = must_be_fresh(cleared, step, self.clock.now())
         _must_be_in_expected_state(cleared, step)
         if step is Step.TERMINATE and not cleared.dry_run:
             self.guards.snapshots_must_be_completed(cleared)
             self.guards.user_data_must_be_kept(cleared)
             self._snapshots_must_be_recent(cleared)
+
         self._carry_out(cleared, step, rechecked_at)
         return cleared.dry_run
 
     def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
-        """Return whether an earlier call of this step took effect.
+        """Return whether an earlier call of this step took effect. Return false also if this
+        episode has sent none, and always in mode `observe`.
 
-        Raises: MustWait while it may still take effect; SafetyError if somebody else changed the
-        instance's state, or the episode is over; CloudError.
+        Raises: MustWait while the call may still take effect; SafetyError if somebody else changed
+        the state of the instance, or the episode is over; CloudError.
         """
         episode = episode_underway(self.episode_store, ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
@@ -126,10 +136,11 @@ class PutAway:
         return effect is Effect.DONE
 
     def _carry_out(self, cleared: Cleared, step: Step, rechecked_at: UtcDatetime) -> None:
-        """Count the call against the caps, note it, and send it once. A dry run counts nothing.
+        """Count the call against the caps, note it, check once more, and send it once.
 
-        Raises: as `__call__`. What the call reserved is given back, unless it may have taken
-        effect.
+        Call it only after all guards let the step through. If the call certainly had no effect,
+        what it reserved is given back. Raises: MustWait; SafetyError; ConflictError; CloudError,
+        after Unavailable the call may have taken effect.
         """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)
@@ -143,11 +154,12 @@ class PutAway:
             # that it had none.
             raise
         except (Throttled, MustWait, SafetyError):
-            # EC2 has certainly not carried out the call.
+            # EC2 has certainly not carried out the call, so its note is taken back, too.
             self._take_back_all(cleared, step)
             self.episode_store.forget_step(cleared.episode, step.value, noted_at)
             raise
         except GovernorError:
+            # EC2 refused. The note stays: a later recheck takes it back.
             self._take_back_all(cleared, step)
             raise
         if not cleared.dry_run:
@@ -156,9 +168,9 @@ class PutAway:
             self.episode_store.journal(ref, "done", now, step=step.value, request_ids=request_ids)
 
     def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
-        """Count the step against its caps. A dry run counts nothing.
+        """Count the step against its caps, in the name of this `attempt`. A dry run counts nothing.
 
-        Raises: MustWait if a cap is reached; CloudError.
+        Raises: MustWait if a cap is reached, then nothing is counted; CloudError.
         """
         if cleared.dry_run:
             return
@@ -168,14 +180,16 @@ class PutAway:
             raise MustWait(cap_reached_text(full_cap, cleared.caps[full_cap]))
 
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
-        """Give back what this attempt reserved. A failure is only logged."""
+        """Give back to the caps what this attempt reserved; in a dry run, do nothing. A failure is
+        only logged."""
         if not cleared.dry_run:
             self.cap_store.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _take_back_all(self, cleared: Cleared, step: Step) -> None:
-        """Give back everything that the step reserved. A failure is only logged.
+        """Give back to the caps what all attempts of the step reserved; in a dry run, do nothing. A
+        failure is only logged.
 
-        Called only if neither this call, whose note stands, nor any call before it had an effect.
+        Call it only if no call of the step had an effect, neither this one nor an earlier one.
         """
         if not cleared.dry_run:
             self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
@@ -183,10 +197,12 @@ class PutAway:
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
     ) -> UtcDatetime:
-        """Note that EC2 is asked, and return the time of the note.
+        """Note that EC2 is asked, which uses up the recheck of `rechecked_at`; return the time of
+        the note.
 
         If the note fails, what this attempt reserved is given back, unless the note may have been
-        written. Raises: as `Calls.note_call`; CloudError.
+        written. Raises: MustWait if the recheck was used up before, or everything is paused; Held;
+        ConflictError if the episode is closed; CloudError.
         """
         now = self.clock.now()
         try:
@@ -200,11 +216,11 @@ class PutAway:
         return now
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Ask EC2 for the companions of the step, which the plan has right before it, and for the
-        step itself.
+        """Ask EC2 for the companions of the step, which the plan has right before it, then for the
+        step itself: a Spot request is canceled before its instance is terminated.
 
-        Return the request ids; `None` for each call in a dry run. Raises: SafetyError if a
-        companion cannot be carried out; as `InstanceController`.
+        Return the request ids, in this order; `None` for each call in a dry run. Raises:
+        SafetyError if a companion cannot be carried out; CloudError if EC2 refuses.
         """
         instance = cleared.instance
         request_ids: list[str | None] = []
@@ -220,8 +236,8 @@ class PutAway:
         return request_ids
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
-        """Require recent snapshots of an instance that ran on after them, because it may have
-        written since. Raises: SafetyError."""
+        """Require recent snapshots if the plan terminates without a stop: the instance ran on, and
+        may have written since. Require nothing if the plan stops it first. Raises: SafetyError."""
         episode = cleared.episode
         if Step.STOP in episode.plan.steps:
             return
