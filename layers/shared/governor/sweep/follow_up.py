@@ -6,11 +6,11 @@ This module must not stop or terminate anything; only the workflow does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from governor.approvals.deliver_decision import hand_over
 from governor.approvals.model.approval import Approval
@@ -36,23 +36,36 @@ from governor.verdict.model import WORKING, Family
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode whose phase is this old is checked for a workflow that died."""
 _NOTIFY_LATE_AFTER = timedelta(minutes=10)
-"""If nobody was notified of an outcome this long after the episode closed, its workflow no longer
-tries: the sweep notifies instead."""
+"""If nobody was notified of an outcome this long after its episode was closed, the workflow no
+longer tries: the sweep notifies instead."""
 _UNANSWERED = (Outcome.VOID, Outcome.FAILED)
 """Outcomes of questions that ended without an answer. Among them are questions that an update of
 GPU Governor ended: those are asked again."""
 
 _Step = tuple[str, Callable[[], object]]
 """An instance id, and an effect for this instance."""
-_Stored = tuple[Episode, Approval | None]
-"""An episode as the state table has it, with its question; `None` if the episode asks nobody."""
+
+
+class _Stored(NamedTuple):
+    """An episode as the state table has it, with its question: `None` if the episode asks nobody,
+    or its question cannot be read."""
+
+    episode: Episode
+    question: Approval | None
+
+
+class _Ending(NamedTuple):
+    """Why an open question needs no answer any more, and the outcome of its episode."""
+
+    reason: str
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class _Episodes:
     """The open episodes of one sweep."""
 
-    read: Mapping[EpisodeRef, _Stored]
+    stored: Mapping[EpisodeRef, _Stored]
     """The episodes that one batch of reads found, with their questions. An episode missing here is
     read alone."""
     still_open: dict[str, OpenEpisode] = field(default_factory=dict)
@@ -73,25 +86,36 @@ class FollowUp:
     close_dead: CloseDead
 
     def __call__(self, sweep: Sweep) -> Mapping[str, OpenEpisode]:
-        """Follow up every instance, and every open episode of instances that are no longer listed.
+        """End, repair and start the episodes of all instances, listed in this sweep or not.
 
-        Return the episodes of listed instances that go on, by instance id; empty if there are none.
+        Return the episodes of listed instances that stay open, by instance id, without those that
+        this sweep starts; empty if there are none. A step that fails becomes a problem of the
+        sweep.
         """
         open_refs = []
         for record in sweep.records.values():
             if record.open_episode is not None:
                 open_refs.append(record.open_episode)
-        read_open = partial(self.approval_store.open_questions, open_refs)
+        read_open = partial(self._read_open, open_refs)
         episodes = _Episodes(sweep.attempt_read("open episodes", read_open) or {})
-        sweep.attempt_each(
-            [*self._steps_for_listed(sweep, episodes), *self._steps_for_records(sweep, episodes)]
-        )
+
+        steps_for_listed = self._steps_for_listed(sweep, episodes)
+        steps_for_records = self._steps_for_records(sweep, episodes)
+        sweep.attempt_each([*steps_for_listed, *steps_for_records])
         sweep.attempt("savings that others replace", self._settle_replaced, sweep)
         self._start_questions(sweep)
         return episodes.still_open
 
+    def _read_open(self, refs: Sequence[EpisodeRef]) -> dict[EpisodeRef, _Stored]:
+        """Return the episodes that can be read, with their questions. Raises: CloudError."""
+        stored = {}
+        for ref, (episode, question) in self.approval_store.open_questions(refs).items():
+            stored[ref] = _Stored(episode, question)
+        return stored
+
     def _start_questions(self, sweep: Sweep) -> None:
-        """Start an episode for each idle or stopped instance about which a question is due."""
+        """Start the workflow of an episode for each idle or stopped instance about which a question
+        is due, and count them in the summary. A failure becomes a problem of the sweep."""
         refs = []
         for case in sweep.cases:
             if _must_ask(case):
@@ -102,22 +126,27 @@ class FollowUp:
         sweep.summary.episodes_started += sum(sweep.attempt_each(starts))
 
     def _steps_for_listed(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
-        """Yield the steps for instances that run, except the start of questions."""
+        """Yield the steps for instances that this sweep lists, except the start of questions.
+
+        An open episode is ended or repaired; an instance that works again may be asked about again;
+        and savings of an earlier stop are ended. Yield nothing where none of that is due.
+        """
         for case in sweep.cases:
             record = case.record
+            works_again = case.verdict.kind in WORKING and record.quiet_until is not None
             if record.open_episode is not None:
-                watch = partial(self._close_or_repair, sweep, case, record.open_episode, episodes)
-                yield case.id, watch
-            elif case.verdict.kind in WORKING and record.quiet_until is not None:
-                yield (
-                    case.id,
-                    partial(self.instance_store.clear_quiet, case.instance.target, case.id),
-                )
+                follow = partial(self._void_or_repair, sweep, case, record.open_episode, episodes)
+                yield case.id, follow
+            elif works_again:
+                clear = partial(self.instance_store.clear_quiet, case.instance.target, case.id)
+                yield case.id, clear
             if self._is_ledger_check_due(sweep, case):
                 yield case.id, partial(self._settle_restart, sweep, case)
 
     def _steps_for_records(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
-        """Yield the steps that the records of instances, running or not, call for."""
+        """Yield the steps that the records of instances, listed by this sweep or not, call for: a
+        late notification, the end of a question about an instance that is not listed, and the
+        deletion of an old warning. Yield nothing where none of that is due."""
         listed_ids = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
@@ -132,9 +161,10 @@ class FollowUp:
                 yield instance_id, drop
 
     def _is_ledger_check_due(self, sweep: Sweep, case: Case) -> bool:
-        """Return whether to check for savings of an earlier stop, as the instance runs again.
+        """Return whether to look for open savings of an earlier stop, as the instance runs again.
 
-        The check is due when a sweep first sees this run of the instance, and then once an hour.
+        The check is due when a sweep first sees this run of the instance, and then once an hour for
+        three days after the start.
         """
         was_started_lately = sweep.now - case.instance.launch_time < SETTLED_AFTER
         # Any earlier outcome counts: a stop may have come before it.
@@ -143,7 +173,7 @@ class FollowUp:
         return case.listed.is_first_sight or sweep.is_hourly_check_due(case.id)
 
     def _settle_restart(self, sweep: Sweep, case: Case) -> None:
-        """End the savings of an instance that runs again.
+        """End the open savings of an instance that runs again; do nothing if it has none.
 
         The event of its start should have done so. That event may be lost, or may have come before
         the saving was booked. Raises: CloudError.
@@ -154,8 +184,11 @@ class FollowUp:
         settle_restart(self.ledger_store, entries, instance.launch_time, false_within, sweep.now)
 
     def _settle_replaced(self, sweep: Sweep) -> None:
-        """End the savings of stopped instances that a new instance may replace. Raises:
-        CloudError."""
+        """End the saving of a stopped instance for each instance that is new in this sweep and may
+        replace it: one of the same owner, project and type, in any Region of the policy.
+
+        Do nothing if no instance is new. Raises: CloudError.
+        """
         started = []
         for case in sweep.cases:
             is_new = case.listed.is_first_sight and case.record.last_outcome is None
@@ -168,10 +201,11 @@ class FollowUp:
             settle_replaced(self.ledger_store, targets, started, sweep.now)
 
     def _questions_about_stopped(self, sweep: Sweep) -> list[EpisodeRef]:
-        """Return the next question about each instance that stays stopped after an earlier one.
+        """Return the next episode of each instance that an earlier episode stopped, if a question
+        whether to terminate it is due.
 
-        Return an empty list if none is due, during a freeze, and unless the hourly check is due.
-        Raises: CloudError.
+        Return an empty list if none is due, during a freeze, and between two hourly checks. Raises:
+        CloudError.
         """
         listed_ids = {case.id for case in sweep.cases}
         if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, listed_ids):
@@ -189,10 +223,11 @@ class FollowUp:
         return questions
 
     def _may_ask_about_stopped(self, sweep: Sweep, listed_ids: Collection[str]) -> bool:
-        """Return whether a question about a stopped instance is possible at all.
+        """Return whether a question about a stopped instance is possible at all, before anything is
+        read.
 
-        It is if the policy asks about stopped instances. It also is if a question may have ended
-        because it had no seal: such a question is asked again, whatever the policy says.
+        It is if the policy asks about stopped instances. It also is if a question about an unlisted
+        instance may have ended because it had no seal: that one is asked again in any case.
         """
         if any(policy.approval.ask_about_stopped_after_days for policy in self.policies.variants):
             return True
@@ -202,13 +237,17 @@ class FollowUp:
         return False
 
     def _is_question_due(self, episode: Episode, stopped_for: timedelta) -> bool:
-        """Return whether the policy of the instance asks about it after such a time."""
+        """Return whether the instance has been stopped for as long as its policy waits before it
+        asks about termination. Return false if the policy never asks that."""
         policy = policy_or_base(self.policies, episode.instance)
         days = policy.approval.ask_about_stopped_after_days
         return days is not None and stopped_for >= timedelta(days=days)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        """Start the workflow of an episode. Raises: CloudError."""
+        """Start the workflow of an episode. If its name is used up, close the episode as failed.
+
+        Raises: CloudError.
+        """
         if self.workflow.start(ref):
             return
         # An execution of this name has ended without opening its episode. Step Functions refuses
@@ -217,32 +256,32 @@ class FollowUp:
             why = "its execution had ended before the episode was opened"
             self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
 
-    def _close_or_repair(
+    def _void_or_repair(
         self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes
     ) -> None:
-        """Close the question if its answer is no longer needed, and repair a workflow that died.
+        """Void the question about a listed instance if it needs no answer any more. Then close the
+        episode if its workflow died, or hand its workflow the answer.
 
-        Note the episode in `episodes.still_open` if it goes on. Raises: CloudError.
+        Add the episode to `episodes.still_open` if it stays open. Raises: CloudError.
         """
-        stored = episodes.read.get(ref)
+        stored = episodes.stored.get(ref)
         ending = _ending_of(case, ref, stored)
-        if ending is not None:
-            reason, outcome = ending
-            if self.void(ref, reason, outcome):
-                # The episode has changed: `_repair` must read it again.
-                stored = None
+        if ending is not None and self.void(ref, ending.reason, ending.outcome):
+            # The episode has changed: `_repair` must read it again.
+            stored = None
         still_open = self._repair(sweep, ref, stored)
         if still_open is not None:
             episodes.still_open[case.id] = still_open
 
     def _end_unlisted(self, sweep: Sweep, ref: EpisodeRef, episodes: _Episodes) -> None:
-        """End the question about an instance that no longer runs or is no longer selected.
+        """Void the question about an instance that no longer runs or has lost its tag. Then close
+        the episode if its workflow died, or hand its workflow the answer.
 
-        The question stays open if the workflow itself stopped the instance, or if it is a question
-        about an instance that was stopped before. Raises: CloudError.
+        A question about an instance that an earlier episode stopped stays open, if it is sealed. An
+        episode that acts already is not voided. Raises: CloudError.
         """
-        stored = episodes.read.get(ref)
-        episode = self.episode_store.episode(ref) if stored is None else stored[0]
+        stored = episodes.stored.get(ref)
+        episode = self.episode_store.episode(ref) if stored is None else stored.episode
         why: str | None = "the instance no longer runs, or has lost its tag"
         if episode is not None and episode.stopped_in is not None:
             why = ASKED_BEFORE if _was_asked_before_seals(stored) else None
@@ -252,9 +291,9 @@ class FollowUp:
         self._repair(sweep, ref, stored)
 
     def _notify_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        """Notify people of an outcome that the workflow's last step could not send.
+        """Notify people of the outcome of a closed episode that its workflow could not send.
 
-        Nothing happens while the workflow may still try. Raises: CloudError.
+        Do nothing while the workflow may still try, or if people were notified. Raises: CloudError.
         """
         episode = self.episode_store.episode(ref)
         closed_at = None if episode is None else episode.closed_at
@@ -262,10 +301,12 @@ class FollowUp:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
-        """Close an episode whose workflow has died, or deliver its decision to the workflow.
+        """Close an episode whose workflow has died as failed, and notify people of that. If it asks
+        and was answered, hand its workflow the answer.
 
-        Return the open episode, with its question if it asks; `None` if no episode is open. If
-        `stored` is `None`, the episode is read here. Raises: CloudError.
+        `stored` is the episode as it was read; if `None`, it is read here. Return the episode if it
+        stays open, with its question if it asks; `None` if it was closed here, or is not saved yet.
+        Raises: CloudError.
         """
         episode, question = stored or (self.episode_store.episode(ref), None)
         if self._is_dead(sweep, ref, episode):
@@ -282,29 +323,33 @@ class FollowUp:
         return OpenEpisode(episode, question)
 
     def _is_dead(self, sweep: Sweep, ref: EpisodeRef, episode: Episode | None) -> bool:
-        """Return whether the workflow of an open episode has ended without closing it."""
+        """Return whether the workflow of an open episode has ended without closing it.
+
+        An `episode` of `None` was locked, but is not saved yet. A saved episode is dead, too, if
+        Step Functions does not know its execution. Return false if it changed within the last
+        hour, or its hourly check is not due. Raises: CloudError.
+        """
         if episode is None:
-            # Locked and not opened: its execution may have started moments ago. So an unknown state
-            # (`None`) does not count as dead.
+            # Its execution may have started moments ago, so an unknown one (`None`) is not dead.
             return self.workflow.is_running(ref) is False
         unchanged_for = sweep.now - (episode.phase_since or episode.opened_at)
         is_due = unchanged_for >= _REPAIR_AFTER and sweep.is_hourly_check_due(ref.execution_name)
         return is_due and not self.workflow.is_running(ref)
 
 
-def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> tuple[str, Outcome] | None:
-    """Return why the open question needs no answer any more, and its outcome; `None` if the
-    question stays open."""
+def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> _Ending | None:
+    """Return why the open question of this episode needs no answer any more, and its outcome;
+    `None` if the question stays open."""
     if case.instance.launch_time != ref.launch_time:
-        return "the instance was restarted", Outcome.VOID
+        return _Ending("the instance was restarted", Outcome.VOID)
     if _was_asked_before_seals(stored):
-        return ASKED_BEFORE, Outcome.VOID
+        return _Ending(ASKED_BEFORE, Outcome.VOID)
     family = case.verdict.kind.family
     match family:
         case Family.WORKING:
-            return f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP
+            return _Ending(f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP)
         case Family.LEFT_ALONE:
-            return case.verdict.reason, Outcome.VOID
+            return _Ending(case.verdict.reason, Outcome.VOID)
         case Family.IDLE | Family.YOUNG | Family.UNKNOWN:
             return None
         case _:
@@ -313,10 +358,10 @@ def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> tuple[str
 
 def _was_asked_before_seals(stored: _Stored | None) -> bool:
     """Return whether an earlier release, without seals, asked the open question: no answer to it
-    would count. Return false if the episode was not `stored` in the batch of reads."""
+    would count. Return false if `stored` is `None`, as nothing was read then."""
     if stored is None:
         return False
-    episode, _ = stored
+    episode = stored.episode
     return episode.phase is Phase.ASKING and not is_opening_sealed(episode)
 
 
@@ -324,16 +369,20 @@ def _askable_records(
     sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], listed_ids: Collection[str]
 ) -> dict[EpisodeRef, InstanceRecord]:
     """Return the records of stopped instances about which a question may start, by the episode that
-    stopped them; empty if there are none."""
+    stopped them; empty if there are none.
+
+    `savings` are the open ledger entries of the target, by their episode. `listed_ids` are the
+    instances that run.
+    """
     # Nothing is asked about a terminated instance. Its saving stays open all the same.
     terminated_ids = {
         ref.instance_id for ref, entry in savings.items() if entry.outcome is Outcome.TERMINATED
     }
     records = {}
     for ref, entry in savings.items():
-        is_over = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
+        is_gone_or_runs = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
         record = sweep.records.get(ref.instance_id)
-        if record is None or is_over or not entry.may_still_be_stopped:
+        if record is None or is_gone_or_runs or not entry.may_still_be_stopped:
             continue
         if _may_be_asked(record, sweep.now) and not record.is_quiet(ref.launch_time, sweep.now):
             records[ref] = record
@@ -341,19 +390,22 @@ def _askable_records(
 
 
 def _must_repeat(record: InstanceRecord, episode: Episode) -> bool:
-    """Return whether the last question was about a termination and ended because it had no seal."""
+    """Return whether to ask again, because the episode planned a termination and its question ended
+    unanswered for lack of a seal. `record` is that of its instance."""
     if record.last_outcome not in _UNANSWERED:
         return False
     return ended_unsealed(episode) and episode.plan.destroys
 
 
 def _next_question(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
-    """Return the reference of the next episode in this run of the instance."""
+    """Return the reference of the next episode of the instance, in the run that began at
+    `launch_time`: the number of its last episode plus one."""
     return replace(record.last_episode(launch_time), number=record.episodes + 1)
 
 
 def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
-    """Return whether nothing in the record stands against a new question."""
+    """Return whether a new question may start by the record alone: the instance has no open
+    episode, EC2 is not about to take it back, and people know its last outcome."""
     if record.open_episode is not None:
         return False
     if record.is_warned(now):
@@ -364,7 +416,8 @@ def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
 
 
 def _must_ask(case: Case) -> bool:
-    """Return whether a question about an idle instance starts in this sweep."""
+    """Return whether a question about this instance starts in this sweep: its record allows one, it
+    is proved idle, no earlier answer keeps it quiet, and it did not turn idle only now."""
     if not _may_be_asked(case.record, case.listed.now):
         return False
     if not case.is_idle or not case.is_proved or case.listed.is_quiet:

@@ -40,13 +40,14 @@ from governor.sweep.messages import (
 )
 from governor.sweep.model import Home, IdleMember, Kind
 from governor.sweep.rules import group_key, home_of
-from governor.sweep.sweep_case import Sweep
+from governor.sweep.sweep_case import Case, Sweep
 from governor.table.once import Once
 from governor.verdict.model import UNREAD
 
 if TYPE_CHECKING:
     # For types alone: a function loads only the modules that it uses.
     from governor.core.instance import Target
+    from governor.core.units import UtcDatetime
     from governor.sweep.model import BatchEnvironment
 
 
@@ -70,8 +71,11 @@ _MOST_EVENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class SweepAlerts:
-    """Sends the alerts of a sweep. Some are noted on the case when they were sent, so that the next
-    sweep does not send them again; others are claimed in the table, once in a time."""
+    """Sends the alerts of a sweep.
+
+    Two ways keep the next sweep from sending an alert again: `case.notified` is set on each
+    instance that the alert names, or a key is claimed in the table for some time (`once`).
+    """
 
     announcer: Announcer
     batch: BatchReader
@@ -81,28 +85,36 @@ class SweepAlerts:
     notice_store: Notices
 
     def publish_idle_events(self, sweep: Sweep) -> None:
-        """Publish one event per idle stretch, for machines. Each sweep publishes at most
-        `_MOST_EVENTS`, so that it ends in time. A failure becomes a problem of the sweep."""
-        dated = []
+        """Publish an event, for machines, about each instance whose idle stretch has none yet.
+
+        Set `case.notified` where the event was sent. Each sweep publishes at most `_MOST_EVENTS`,
+        so that it ends in time; the next sweeps publish the rest. A failure becomes a problem of
+        the sweep.
+        """
+        unpublished: list[tuple[Case, UtcDatetime]] = []
         for case in sweep.cases:
             if not case.is_idle or case.previous.idle_told_at:
                 continue
             idle_since = case.idle_since
             if idle_since is not None:
-                dated.append((case, idle_since))
-        dated = dated[:_MOST_EVENTS]
+                unpublished.append((case, idle_since))
+        unpublished = unpublished[:_MOST_EVENTS]
+
         effects = []
-        for case, idle_since in dated:
+        for case, idle_since in unpublished:
             owner = owner_of(case.instance, case.policy.ownership)
             event = idle_event(case.instance, case.verdict, idle_since, owner, sweep.now)
             effects.append(("idle event", partial(self.announcer.announce, event)))
         sent = sweep.attempt_each(effects)
-        for (case, _), was_sent in zip(dated, sent, strict=True):
+        for (case, _), was_sent in zip(unpublished, sent, strict=True):
             case.notified = was_sent
 
     def notify_of_silence(self, sweep: Sweep) -> None:
-        """Notify each owner of their silent instances. In an outage, notify only the default owner,
-        of all of them. A failure becomes a problem of the sweep."""
+        """Notify each owner of their instances that fell silent: they publish no metrics any more.
+        If so many did that it is an outage, notify only the default owner, of all of them.
+
+        Set `case.notified` where the message was sent. A failure becomes a problem of the sweep.
+        """
         silent = {case.id: case for case in sweep.cases if case.fell_silent}
         # Instances that were known to work, and so were not read now, count as measurable.
         measurable = sum(case.verdict.kind not in UNREAD for case in sweep.cases)
@@ -110,10 +122,11 @@ class SweepAlerts:
         instances = [case.instance for case in silent.values()]
         ownership = sweep.base.ownership
         if outage:
-            groups = {Owner(ownership.default_owner): instances}
+            instances_by_owner = {Owner(ownership.default_owner): instances}
         else:
-            groups = by_owner(instances, ownership)
-        for owner, members in groups.items():
+            instances_by_owner = by_owner(instances, ownership)
+
+        for owner, members in instances_by_owner.items():
             verdicts = [(instance, silent[instance.instance_id].verdict) for instance in members]
             alert = silent_alert(sweep.target, verdicts, owner, sweep.now, outage=outage)
             if sweep.attempt("silence alert", self.announcer.announce, alert):
@@ -121,8 +134,8 @@ class SweepAlerts:
                     silent[instance.instance_id].notified = True
 
     def notify_of_unusual_exemptions(self, sweep: Sweep) -> None:
-        """Notify each owner of exemption tags with unusual spelling, once a week while the tags
-        stay the same. A failure becomes a problem of the sweep."""
+        """Notify each owner of instances whose exemption tag is not spelled as the policy spells
+        it, once a week while the tags stay the same. A failure becomes a problem of the sweep."""
         tags: dict[str, str] = {}
         instances = []
         for case in sweep.cases:
@@ -130,6 +143,7 @@ class SweepAlerts:
             if tag and not case.policy.exemption.is_on(case.instance):
                 tags[case.id] = tag
                 instances.append(case.instance)
+
         for owner, members in by_owner(instances, sweep.base.ownership).items():
             tagged = [(instance, tags[instance.instance_id]) for instance in members]
             alert = exemption_alert(sweep.target, tagged, sweep.base.exemption, owner, sweep.now)
@@ -139,10 +153,11 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def notify_of_recovery(self, sweep: Sweep) -> None:
-        """Notify people of each cause by which no instance fails any more, then forget its
-        failures, so that people are notified at once of the next one.
+        """Notify people, once, of each cause of failures that fails no instance of any target any
+        more. Then delete its failures, so that the next one is reported at once.
 
-        Raises: CloudError; the next sweep tries again.
+        Raises: CloudError if the table fails, or a message cannot be sent; the next sweep tries
+        again.
         """
         by_cause: dict[str, list[Failing]] = defaultdict(list)
         for failure in self._record_ended_failures(sweep):
@@ -155,8 +170,12 @@ class SweepAlerts:
                 self.failure_store.drop_failing(failures)
 
     def _record_ended_failures(self, sweep: Sweep) -> list[Failing]:
-        """Return the failures of all targets. Failures of this target that are over are noted so
-        in the table, and have `over_at` in the result. Raises: CloudError."""
+        """Return the failures of all targets; empty if there are none. First note in the table
+        which failures of this target are over: these have `over_at` in the result.
+
+        A failure is over once the instance's record counts none, or a newer failure has another
+        cause. Failures younger than `_FAILED_BEFORE` stay. Raises: CloudError.
+        """
         failures = self.failure_store.failing()
         failing_ids = {case.id for case in sweep.cases if case.record.failures}
         newest_at = {
@@ -177,8 +196,11 @@ class SweepAlerts:
         return updated
 
     def close_incidents(self, sweep: Sweep) -> None:
-        """Have machines close the incidents that they opened, once an incident's time has passed
-        and no finding keeps it open. Raises: CloudError; the next sweep tries again."""
+        """Send the alert that an incident is over, by which incident tools close it, and delete
+        the incident: once its time has passed, and no finding keeps it open.
+
+        Incidents of all targets are closed. Raises: CloudError; the next sweep tries again.
+        """
         for incident in self.failure_store.incidents():
             if incident.ends_at > sweep.now:
                 continue
@@ -190,8 +212,9 @@ class SweepAlerts:
             self.failure_store.drop_incident(incident)
 
     def send_reminders(self, sweep: Sweep) -> None:
-        """Remind the owners of running instances of announced dates that are near. A failure
-        becomes a problem of the sweep."""
+        """Remind the owners of running instances of dates that AWS has announced, such as a
+        maintenance, `events.remind_before_hours` before. A failure becomes a problem of the
+        sweep."""
         read_notices = partial(self.notice_store.notices, sweep.target)
         notices = sweep.attempt_read("announced dates could not be read", read_notices) or []
         remind_before = timedelta(hours=sweep.base.events.remind_before_hours)
@@ -201,7 +224,8 @@ class SweepAlerts:
                 self._remind(sweep, notice, instances)
 
     def _remind(self, sweep: Sweep, notice: Notice, instances: Sequence[Instance]) -> None:
-        """Remind each owner of one date, once."""
+        """Remind each owner of running instances that the notice is about, once for its date. A
+        failure becomes a problem of the sweep."""
         concerned_by_owner = by_owner(notice.concerns(instances), sweep.base.ownership)
         for owner, members in concerned_by_owner.items():
             alert = notice_alert(notice, members, owner, sweep.now, again=True)
@@ -211,10 +235,12 @@ class SweepAlerts:
             sweep.attempt(label, self.once, key, notify, keep=DATE_KEPT)
 
     def notify_of_managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of environments of other services that hold idle instances.
+        """Notify the owners of environments that another service runs, such as an EKS node group,
+        of idle instances there. `rates` are by instance id.
 
         An owner gets one message per environment within `managed.tell_again_after_hours`, and none
-        during a freeze. A failure becomes a problem of the sweep.
+        during a freeze. Set `case.notified` on the instances of these messages. A failure becomes a
+        problem of the sweep.
         """
         if sweep.summary.frozen:
             return
@@ -230,9 +256,10 @@ class SweepAlerts:
             )
             key = group_key(sweep.target, home, owner)
             keep = again_after - _EARLIER
-            if sweep.attempt(home.title, self.once, key, notify, keep=keep):
-                # Also true if an earlier message is recent enough: members that turned idle since
-                # then are in the next message.
+            is_notified = sweep.attempt(home.title, self.once, key, notify, keep=keep)
+            # Also true if an earlier message is recent enough: members that turned idle since then
+            # are in the next message.
+            if is_notified:
                 notified_ids |= members.keys()
         for case in sweep.cases:
             case.notified |= case.id in notified_ids
@@ -240,9 +267,12 @@ class SweepAlerts:
     def _notify_managed(
         self, sweep: Sweep, home: Home, owner: Owner, idle: Sequence[IdleMember], governed: int
     ) -> None:
-        """Send the message about one environment. Settings, jobs and tags of an environment of AWS
-        Batch are read first; if that fails, the message says so. Raises: CloudError if the message
-        cannot be sent."""
+        """Send the message about the `idle` members of one environment, at least one. `governed`
+        counts all governed members.
+
+        Settings, jobs and tags of an AWS Batch environment are read first; if that fails, the
+        message says so. Raises: CloudError if the message cannot be sent.
+        """
         environment = None
         unread: tuple[str, ...] = ()
         if home.kind is Kind.BATCH and home.name:
@@ -252,9 +282,9 @@ class SweepAlerts:
                 unread = (f"Its settings and jobs could not be read: {error}",)
         if environment is not None:
             # Tags of the compute environment count where the instances have none.
-            first = idle[0].instance
-            tagged = replace(first, tags={**environment.tags, **first.tags})
-            owner = owner_of(tagged, sweep.base.ownership)
+            any_member = idle[0].instance
+            all_tags = {**environment.tags, **any_member.tags}
+            owner = owner_of(replace(any_member, tags=all_tags), sweep.base.ownership)
         advice = (*advice_for(home, environment), *unread)
         alert = managed_alert(
             home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
@@ -263,7 +293,8 @@ class SweepAlerts:
 
 
 def _governed_by_home(sweep: Sweep) -> Counter[Home]:
-    """Count the governed instances of each environment, whether idle or not."""
+    """Return how many governed instances, idle or not, each environment of another service has;
+    empty if no other service runs an instance."""
     governed = Counter[Home]()
     for case in sweep.cases:
         manager = managed_by(case.instance, sweep.base.managed.tag_keys)
@@ -275,7 +306,8 @@ def _governed_by_home(sweep: Sweep) -> Counter[Home]:
 def _idle_groups(
     sweep: Sweep, rates: Mapping[str, Rate]
 ) -> dict[tuple[Home, Owner], dict[str, IdleMember]]:
-    """Return the idle instances, by instance id, of each environment and owner that have any."""
+    """Return by environment and owner the instances there that are idle for long enough to
+    report, each by its instance id; empty if there are none."""
     groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
     for case in sweep.cases:
         idle_since = case.managed_idle_since
