@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 from cli.errors import CommandError
 from cli.policy import deployed
 from cli.twins import parameters_of
-from governor.aws.clients import DRY_RUN_OK, translate
+from governor.aws.call_errors import DRY_RUN_OK, translate
 from governor.core.errors import AccessDenied, CloudError, GovernorError, SafetyError
 from governor.policy.document import parse_policy
 from governor.policy.model.names import TagMatch

@@ -12,7 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from governor.aws.clients import aws_errors
+from governor.aws.call_errors import aws_errors
 from governor.core.errors import (
     AccessDenied,
     CloudError,

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
-from governor.aws.clients import DRY_RUN_OK, Adapter
+from governor.aws.call_errors import DRY_RUN_OK
+from governor.aws.clients import Adapter
 from governor.aws.ec2_records import tag_pairs
 from governor.core.errors import (
     AccessDenied,

@@ -9,7 +9,8 @@ import hashlib
 import json
 from typing import Any
 
-from governor.aws.clients import Adapter, Clients, aws_errors
+from governor.aws.call_errors import aws_errors
+from governor.aws.clients import Adapter, Clients
 from governor.aws.ssm import PolicyParameter
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, NotFound, Throttled, Unavailable

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from governor.aws.clients import Adapter, aws_errors
+from governor.aws.call_errors import aws_errors
+from governor.aws.clients import Adapter
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, NotFound, Unavailable
 from governor.core.units import iso
