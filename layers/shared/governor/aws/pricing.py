@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from governor.aws.clients import Adapter, Clients, at_once
 from governor.core.catalog import PRICES_AS_OF, list_price
@@ -45,6 +45,24 @@ _LIST_REGION = "us-east-1"
 _KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
 """So that not every instance of a kind asks again for a price that could not be read."""
+Value = TypeVar("Value")
+
+
+class _Kept(NamedTuple, Generic[Value]):
+    """An answer of AWS, used again `until` this time."""
+
+    until: datetime
+    value: Value
+
+
+class _RegionPrices(NamedTuple):
+    """The Spot prices in force in a Region; `problem` says why they could not be read."""
+
+    region: str
+    prices: Sequence[SpotPrice] = ()
+    problem: str | None = None
+
+
 _MOST_REGIONS = 10
 """The most Regions of one request for scores. Source: EC2 API, GetSpotPlacementScores."""
 
@@ -69,12 +87,13 @@ class AwsPrices(Adapter):
         self._now = now
         self._read_list = lists
         self._read_commitments = commitments
-        self._lists: dict[str, tuple[datetime, PriceList | None]] = {}
-        self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
-        self._committed: tuple[datetime, Commitments | None] | None = None
+        self._lists: dict[str, _Kept[PriceList | None]] = {}
+        self._spot: dict[tuple[str, ...], _Kept[Price]] = {}
+        self._commitments: _Kept[Commitments | None] | None = None
 
     def price(self, instance: Instance, policy: Policy) -> Price:
-        """Return what the instance costs, and where the price comes from."""
+        """Return what an hour of the instance costs (`None` if that is not known), where the price
+        comes from, and what its storage costs. A price that cannot be read raises nothing."""
         prices = self._list_of(instance.target.region) or PriceList(instance.target.region)
         usd_of_policy = policy.prices.usd_per_hour.get(instance.instance_type)
         if usd_of_policy is not None:
@@ -82,68 +101,72 @@ class AwsPrices(Adapter):
         elif instance.lifecycle is Lifecycle.SPOT:
             price = self._spot_price(instance)
         else:
-            is_read = instance.instance_type in prices.read_at
-            price = _listed_price(instance, prices) if is_read else _shipped_price(instance)
+            if instance.instance_type in prices.read_at:
+                price = _listed_price(instance, prices)
+            else:
+                price = _shipped_price(instance)
             price = _discounted(price, policy.prices.discount(instance.family))
         may_be_committed = policy.prices.commitments_elsewhere or self._may_be_committed(instance)
         return replace(price, storage=prices.storage, may_be_committed=may_be_committed)
 
     def _may_be_committed(self, instance: Instance) -> bool:
-        """Return whether a commitment of the hub's account may pay for it, or may not be known."""
+        """Return whether a commitment of the hub's account may pay for the instance; true also if
+        the commitments are not known."""
         now = self._now()
-        if self._committed is None or self._committed[0] <= now:
-            self._committed = self._committed_until(now)
-        _, commitments = self._committed
+        if self._commitments is None or self._commitments.until <= now:
+            self._commitments = self._commitments_at(now)
+        commitments = self._commitments.value
         region = instance.target.region
         return may_commitment_pay(commitments, instance.instance_type, region, instance.platform)
 
-    def _committed_until(self, now: datetime) -> tuple[datetime, Commitments | None]:
-        """Return the commitments, and until when they are kept; `None` if they cannot be read."""
+    def _commitments_at(self, now: datetime) -> _Kept[Commitments | None]:
+        """Read the commitments (`None` if none are stored), to be kept for an hour. If they cannot
+        be read, return `None`, to be kept for a minute."""
         try:
-            return now + _KEPT, self._read_commitments()
+            return _Kept(now + _KEPT, self._read_commitments())
         except CloudError as error:
             _log.warning("the commitments were not read: %s", error)
-            return now + _FAILURE_KEPT, None
+            return _Kept(now + _FAILURE_KEPT, None)
 
     def _list_of(self, region: str) -> PriceList | None:
-        """Return the price list of a Region, or the last one if it cannot be read now."""
+        """Return the price list of a Region, at most an hour old; the one before if it cannot be
+        read now. Return `None` if none is stored, or none could be read so far."""
         now = self._now()
-        keep_until, prices = self._lists.get(region, (now, None))
-        if now < keep_until:
-            return prices
+        kept = self._lists.get(region, _Kept(now, None))
+        if now < kept.until:
+            return kept.value
         try:
-            prices = self._read_list(region)
-            keep_until = now + _KEPT
+            kept = _Kept(now + _KEPT, self._read_list(region))
         except CloudError as error:
             _log.warning("the prices of %s were not read: %s", region, error)
-            keep_until = now + _FAILURE_KEPT
-        self._lists[region] = keep_until, prices
-        return prices
+            kept = _Kept(now + _FAILURE_KEPT, kept.value)
+        self._lists[region] = kept
+        return kept.value
 
     def _spot_price(self, instance: Instance) -> Price:
-        """Return the Spot price, which is unknown if it cannot be read."""
+        """Return the Spot price of the instance, at most an hour old; one without an amount if EC2
+        knows none or it cannot be read."""
         target = instance.target
         # Zone names mean different zones in different accounts.
         zone = (target.account, target.region, instance.availability_zone)
         key = (*zone, instance.instance_type, instance.platform)
         now = self._now()
-        keep_until, price = self._spot.get(key, (now, None))
-        if price is not None and now < keep_until:
-            return price
+        kept = self._spot.get(key)
+        if kept is not None and now < kept.until:
+            return kept.value
         try:
-            price = self._read_spot_price(instance, now)
-            keep_until = now + _KEPT
+            kept = _Kept(now + _KEPT, self._read_spot_price(instance, now))
         except CloudError as error:
             # The list price would overstate the saving.
             _log.warning("no Spot price for %s: %s", instance.instance_type, error)
-            price = Price(None, "the Spot price could not be read")
-            keep_until = now + _FAILURE_KEPT
-        self._spot[key] = keep_until, price
-        return price
+            unknown = Price(None, "the Spot price could not be read")
+            kept = _Kept(now + _FAILURE_KEPT, unknown)
+        self._spot[key] = kept
+        return kept.value
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
-        """Return the newest Spot price in the zone of the instance; its amount is `None` if EC2
-        knows none. Raises: CloudError."""
+        """Return the Spot price that the latest change set in the zone of the instance; its amount
+        is `None` if EC2 knows none. Raises: CloudError."""
         zone = instance.availability_zone
         only_zone = {"AvailabilityZone": zone} if zone else {}
         history = self._history(
@@ -157,32 +180,35 @@ class AwsPrices(Adapter):
     def prices(
         self, target: Target, regions: Sequence[str], instance_type: str, platform: str
     ) -> SpotPrices:
-        """Return the Spot prices of these Regions, the lowest first, and the reason for each Region
-        that could not be read. Never raises."""
-        prices: list[SpotPrice] = []
-        problems: dict[str, str] = {}
+        """Return the Spot prices of these Regions by zone, the lowest first, and by Region the
+        reason for each one that could not be read, which raises nothing."""
 
-        def read(region: str) -> None:
+        def read_region(region: str) -> _RegionPrices:
+            """Return the prices of one Region, or the problem."""
             regional = replace(target, region=region)
             now = self._now()
             try:
                 # Sent once: advice that comes late is of no use.
                 history = self._history(regional, instance_type, platform, now, repeat=False)
             except GovernorError as error:
-                problems[region] = str(error)
-                return
+                return _RegionPrices(region, problem=str(error))
             latest_by_zone = {price.zone: price for price in history}
-            prices.extend(latest_by_zone.values())
+            return _RegionPrices(region, prices=tuple(latest_by_zone.values()))
 
-        at_once(read, list(dict.fromkeys(regions)))
+        prices: list[SpotPrice] = []
+        problems: dict[str, str] = {}
+        for answer in at_once(read_region, list(dict.fromkeys(regions))):
+            prices += answer.prices
+            if answer.problem is not None:
+                problems[answer.region] = answer.problem
         prices.sort(key=attrgetter("usd_per_hour", "zone"))
         return SpotPrices(tuple(prices), problems)
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """Return the Spot placement score of each Region that EC2 scores; empty if it scores none.
-        Raises: CloudError."""
+        """Return the Spot placement score (1 to 10) of each of the first ten Regions that EC2
+        scores; empty if it scores none. Raises: CloudError."""
         scores: Iterator[tuple[str, int]] = self._records(
             "ec2:GetSpotPlacementScores",
             target,
@@ -199,10 +225,11 @@ class AwsPrices(Adapter):
     def _history(
         self, target: Target, instance_type: str, platform: str, now: datetime, **parameters: Any
     ) -> list[SpotPrice]:
-        """Return the Spot prices in force, the latest change last; empty if EC2 knows none. Raises:
-        CloudError."""
+        """Return the Spot prices in force, one or more a zone, the latest change last; empty if EC2
+        knows none. Raises: CloudError."""
 
         def read(record: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
+            """Return when a price changed, and the price."""
             zone = record.get("AvailabilityZone", target.region)
             price = SpotPrice(target.region, zone, Decimal(record["SpotPrice"]))
             return record["Timestamp"], price
@@ -234,19 +261,22 @@ class AwsPriceLists(Adapter):
         self._endpoint = Target(hub.account, nearest)
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
-        """Return the On-Demand prices of a type in a Region, by operating system and tenancy."""
+        """Return the On-Demand prices of a type in a Region, by operating system and tenancy
+        (`money.rules.prices.key_of`); empty if there are none. Raises: CloudError."""
         products = self._products(SERVICE, region, instanceType=instance_type, **WANTED)
         return on_demand(products, region)
 
     def storage(self, region: str) -> StoragePrices:
-        """Return what volumes, snapshots and addresses cost in a Region."""
+        """Return what volumes, snapshots and public addresses cost in a Region. Raises:
+        CloudError."""
         products: list[Iterator[str]] = []
         for service, name, value in STORAGE_PRODUCTS:
             products.append(self._products(service, region, **{name: value}))
         return storage_prices(chain.from_iterable(products), region)
 
     def savings_plans(self) -> Sequence[Commitment]:
-        """Return the active Savings Plans, but for the kinds that pay for no instance."""
+        """Return the active Savings Plans of the hub's account, but for the kinds that pay for no
+        instance; empty if there are none. Raises: CloudError."""
         parameters: Any = {"states": ["active"], "following": "nextToken"}
         commitments: list[Commitment] = []
         operation = "savingsplans:DescribeSavingsPlans"
@@ -258,14 +288,16 @@ class AwsPriceLists(Adapter):
         return commitments
 
     def reserved(self, region: str) -> Sequence[Commitment]:
-        """Return the active Reserved Instances of the hub's account in a Region."""
+        """Return the active Reserved Instances of the hub's account in a Region; empty if there are
+        none. Raises: CloudError."""
         active = [{"Name": "state", "Values": ["active"]}]
         regional = replace(self._hub, region=region)
         answer = self._call("ec2:DescribeReservedInstances", regional, Filters=active)
         return [_reserved(record, region) for record in answer["ReservedInstances"]]
 
     def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
-        """Yield the documents of the products with these attributes. Raises: CloudError."""
+        """Yield the products of a service with these attributes, each as the JSON text that the
+        Price List gives. Raises: CloudError."""
         parameters: Any = {
             "ServiceCode": service,
             "Filters": filters_of(region, **attributes),
@@ -276,7 +308,8 @@ class AwsPriceLists(Adapter):
 
 
 def _plan(record: Mapping[str, Any]) -> Commitment:
-    """Return a Savings Plan. DescribeSavingsPlans gives amounts and times as text."""
+    """Return the Savings Plan in a record of DescribeSavingsPlans, which gives amounts and times as
+    text. Its amount is `None` if it is not in USD."""
     kind = CommitmentKind.COMPUTE_PLAN
     region = ""
     family = ""
@@ -297,8 +330,8 @@ def _plan(record: Mapping[str, Any]) -> Commitment:
 
 
 def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
-    """Return Reserved Instances with what they cost an hour: the fixed price over the term, and
-    what recurs."""
+    """Return the Reserved Instances in a record, with what all of them cost an hour: the fixed
+    price over the term, and what recurs. The amount is `None` if it is not in USD."""
     hours = Decimal(record["Duration"]) / 3600
     usd_per_hour = _exact(record.get("FixedPrice", 0)) / hours
     usd_per_hour += _exact(record.get("UsagePrice", 0))
@@ -319,12 +352,14 @@ def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
 
 
 def _exact(amount: float) -> Decimal:
-    """Return a float as decimal, by its shortest digits, which are those of the answer."""
+    """Return a float as decimal by its shortest digits, which are those of AWS's answer: 0.1 and
+    not 0.1000000000000000055."""
     return Decimal(str(amount))
 
 
 def _listed_price(instance: Instance, prices: PriceList) -> Price:
-    """Return the price of a type that was read. It is unknown if the list had no single one."""
+    """Return the price that AWS's list had for the instance when it was read; without an amount if
+    the list had no single one. Call it only for a type that `prices.read_at` names."""
     amount = prices.price(instance)
     as_of = prices.read_at[instance.instance_type]
     conditions = [prices.region, "Linux" if instance.platform == LINUX else instance.platform]
@@ -342,7 +377,8 @@ def _listed_price(instance: Instance, prices: PriceList) -> Price:
 
 
 def _discounted(price: Price, percent: Decimal) -> Price:
-    """Return the price less the policy's discount."""
+    """Return the price less the policy's discount in percent; the same price if there is none, or
+    the price is not known."""
     if not percent or price.usd_per_hour is None:
         return price
     usd = price.usd_per_hour * (100 - percent) / 100
@@ -351,7 +387,8 @@ def _discounted(price: Price, percent: Decimal) -> Price:
 
 
 def _shipped_price(instance: Instance) -> Price:
-    """Return the list price that ships with the release, and in what it may differ."""
+    """Return the list price that ships with the release, whose source says in what it may differ;
+    without an amount if the type is not among them."""
     amount = list_price(instance.instance_type)
     if amount is None:
         why = f"no list price is known for {instance.instance_type}; set prices.usd_per_hour"
