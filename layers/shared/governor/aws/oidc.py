@@ -14,7 +14,7 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import jwt
@@ -45,6 +45,13 @@ class Client:
     wants_groups: bool = False
 
 
+class _ClientProof(NamedTuple):
+    """Fields of the form and headers of a request, by which the issuer knows who sends it."""
+
+    form: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
 class OidcProvider:
     """The port `IdentityProvider`. Keep one for the life of the process, because it keeps the
     issuer's documents."""
@@ -56,7 +63,7 @@ class OidcProvider:
         *,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        _checked(client.issuer, "the template's parameter OidcIssuer")
+        _checked_url(client.issuer, "the template's parameter OidcIssuer")
         self._client = client
         self._https = https or Https(connect_seconds=2.0, read_seconds=4.0, most_bytes=262_144)
         self._elapsed = elapsed
@@ -65,9 +72,10 @@ class OidcProvider:
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
-        """Return the address at which the person signs in. Raises: as `_discovered`."""
+        """Return the issuer's address at which the person signs in; with `fresh` they must, even if
+        the issuer still knows them. Raises: ConfigurationError; IssuerUnavailable."""
         discovered = self._discovered()
-        endpoint = _checked(discovered.get("authorization_endpoint"), "authorization_endpoint")
+        endpoint = _checked_url(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
         offers_groups = "groups" in (discovered.get("scopes_supported") or ())
         if self._client.wants_groups and offers_groups:
@@ -92,9 +100,10 @@ class OidcProvider:
     def redeem(
         self, *, code: str, nonce: str, verifier: str, redirect_uri: str
     ) -> Mapping[str, object]:
-        """Return the claims of the ID token that the code is good for.
+        """Exchange the code for an ID token, verify the token, and return its claims.
 
-        Raises: SignInRefused; IssuerUnavailable; ConfigurationError.
+        Raises: SignInRefused if it proves nobody; IssuerUnavailable; ConfigurationError; CloudError
+        if the client's secret cannot be read.
         """
         form = {
             "grant_type": "authorization_code",
@@ -102,9 +111,10 @@ class OidcProvider:
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
-        headers = self._authenticated(form)
-        endpoint = _checked(self._discovered().get("token_endpoint"), "token_endpoint")
-        answer = self._fetch("POST", endpoint, urlencode(form), {**headers, **_FORM})
+        proof = self._client_proof()
+        form |= proof.form
+        endpoint = _checked_url(self._discovered().get("token_endpoint"), "token_endpoint")
+        answer = self._fetch("POST", endpoint, urlencode(form), {**proof.headers, **_FORM})
         if answer.status != 200:
             raise _token_refusal(answer.status, str(answer.document.get("error", "")))
         token = answer.document.get("id_token")
@@ -112,12 +122,12 @@ class OidcProvider:
             raise IssuerUnavailable("the token endpoint sent no id_token")
         return self._verified(token, nonce)
 
-    def _authenticated(self, form: dict[str, str]) -> Mapping[str, str]:
-        """Add the client's id and secret to the form, or return headers with them, as the issuer
-        supports."""
+    def _client_proof(self) -> _ClientProof:
+        """Return the fields and headers by which the issuer knows this client: its id, and its
+        secret if it has one. Raises: ConfigurationError; IssuerUnavailable; CloudError."""
+        client_id = self._client.client_id
         if self._client.secret is None:
-            form["client_id"] = self._client.client_id
-            return {}
+            return _ClientProof(form={"client_id": client_id}, headers={})
         secret = self._client.secret().get("client_secret")
         if not secret:
             raise ConfigurationError(
@@ -129,20 +139,21 @@ class OidcProvider:
             "token_endpoint_auth_methods_supported", ["client_secret_basic"]
         )
         if "client_secret_basic" in methods:
-            pair = f"{quote_plus(self._client.client_id)}:{quote_plus(secret)}"
-            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+            pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+            basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            return _ClientProof(form={}, headers={"Authorization": basic})
         if "client_secret_post" not in methods:
             raise ConfigurationError(
                 "the OIDC issuer takes neither client_secret_basic nor client_secret_post: "
                 "register the client with one of them, or as a public one without "
                 "OidcClientSecretArn"
             )
-        form["client_id"] = self._client.client_id
-        form["client_secret"] = secret
-        return {}
+        return _ClientProof(form={"client_id": client_id, "client_secret": secret}, headers={})
 
     def _verified(self, token: str, nonce: str) -> Mapping[str, object]:
-        """Return the claims of a token for this client and sign-in. Raises: SignInRefused."""
+        """Return the claims of an ID token, after its signature, times, issuer, client and nonce
+        are checked. Raises: SignInRefused; IssuerUnavailable or ConfigurationError if the issuer's
+        keys cannot be read."""
         try:
             claims: Mapping[str, object] = jwt.decode(
                 token,
@@ -171,11 +182,12 @@ class OidcProvider:
         return claims
 
     def _key_of(self, token: str) -> jwt.PyJWK:
-        """Return the issuer's key that the token names.
+        """Return the issuer's key that the token names, or its only one if the token names none.
 
         The keys are read again if they lack it, because issuers exchange their keys.
 
-        Raises: SignInRefused if there is no such key.
+        Raises: SignInRefused if there is no such key; jwt.PyJWTError for a text that is no token;
+        IssuerUnavailable; ConfigurationError.
         """
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")
@@ -184,7 +196,7 @@ class OidcProvider:
             raise SignInRefused(
                 "the issuer's token is signed by an algorithm other than RS256 and ES256"
             )
-        uri = _checked(self._discovered().get("jwks_uri"), "jwks_uri")
+        uri = _checked_url(self._discovered().get("jwks_uri"), "jwks_uri")
         for read_again in (False, True):
             published_keys = _key_set(self._document(uri, read_again=read_again))
             fitting_keys = [key for key in published_keys if _fits(key, algorithm, key_id)]
@@ -198,7 +210,8 @@ class OidcProvider:
         )
 
     def _discovered(self) -> Mapping[str, Any]:
-        """Return the issuer's description of itself. Raises: ConfigurationError;
+        """Return the issuer's description of itself (OpenID Connect Discovery), at most an hour
+        old. Raises: ConfigurationError if it is of another issuer or without PKCE;
         IssuerUnavailable."""
         issuer = self._client.issuer
         discovered = self._document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
@@ -214,7 +227,8 @@ class OidcProvider:
         return discovered
 
     def _document(self, url: str, *, read_again: bool = False) -> Mapping[str, Any]:
-        """Return a document of the issuer, at most an hour old. Raises: IssuerUnavailable."""
+        """Return the JSON object at an address of the issuer, at most an hour old, or read now with
+        `read_again`. Raises: IssuerUnavailable, also for anything but a JSON object."""
         now = self._elapsed()
         if url in self._kept and not read_again:
             read_at, document = self._kept[url]
@@ -230,7 +244,8 @@ class OidcProvider:
     def _fetch(
         self, method: str, url: str, body: str | None, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Send a request to the issuer; return the answer. Raises: IssuerUnavailable."""
+        """Send a request to the issuer; return the answer, whatever its status. Raises:
+        IssuerUnavailable if there is none."""
         try:
             return self._https.send(method, url, body, {"Accept": "application/json", **headers})
         except HttpError as error:
@@ -257,7 +272,8 @@ def _is_well_formed(key: object) -> bool:
 
 
 def _fits(key: jwt.PyJWK, algorithm: str, key_id: object) -> bool:
-    """Return whether a published key may have signed the token; never a symmetric key."""
+    """Return whether a published key is for signatures by this algorithm and has this id; any id
+    fits if the token names none (`None`)."""
     is_for_signatures = key.public_key_use in (None, "sig")
     is_for_algorithm = key.algorithm_name == algorithm
     if not is_for_signatures or not is_for_algorithm:
@@ -266,7 +282,8 @@ def _fits(key: jwt.PyJWK, algorithm: str, key_id: object) -> bool:
 
 
 def _token_refusal(status: int, code: str) -> Exception:
-    """Return the error for a refusal of the token endpoint (RFC 6749, 5.2)."""
+    """Return the error to raise for an error code of the token endpoint, such as `invalid_grant`
+    (RFC 6749, 5.2)."""
     if code == "invalid_grant":
         return SignInRefused("the issuer does not take this answer (any more)")
     if code in ("invalid_client", "unauthorized_client"):
@@ -277,8 +294,9 @@ def _token_refusal(status: int, code: str) -> Exception:
     return IssuerUnavailable(f"the token endpoint answered {status} {code[:40]!r}")
 
 
-def _checked(url: object, name: str) -> str:
-    """Return the URL if it may be used. Raises: ConfigurationError."""
+def _checked_url(url: object, name: str) -> str:
+    """Return the URL if it is a whole https address without fragment. Raises: ConfigurationError,
+    whose text says by `name` which setting or field holds another thing."""
     if not isinstance(url, str) or not is_https(url) or "#" in url:
         raise ConfigurationError(
             f"{name} must be a whole https:// URL without user name; it is {url!r}"
