@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import is_dataclass
 from datetime import datetime
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from governor.aws import record_codec as codec
 from governor.aws.clients import Adapter, Clients
@@ -40,11 +40,15 @@ class DynamoTable(Adapter, Table):
         self._sleep = sleep
 
     def hasty(self) -> Table:
+        """Return a copy of the table whose calls are sent once, with short timeouts. This table
+        itself does not change."""
         table = copy(self)
         table._patient = False
         return table
 
     def get(self, key: Key) -> Document | None:
+        """Return the item as the newest write left it; `None` if there is none. Raises:
+        CloudError."""
         parameters = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
         item = self._ask("GetItem", parameters).get("Item")
         return unpacked(item) if item else None
@@ -73,6 +77,8 @@ class DynamoTable(Adapter, Table):
         return items
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        """Yield the items of the partition `pk` whose sort key begins with the prefix, in order of
+        that key. With `after`, a sort key, only those behind it. Raises: CloudError."""
         condition = "pk = :pk"
         values = {":pk": pk}
         if prefix:
@@ -95,6 +101,8 @@ class DynamoTable(Adapter, Table):
             parameters["ExclusiveStartKey"] = last_key
 
     def write(self, write: Write) -> Document:
+        """Carry out one write. Return the whole item after it if `write.returns_item`; else an
+        empty document. Raises: ConflictError if its condition fails; CloudError."""
         parameters = _parameters(self._resource, write)
         if write.returns_item:
             parameters["ReturnValues"] = "ALL_NEW"
@@ -102,9 +110,11 @@ class DynamoTable(Adapter, Table):
         return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
-        """Carry out all writes or none. botocore gives each call a token.
+        """Carry out all writes or none. A retry of the client counts as the same transaction,
+        because botocore gives each call a token.
 
-        Raises: also Throttled, if other transactions held the items in all attempts.
+        Raises: ConflictError if a condition fails; Throttled if other transactions held the items
+        in all attempts; CloudError.
         """
         actions = [{write.kind: _parameters(self._resource, write)} for write in writes]
         attempts = _ATTEMPTS if self._patient else 1
@@ -119,7 +129,8 @@ class DynamoTable(Adapter, Table):
                 return
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
-        """Call DynamoDB once, or with retries if the table is patient; return the answer."""
+        """Call an operation such as `GetItem`; return DynamoDB's answer. A hasty table sends the
+        call once. Raises: ConflictError, CloudError."""
         return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
 
 
@@ -131,19 +142,20 @@ class _Expression:
         self.values: Document = {}
 
     def name(self, attribute: str) -> str:
-        """Return the placeholder for an attribute, or for an entry of a map."""
-        path = {f"#{part.replace('-', '_')}": part for part in attribute.split(".")}
-        self.names |= path
-        return ".".join(path)
+        """Keep the name of an attribute; return its placeholder: `#a` for `a`, and `#a.#b` for
+        `a.b`, entry `b` of map `a`."""
+        name_by_placeholder = {f"#{part.replace('-', '_')}": part for part in attribute.split(".")}
+        self.names |= name_by_placeholder
+        return ".".join(name_by_placeholder)
 
     def value(self, value: object) -> str:
-        """Return the placeholder for a value."""
+        """Keep a value; return its placeholder, such as `:0`."""
         placeholder = f":{len(self.values)}"
         self.values[placeholder] = value
         return placeholder
 
     def condition(self, condition: Condition) -> str:
-        """Return the text of a condition."""
+        """Return the text of a condition, such as `#status = :0`, and keep its names and values."""
         operator = condition.operator
         if isinstance(condition.left, Condition):
             left = self.condition(condition.left)
@@ -155,6 +167,8 @@ class _Expression:
         return f"{name} {operator} {self.value(condition.right)}"
 
     def changes(self, write: Write) -> str:
+        """Return the text of an update, such as `SET #a = :0 REMOVE #b`, and keep its names and
+        values; an empty text if the write changes no attribute."""
         sets = [
             f"{self.name(attribute)} = {self.value(value)}"
             for attribute, value in attributes(write).items()
@@ -168,12 +182,16 @@ class _Expression:
             for attribute, number in write.add.items()
         ]
         removes = [self.name(attribute) for attribute in write.remove]
-        clauses = {"SET": sets, "REMOVE": removes, "ADD": adds}
-        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses.items() if parts)
+        clauses = []
+        for word, parts in (("SET", sets), ("REMOVE", removes), ("ADD", adds)):
+            if parts:
+                clauses.append(f"{word} {', '.join(parts)}")
+        return " ".join(clauses)
 
 
 def _parameters(table: str, write: Write) -> dict[str, Any]:
-    """Return the parameters of a write, without those that would be empty."""
+    """Return the parameters of DynamoDB's call for a write in this table, without those that would
+    be empty: DynamoDB refuses empty ones."""
     expression = _Expression()
     key = _packed_key(write.key)
     parameters: dict[str, Any] = {"TableName": table}
@@ -205,36 +223,39 @@ def attributes(write: Write) -> Document:
 
 
 def packed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as DynamoDB writes it. Raises: TypeError for a type that it does not
-    write."""
+    """Return a document as DynamoDB takes it: `{"a": 5}` becomes `{"a": {"N": "5"}}`. Raises:
+    TypeError for a type that is never stored."""
     return {name: _pack(value) for name, value in document.items()}
 
 
 def unpacked(item: Mapping[str, Any]) -> Document:
-    """Return an item of DynamoDB as a document of plain values."""
+    """Return an item of DynamoDB as a document of plain values, the reverse of `packed`."""
     return {name: _unpack(value) for name, value in item.items()}
 
 
 def _packed_key(key: Key) -> dict[str, Any]:
     """Return a key as DynamoDB takes it."""
-    return packed({"pk": key[0], "sk": key[1]})
+    pk, sk = key
+    return packed({"pk": pk, "sk": sk})
 
 
 def _pack(value: object) -> dict[str, Any]:
-    """Return a value as DynamoDB takes it. Raises: TypeError for a type that is never stored."""
+    """Return a value as DynamoDB takes it, such as `{"N": "5"}` for 5. Raises: TypeError for a type
+    that is never stored."""
     if is_dataclass(value):
         return {"M": packed(codec.written(value))}
-    for letter, kind, pack, _ in _FORMS:
-        if isinstance(value, kind):
-            return {letter: pack(value)}
+    for form in _FORMS:
+        if isinstance(value, form.python_type):
+            return {form.letter: form.pack(value)}
     raise TypeError(f"{type(value).__name__} is not written to the state table")
 
 
 def _unpack(value: Mapping[str, Any]) -> Any:
-    """Return the value of an attribute."""
+    """Return the plain value of an attribute, such as 5 for `{"N": "5"}`."""
     [(letter, inner)] = value.items()
     # A set becomes a list; we never write one.
-    return _UNPACK.get(letter, list)(inner)
+    unpack = _UNPACK_BY_LETTER.get(letter, list)
+    return unpack(inner)
 
 
 def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
@@ -248,26 +269,34 @@ def _unpack_all(values: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _whole(number: str) -> int | str:
-    """Return a whole number, or the text of any other, which we never write.
-
-    As text it makes its own record unreadable, but not the others that a query returns.
-    """
+    """Return the whole number in a text such as `5`. Return the text itself if it holds another
+    number, such as `1.5`: we never write one, and as text it makes only its own record unreadable,
+    not the others that a query returns."""
     try:
         return int(number)
     except ValueError:
         return number
 
 
-_FORMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
-    ("NULL", NoneType, lambda _: True, lambda _: None),
-    ("BOOL", bool, bool, bool),
-    ("S", datetime, codec.moment, str),
-    ("S", str, str, str),
-    ("N", int, str, _whole),
-    ("B", bytes, bytes, bytes),
-    ("L", (list, tuple), _pack_all, _unpack_all),
-    ("M", dict, packed, unpacked),
+class _Form(NamedTuple):
+    """How values of a type are written to DynamoDB, under its letter for them, and read again."""
+
+    letter: str
+    python_type: Any
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+_FORMS = (
+    _Form("NULL", NoneType, pack=lambda _: True, unpack=lambda _: None),
+    # A `bool` is an `int`, too: its form must come first.
+    _Form("BOOL", bool, pack=bool, unpack=bool),
+    _Form("S", datetime, pack=codec.moment, unpack=str),
+    _Form("S", str, pack=str, unpack=str),
+    _Form("N", int, pack=str, unpack=_whole),
+    _Form("B", bytes, pack=bytes, unpack=bytes),
+    _Form("L", (list, tuple), pack=_pack_all, unpack=_unpack_all),
+    _Form("M", dict, pack=packed, unpack=unpacked),
 )
-"""DynamoDB's letter, the type, and how each way goes. There are no floats: readings are packed, and
-amounts are text."""
-_UNPACK = {letter: unpack for letter, _, _, unpack in _FORMS}
+"""There are no floats: readings are packed, and amounts are text."""
+_UNPACK_BY_LETTER = {form.letter: form.unpack for form in _FORMS}

@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
+from types import NoneType
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic_core import (
@@ -43,9 +44,10 @@ _Pair = tuple[str, str]
 
 
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Yield the records of stored items.
+    """Yield the record of this kind in each stored item, in their order.
 
-    Raises: CloudError for an item that cannot be read. It names items and fields, never values.
+    Raises: CloudError at the first item that cannot be read. Its text names the item and the
+    fields, never values.
     """
     validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of
@@ -66,7 +68,8 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
 
 
 def _problems(error: ValidationError) -> list[str]:
-    """Return which fields are wrong and why, without their values."""
+    """Return a text for each wrong field, such as `plan.steps: Field required`; it holds no value
+    of a record."""
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         field_path = ".".join(map(str, problem["loc"]))
@@ -75,14 +78,15 @@ def _problems(error: ValidationError) -> list[str]:
 
 
 def written(record: object) -> Document:
-    """Return the stored form of a record."""
+    """Return the document that stores a record of any kind that this module knows."""
     _, serializer = _compiled(type(record))
     document: Document = serializer.to_python(record, by_alias=True)
     return document
 
 
 def moment(value: datetime) -> str:
-    """Return a time without loss: `units.iso` would cut it to the second."""
+    """Return a time as ISO 8601 text in UTC, to the microsecond: `units.iso` would cut it to the
+    second."""
     return as_utc(value).isoformat()
 
 
@@ -90,7 +94,8 @@ _compiled_kinds: dict[type, tuple[SchemaValidator, SchemaSerializer]] = {}
 
 
 def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
-    """Return the validator and the serializer of a kind of record, made once."""
+    """Return the validator, which reads a kind of record, and the serializer, which writes it; both
+    are made at the first call for the kind."""
     if kind not in _compiled_kinds:
         schema = _schema(kind)
         _compiled_kinds[kind] = SchemaValidator(schema), SchemaSerializer(schema)
@@ -98,19 +103,22 @@ def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
 
 
 def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
-    """Return the pair that was read first among equals, so that equal pairs share memory."""
+    """Return the first of all equal pairs that were read with this context, so that equal pairs
+    share memory."""
     return info.context.setdefault(pair, pair)
 
 
 def _leaf(
     stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]
 ) -> CoreSchema:
-    """Return the schema of a value that is stored in another form."""
-    return core_schema.no_info_after_validator_function(reader, stored, serialization=_as(writer))
+    """Return the schema of a value that is stored in another form: `stored` is the schema of that
+    form, `reader` makes the value of it, and `writer` does the reverse."""
+    serialization = _written_by(writer)
+    return core_schema.no_info_after_validator_function(reader, stored, serialization=serialization)
 
 
 def _unpacked(data: Any) -> Any:
-    """Return the document in packed JSON. Raises: ValueError."""
+    """Return the document in compressed JSON. Raises: ValueError if it is no such thing."""
     try:
         return json.loads(zlib.decompress(data))
     except (TypeError, zlib.error):
@@ -127,7 +135,7 @@ def _to_seconds(length: timedelta) -> int:
     return int(length.total_seconds())
 
 
-_as = core_schema.plain_serializer_function_ser_schema
+_written_by = core_schema.plain_serializer_function_ser_schema
 _STR = core_schema.str_schema(strict=True)
 _INT = core_schema.int_schema(strict=True)
 _FINITE = core_schema.float_schema(allow_inf_nan=False)
@@ -137,14 +145,16 @@ _LEAVES: dict[Any, CoreSchema] = {
     bool: core_schema.bool_schema(strict=True),
     datetime: _leaf(_STR, parse_iso, moment),
     timedelta: _leaf(_INT, _from_seconds, _to_seconds),
-    Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
+    Decimal: core_schema.chain_schema(
+        [_STR, core_schema.decimal_schema()], serialization=_written_by(str)
+    ),
     float: core_schema.union_schema(
         # A number of packed JSON stays as it is, so that evidence keeps its hash.
         [_INT, core_schema.float_schema(strict=True), core_schema.chain_schema([_STR, _FINITE])],
         mode="left_to_right",
         custom_error_type="number",
         custom_error_message="a number is needed",
-        serialization=_as(str),
+        serialization=_written_by(str),
     ),
     _Pair: core_schema.with_info_after_validator_function(
         _share, core_schema.tuple_schema([_STR, _STR])
@@ -154,7 +164,8 @@ _LEAVES: dict[Any, CoreSchema] = {
 
 
 def _schema(hint: Any) -> CoreSchema:
-    """Return the schema of a type as a field is annotated with it."""
+    """Return the schema that reads and writes the values of a type, given as the annotation of a
+    field: a leaf, a generic type, a dataclass, or else an enum."""
     if hint in _LEAVES:
         return _LEAVES[hint]
     origin = get_origin(hint)
@@ -163,21 +174,23 @@ def _schema(hint: Any) -> CoreSchema:
     if is_dataclass(hint):
         form = _STORED.get(cast("type", hint), _Form())
         return form.schema(hint)
-    return core_schema.enum_schema(hint, list(hint), serialization=_as(attrgetter("value")))
+    return core_schema.enum_schema(hint, list(hint), serialization=_written_by(attrgetter("value")))
 
 
 def _generic_schema(origin: Any, parts: tuple[Any, ...]) -> CoreSchema:
-    """Return the schema of a type with parts, such as a tuple or a union with `None`."""
+    """Return the schema of a type with parts: `origin` is `tuple` and `parts` are `(str, ...)` for
+    `tuple[str, ...]`. Any origin that is not known here counts as a union of one type with
+    `None`."""
     if origin is Literal:
         return core_schema.literal_schema(list(parts))
     inner = []
     for part in parts:
-        if part not in (None.__class__, ...):
+        if part not in (NoneType, ...):
             inner.append(_schema(part))
     if origin is Mapping:
         return core_schema.dict_schema(*inner)
     if origin is frozenset:
-        return core_schema.frozenset_schema(*inner, serialization=_as(sorted))
+        return core_schema.frozenset_schema(*inner, serialization=_written_by(sorted))
     if origin is tuple:
         return core_schema.tuple_schema(inner, variadic_item_index=0 if ... in parts else None)
     return core_schema.nullable_schema(*inner)
@@ -200,7 +213,8 @@ class _Form:
     fits no item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
-        """Return the schema of this dataclass."""
+        """Return the schema of this dataclass, which differs from its document as these fields
+        say."""
         hints = get_type_hints(kind)
         parts = [self._part(part, _schema(hints[part.name])) for part in fields(kind)]
         names = [part["name"] for part in parts]
@@ -210,7 +224,7 @@ class _Form:
             return whole
         writer: core_schema.SerSchema
         if self.packed:
-            writer = _as(self._compressed)
+            writer = _written_by(self._compressed)
         else:
             writer = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
         return core_schema.no_info_before_validator_function(
@@ -218,7 +232,8 @@ class _Form:
         )
 
     def _part(self, part: Field[Any], schema: CoreSchema) -> core_schema.DataclassField:
-        """Return a field of the dataclass under its stored name, with its default if it has one.
+        """Return one field of a dataclass, read and written by `schema`, under its stored name. If
+        its attribute is missing it gets its default, unless it is `needed`.
 
         A field that is omitted is neither stored nor read.
         """
@@ -240,18 +255,20 @@ class _Form:
         )
 
     def _compressed(self, record: Any) -> bytes:
-        """Return a record as packed JSON."""
+        """Return a record as compressed JSON. Call it only if `packed` is set."""
         assert self.packed is not None
         text = json.dumps(self.packed(record), separators=(",", ":"))
         return zlib.compress(text.encode())
 
     def _deepened(self, stored: Any) -> Document:
-        """Return a stored document with its flat fields as records of their own again."""
+        """Return a stored document, uncompressed, with the whole of it also under the name of each
+        flat field: the schema of that field's record takes its own attributes from it."""
         document = _unpacked(stored) if self.packed else stored
         return {**document, **dict.fromkeys(self.flat, document)}
 
     def _flattened(self, record: Any, write: Callable[[Any], Document]) -> Document:
-        """Return the document of a record with the fields of its flat records among its own."""
+        """Return the document of a record, as `write` makes it, with the fields of its flat records
+        among its own: the reverse of `_deepened`."""
         document = write(record)
         for name in self.flat:
             document |= document.pop(name)
