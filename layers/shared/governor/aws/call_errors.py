@@ -68,7 +68,8 @@ credentials."""
 
 
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
-    """Return the error of our own tree for an error that AWS answered."""
+    """Return the error to raise in place of an error that AWS answered: ConflictError for a failed
+    condition of DynamoDB, else a CloudError of the class that fits its code."""
     details = error.response.get("Error", {})
     code = str(details.get("Code", ""))
     text = f"{operation} failed: {code}: {details.get('Message', '')}"
@@ -82,7 +83,8 @@ def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorE
 
 
 def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:
-    """Return the class of error for this code, or else for this HTTP status."""
+    """Return the class of error for a code of AWS or, if the code is not known, for the HTTP
+    status."""
     if code in _BY_CODE:
         return _BY_CODE[code]
     if code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
@@ -95,10 +97,8 @@ def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:
 
 
 def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
-    """Return the class of error for an error of botocore itself.
-
-    Wrong parameters are a plain CloudError, because a repeat never helps.
-    """
+    """Return the class of error for an error of botocore itself: Unavailable if the network failed,
+    AccessDenied without credentials, else CloudError, for which a repeat never helps."""
     for botocore_errors, kind in _WITHOUT_ANSWER.items():
         if isinstance(error, botocore_errors):
             return kind
@@ -108,10 +108,8 @@ def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
 def _translate_transaction(
     error: exceptions.ClientError, operation: str, text: str
 ) -> errors.GovernorError:
-    """Return the error for a canceled transaction.
-
-    Its conditions failed, or it met another transaction and is worth a retry.
-    """
+    """Return the error for a canceled transaction of DynamoDB: ConflictError if a condition failed;
+    Throttled if it met another transaction, so that a retry may succeed; else CloudError."""
     reasons = error.response.get("CancellationReasons") or []
     codes = {reason.get("Code") for reason in reasons}
     if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):

@@ -61,7 +61,8 @@ class _Role(NamedTuple):
 
     arn: str | None
     session: tuple[str, str] | None
-    """The episode and the person that the session is named after."""
+    """The episode and the person that the session is named after, as `Target.session` has them;
+    `None` for a session about no episode."""
 
 
 _OWN = _Role(None, None)
@@ -104,6 +105,7 @@ class Clients:
         patient: bool = True,
     ) -> Any:
         """Return the client of a service, in the target's Region and with its role, if it has one.
+        It is made at the first call; no request is sent before the client is used.
 
         Without a target it is in the function's own Region and with its own credentials. Without
         `repeat` a call is sent once; without `patient` it gives up within seconds.
@@ -119,25 +121,30 @@ class Clients:
                 # To check hundreds of queries in each call took a third of a sweep, and CloudWatch
                 # checks them, too.
                 checked = service != "cloudwatch"
-                config = _config(repeat, patient, polite=target is not None, checked=checked)
+                config = _config(
+                    repeat=repeat, patient=patient, polite=target is not None, checked=checked
+                )
                 create = self._session(role).create_client
                 self._clients[key] = create(service, region_name=region, config=config)
             return self._clients[key]
 
     def _forget_other_episodes(self, role: _Role) -> None:
-        """Keep the clients of one episode at a time: a warm function sees hundreds of episodes."""
+        """Drop the clients and sessions named after any episode but that of this role; drop nothing
+        for a role without an episode. A warm function sees hundreds of episodes."""
         if role.session is None:
             return
-        kept = (None, role.session)
+        kept_names = (None, role.session)
         self._clients = {
-            key: client for key, client in self._clients.items() if key.role.session in kept
+            key: client for key, client in self._clients.items() if key.role.session in kept_names
         }
         self._sessions = {
-            known: session for known, session in self._sessions.items() if known.session in kept
+            known_role: session
+            for known_role, session in self._sessions.items()
+            if known_role.session in kept_names
         }
 
     def _session(self, role: _Role) -> Any:
-        """Return the botocore session of a role, made once."""
+        """Return the botocore session of a role, made once. Call it only with the lock held."""
         if role not in self._sessions:
             session: Any = botocore.session.get_session()
             session.register_component("response_parser_factory", Ec2ParserFactory(moment))
@@ -150,7 +157,8 @@ class Clients:
     def client_for_one_call(
         self, operation: str, target: Target, role_arn: str, resource: str
     ) -> Any:
-        """Return a client that may carry out one operation on one resource, and nothing else.
+        """Return a client that may carry out one operation (`ec2:StopInstances`) on one resource
+        (its ARN), and nothing else.
 
         The role is assumed for each call, with a session policy. Client and credentials are not
         kept. The client sends once, and nothing renews its credentials, so that no renewal
@@ -176,17 +184,19 @@ class Clients:
             )
 
     def _sts(self) -> Any:
-        """Return a client of STS with the function's own credentials."""
+        """Return a new client of STS with the function's own credentials. Call it only with the
+        lock held."""
         return self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
-    def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
-        """Return credentials of a role, renewed before they end."""
+    def _assumed(self, role_arn: str, episode_and_person: tuple[str, str] | None) -> Any:
+        """Return credentials of a role. STS is first asked when they are used, and again before
+        they end."""
         sts = self._sts()
         policy = allowing(*READING) if self._only_reads else None
 
         def refresh() -> dict[str, str]:
             """Return new credentials, as botocore takes them. Raises: CloudError."""
-            granted = _assume(sts, role_arn, named, _SESSION_SECONDS, policy)
+            granted = _assume(sts, role_arn, episode_and_person, _SESSION_SECONDS, policy)
             return {
                 "access_key": granted["AccessKeyId"],
                 "secret_key": granted["SecretAccessKey"],
@@ -212,15 +222,21 @@ class _AssumedRole(CredentialProvider):
 
 
 def allowing(action: str, resource: str) -> str:
-    """Return a session policy: the session may do only what it and the role both allow."""
+    """Return a session policy as JSON that allows one action (`ec2:StopInstances`) on a resource
+    (an ARN, or `*`). A session may do only what its policy and its role both allow."""
     statement = {"Effect": "Allow", "Action": action, "Resource": resource}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def _assume(
-    sts: Any, role_arn: str, named: tuple[str, str] | None, seconds: int, policy: str | None
+    sts: Any,
+    role_arn: str,
+    episode_and_person: tuple[str, str] | None,
+    seconds: int,
+    policy: str | None,
 ) -> Mapping[str, Any]:
-    """Return the credentials of a new session with a role.
+    """Begin a session with a role, and return its credentials as STS gives them. Raises:
+    CloudError.
 
     The session is named after the episode, and the person is its source identity, which CloudTrail
     keeps. Member stacks of earlier releases allow no source identity: the session then goes without
@@ -229,9 +245,9 @@ def _assume(
     parameters: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
     if policy is not None:
         parameters["Policy"] = policy
-    if named is None:
+    if episode_and_person is None:
         return _granted(sts, RoleSessionName=_SESSION_NAME, **parameters)
-    episode, person = named
+    episode, person = episode_and_person
     parameters["RoleSessionName"] = _sts_name(episode)
     try:
         return _granted(sts, SourceIdentity=_sts_name(person), **parameters)
@@ -241,24 +257,23 @@ def _assume(
 
 
 def _granted(sts: Any, **parameters: Any) -> Mapping[str, Any]:
-    """Return the credentials that STS grants. Raises: CloudError."""
+    """Assume a role; return the credentials that STS grants: `AccessKeyId`, `SecretAccessKey`,
+    `SessionToken`, `Expiration`. Raises: CloudError."""
     with aws_errors("sts:AssumeRole"):
         granted: Mapping[str, Any] = sts.assume_role(**parameters)["Credentials"]
     return granted
 
 
 def _sts_name(text: str) -> str:
-    """Return a name in the characters that STS accepts. The end of a long name tells episodes
-    apart."""
+    """Return the text as a name that STS accepts: 2 to 64 characters, others than letters, digits
+    and `_+=,.@-` replaced by `-`. Of a long text the end is kept, which tells episodes apart."""
     accepted = re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)
     return accepted[-_NAME_CHARACTERS:].rjust(2, "-")
 
 
 def moment(value: Any) -> datetime:
-    """Return the time of an answer, in UTC. It takes a tenth of botocore's time.
-
-    Raises: as botocore.
-    """
+    """Return a time in an answer of AWS, given as epoch seconds or as text, with its time zone. It
+    takes a tenth of botocore's time. Raises: ValueError if botocore cannot read it either."""
     try:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
@@ -274,7 +289,9 @@ def moment(value: Any) -> datetime:
 def at_once(
     function: Callable[[Item], Answer], items: Sequence[Item], most: int = _CALLS_AT_A_TIME
 ) -> list[Answer]:
-    """Return what the function returns for each item, with up to `most` calls at a time."""
+    """Call the function with each item, up to `most` calls at a time; return the answers in the
+    order of the items. Raises: the error of the first item that failed, when no call runs any
+    more."""
     if len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(most, len(items))) as pool:
@@ -302,9 +319,11 @@ class Adapter:
         client: Any = None,
         **parameters: Any,
     ) -> Any:
-        """Call `service:Operation` with this client, or with the one that `Clients.client` gives.
+        """Call an operation such as `ec2:StopInstances`; return AWS's answer. `parameters` are its
+        own; `repeat` and `patient` are those of `Clients.client`, whose client is used unless one
+        is given.
 
-        Raises: as `aws_errors`.
+        Raises: CloudError; ConflictError; Unavailable if the call may have had its effect.
         """
         prefix, _, name = operation.partition(":")
         if client is None:
@@ -322,7 +341,8 @@ class Adapter:
         following: str = "NextToken",
         **parameters: Any,
     ) -> Iterator[Any]:
-        """Yield all pages, by the field `following`.
+        """Yield all pages of an operation's answer, calling it once a page. `following` names the
+        field with the token of the next page, in the answer and in the request. Raises: CloudError.
 
         botocore's paginators would read one more file at a cold start.
         """
@@ -343,14 +363,12 @@ class Adapter:
         answers: Iterable[Any] | None = None,
         **parameters: Any,
     ) -> Iterator[Answer]:
-        """Yield what `read` returns for each record under the fields `path` of all pages, or of
-        `answers`, but not `None`.
+        """Yield what `read` makes of each record of an operation's answer, but not `None`. `path`
+        leads to the records: ("Reservations", "Instances"). Only with `answers` nothing is called.
 
-        A record that cannot be read does not stop the others: it is logged, and `odd` gets the
-        reason by its `InstanceId`, or by "".
-
-        Raises: CloudError at the end, if some records could not be read, none could, and the caller
-        gave no `odd`.
+        A record that cannot be read is logged and left out, and `odd` gets the reason by its
+        `InstanceId`, or by "". Raises: CloudError if a call fails; without `odd` also at the end,
+        if some could not be read and nothing was yielded.
         """
         unread: MutableMapping[str, str] = {} if odd is None else odd
         is_any_read = False
@@ -373,9 +391,10 @@ def _read_each(
     operation: str,
     unread: MutableMapping[str, str],
 ) -> Iterator[Answer]:
-    """Yield what `read` returns for each record, but not `None`.
+    """Yield what `read` makes of each record, but not `None`.
 
-    The reason why a record cannot be read is logged and put into `unread`.
+    A record that `read` cannot read is left out: the reason is logged, and put into `unread` by the
+    record's `InstanceId`, or by "" if it has none.
     """
     for record in records:
         try:
@@ -391,10 +410,11 @@ def _read_each(
 
 
 def _config(
-    repeat: bool, patient: bool = True, *, polite: bool = False, checked: bool = True
+    *, repeat: bool, patient: bool = True, polite: bool = False, checked: bool = True
 ) -> Config:
-    """Return the settings of a client; with `polite` it sends less once it was throttled, because
-    others share the rates of its account."""
+    """Return the settings of a client: with `repeat` it retries, without `patient` it gives up
+    within seconds. With `polite` it sends less once it was throttled, because others share the
+    rates of its account. With `checked` botocore checks the parameters of each call."""
     attempts = 1
     if repeat:
         attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS

@@ -31,7 +31,8 @@ class CloudWatchMetrics(Adapter):
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         """Return the series of the window by the queries' keys, and by key the problem of each
-        query that could not be read as a whole. Never raises."""
+        query that could not be read as a whole. A call that fails is a problem of its queries, and
+        raises nothing. A query that CloudWatch has no readings for has no series."""
         read_part = partial(self._read, target, window)
         series: dict[str, Series] = {}
         problems: dict[str, str] = {}
@@ -41,9 +42,10 @@ class CloudWatchMetrics(Adapter):
         return MetricAnswer(series, problems)
 
     def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
-        """Return the answer of one call with all its pages.
+        """Return the series and problems of at most 500 queries, from all pages of one call.
 
-        Readings from before a failure are kept, because they may prove activity.
+        If a later page fails, the readings before it are kept, because they may prove activity;
+        all queries then have a problem.
         """
         readings = _Readings(queries, window)
         period = int(window.period.total_seconds())
@@ -68,7 +70,8 @@ class CloudWatchMetrics(Adapter):
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        """Return the series of the metric by their instance, of one instance if it is named.
+        """Return the series that CloudWatch lists for this filter, by instance id; only those of
+        one instance if it is named. Raises: CloudError.
 
         A series that cannot be read is missing, which is safe: without readings of every GPU of the
         type there is no verdict.
@@ -106,23 +109,27 @@ class _Readings:
         """The reasons why no query of the call is complete."""
 
     def add(self, page: Any) -> None:
-        """Add a page of the answer. A result that cannot be read becomes a problem of its query."""
+        """Add a page of the answer. A result that cannot be read becomes a problem of its query; it
+        raises nothing."""
         self.messages += [_text(message) for message in page.get("Messages") or ()]
         for result in page.get("MetricDataResults") or ():
             try:
-                key = self._queries[int(result["Id"][1:])].key
+                # The query at position 7 was sent with the id `q7`.
+                position = int(result["Id"].removeprefix("q"))
+                key = self._queries[position].key
             except (KeyError, ValueError, IndexError):
                 # The query that it should answer stays without an answer, which is its problem.
                 continue
             # A series may go on in a later page, whose status then counts.
             self._status[key] = _status(result)
             try:
-                _place(result, self._window, key, self._values)
+                _put_points(result, self._window, key, self._values)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
 
     def answer(self) -> MetricAnswer:
-        """Return the series, and by key the reason why a query is not complete."""
+        """Return the series, and by key the reason why a query is not complete. Call it after the
+        last page."""
         if self.messages:
             problems = dict.fromkeys(self._status, "; ".join(self.messages))
         else:
@@ -133,8 +140,8 @@ class _Readings:
 
 
 def _series(record: Any) -> tuple[str, Listed]:
-    """Return a series with its instance. Raises: TypeError for anything but text, which a query
-    cannot name."""
+    """Return the instance id of a listed series, and the series. Raises: TypeError for anything but
+    text, which a query cannot name; KeyError if it has no instance."""
     namespace = record["Namespace"]
     metric = record["MetricName"]
     dimensions = tuple(
@@ -146,8 +153,11 @@ def _series(record: Any) -> tuple[str, Listed]:
     return dict(dimensions)["InstanceId"], Listed(namespace, metric, dimensions)
 
 
-def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:
-    """Put the points of a result into the periods of the window, under the key of its query."""
+def _put_points(
+    result: Any, window: Window, key: str, values: dict[str, list[float | None]]
+) -> None:
+    """Put the points of a result into `values[key]`, which has one value for each period of the
+    window. Points outside of the window are left out; without any other, nothing is put."""
     start = window.start.timestamp()
     period = window.period.total_seconds()
     bins = window.bins
@@ -165,7 +175,7 @@ def _place(result: Any, window: Window, key: str, values: dict[str, list[float |
 
 
 def _status(result: Any) -> str:
-    """Return how complete a result is, with its messages unless it is complete."""
+    """Return `Complete` for a complete result, else its status with CloudWatch's messages."""
     status: str = result.get("StatusCode") or "CloudWatch gave no status"
     if status == _COMPLETE:
         return _COMPLETE
@@ -174,12 +184,12 @@ def _status(result: Any) -> str:
 
 
 def _text(message: Any) -> str:
-    """Return a message of CloudWatch as one text."""
+    """Return a message of CloudWatch as one text: its code, then its words."""
     return f"{message.get('Code', '')}: {message.get('Value', '')}"
 
 
 def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
-    """Return one query as GetMetricData takes it."""
+    """Return one query as GetMetricData takes it, for periods of this many seconds."""
     return {
         "Id": query_id,
         "MetricStat": {
@@ -215,7 +225,8 @@ class CloudWatchAlarms(Adapter):
 
 
 def _alarm(record: Any) -> Alert:
-    """Return the alert about an alarm; it says `OK` if the alarm is over."""
+    """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
+    `OK`, else `ALARM`."""
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]

@@ -21,6 +21,8 @@ from governor.core.instance import (
 
 
 class EbsSnapshots(Ec2Writer):
+    """Makes, finds and deletes snapshots."""
+
     def create(
         self,
         target: Target,
@@ -30,10 +32,11 @@ class EbsSnapshots(Ec2Writer):
         dry_run: bool,
         boot: bool = True,
     ) -> list[Snapshot]:
-        """Start snapshots of an instance's volumes. Return none for a dry run.
+        """Start snapshots of an instance's volumes, of the boot volume only with `boot`; return
+        them, or an empty list for a dry run. Raises: CloudError; SafetyError as `_write`.
 
         It is sent once: CreateSnapshots has no token, so that a repeat would make a second set.
-        Look with `find` before it is repeated.
+        Look with `find` before you call it again.
         """
         answer = self._write(
             "ec2:CreateSnapshots",
@@ -51,8 +54,8 @@ class EbsSnapshots(Ec2Writer):
         return list(read)
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
-        """Return the account's snapshots with these tags. Raises: CloudError also if one of them
-        cannot be read."""
+        """Return the account's own snapshots that bear all these tags; empty if there are none.
+        Raises: CloudError, also if one of them cannot be read."""
         filters = [
             {"Name": f"tag:{key}", "Values": [literal(value)]} for key, value in tags.items()
         ]
@@ -67,10 +70,13 @@ class EbsSnapshots(Ec2Writer):
         return snapshots
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
+        """Delete a snapshot; return the id of the request, `None` if AWS gave none. Raises:
+        CloudError."""
         return self._request("ec2:DeleteSnapshot", target, dry_run=False, SnapshotId=snapshot_id)
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
-        """Return the instance's user data; empty if it has none."""
+        """Return the instance's user data as it was given, not in base64; empty if it has none.
+        Raises: CloudError."""
         parameters: Any = {"InstanceId": instance_id, "Attribute": "userData"}
         answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
         return base64.b64decode(answer.get("UserData", {}).get("Value", ""))

@@ -45,9 +45,10 @@ class Ec2Instances(Adapter):
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
-        """Return the running instances that the selector governs.
+        """Return the running instances that bear the selector's tag; empty if there are none.
 
-        `odd` gets the reason for each one that cannot be read, by its id.
+        An instance whose record cannot be read is left out, and `odd` gets the reason by its id.
+        Raises: CloudError.
         """
         odd = {} if odd is None else odd
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [literal(selector.tag_value)]}
@@ -60,7 +61,8 @@ class Ec2Instances(Adapter):
         return [instance for instance in selected_by_id.values() if instance.instance_id not in odd]
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
-        """Return running GPU instances that the selector does not govern.
+        """Return the running GPU instances without the selector's tag, `MOST_UNGOVERNED` at most.
+        Raises: CloudError.
 
         No filter of EC2 leaves a tag out, so the governed ones are read, too.
         """
@@ -70,7 +72,8 @@ class Ec2Instances(Adapter):
         return list(itertools.islice(ungoverned, MOST_UNGOVERNED))
 
     def creator(self, target: Target, instance_id: str) -> str | None:
-        """Return who launched the instance, as CloudTrail says, or `None` if it does not."""
+        """Return the ARN or name of who launched the instance; `None` if CloudTrail, which keeps
+        90 days, has no record of the launch or names nobody. Raises: CloudError."""
         lookup: Any = {
             "LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]
         }
@@ -81,7 +84,8 @@ class Ec2Instances(Adapter):
         return None
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """Return an instance with all its facts, or `None` if EC2 does not know it."""
+        """Return an instance with its launch facts; `None` if EC2 does not know it. Raises:
+        CloudError, also if its record cannot be read."""
         try:
             instances = self._described(target, None, whole=True, InstanceIds=[instance_id])
             return next(instances, None)
@@ -91,9 +95,10 @@ class Ec2Instances(Adapter):
     def describe_all(
         self, target: Target, instance_ids: Sequence[str]
     ) -> dict[str, Instance | CloudError]:
-        """Return the known instances by id, and an error for each that cannot be read.
+        """Return the instances by id, with an error in place of each whose record cannot be read.
+        An id that EC2 does not know is missing. Raises: CloudError if a call fails.
 
-        They are found by a filter: of ids, a single unknown one would fail the whole call.
+        A filter selects them, because EC2 refuses a whole call that names one unknown id.
         """
         odd: dict[str, str] = {}
         described: dict[str, Instance | CloudError] = {}
@@ -116,7 +121,8 @@ class Ec2Instances(Adapter):
         whole: bool = False,
         **parameters: Any,
     ) -> Iterator[Instance]:
-        """Yield the instances that these filters or parameters select."""
+        """Yield the instances that these filters or parameters select, with their launch facts if
+        `whole`. Raises: CloudError; for records that cannot be read as `_records`, with `odd`."""
         if filters:
             parameters["Filters"] = list(filters)
             parameters["MaxResults"] = _PAGE
@@ -128,7 +134,8 @@ class Ec2Instances(Adapter):
     def _known(
         self, operation: str, target: Target, list_field: str, **parameters: Any
     ) -> Sequence[Any]:
-        """Return what EC2 lists in this field for the ids asked for; nothing of unknown ids."""
+        """Call an operation that is asked for ids; return the records in this field of its answer,
+        empty if EC2 does not know an id. Raises: CloudError."""
         try:
             return list(self._records(operation, target, (list_field,), dict, **parameters))
         except NotFound:
@@ -150,10 +157,11 @@ class Ec2Instances(Adapter):
         return {}
 
     def protection(self, target: Target, instance_id: str) -> Protection:
-        """Return whether the instance may be stopped and terminated; EC2 answers one attribute a
-        call."""
+        """Return whether the instance is protected against stops and against terminations, read
+        now. EC2 answers one attribute a call. Raises: CloudError."""
 
         def is_set(name: str, key: str) -> bool:
+            """Return whether an attribute is on; its name in the answer is `key`."""
             parameters: Any = {"InstanceId": instance_id, "Attribute": name}
             answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
             return bool(answer[key]["Value"])
@@ -164,7 +172,8 @@ class Ec2Instances(Adapter):
         )
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
-        """Return whether a Spot request is persistent, or `None` if EC2 does not know it."""
+        """Return whether a Spot request is one-time or persistent; `None` if EC2 does not know it.
+        Raises: CloudError."""
         requests = self._known(
             "ec2:DescribeSpotInstanceRequests",
             target,
@@ -177,7 +186,7 @@ class Ec2Instances(Adapter):
         return SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
 
     def knows_reservation(self, target: Target, reservation_id: str) -> bool:
-        """Return whether EC2 knows this Capacity Reservation."""
+        """Return whether EC2 knows this Capacity Reservation. Raises: CloudError."""
         reservations = self._known(
             "ec2:DescribeCapacityReservations",
             target,
@@ -187,14 +196,16 @@ class Ec2Instances(Adapter):
         return bool(reservations)
 
     def reservations(self, target: Target) -> list[Reservation]:
-        """Return the Capacity Reservations of GPU instances that this account is charged for."""
+        """Return the Capacity Reservations of GPU instances that this account is charged for; empty
+        if there are none. Raises: CloudError."""
         operation = "ec2:DescribeCapacityReservations"
         path = ("CapacityReservations",)
         read = partial(read_reservation, target)
         return list(self._records(operation, target, path, read, MaxResults=_PAGE))
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
-        """Return the instance's volumes with their sizes and types, where EC2 tells them."""
+        """Return the instance's volumes with their sizes and types; `None` in these fields for a
+        volume whose record lacks them or cannot be read. Raises: CloudError."""
         if not instance.volumes:
             return ()
         ids = [volume.volume_id for volume in instance.volumes]
@@ -222,7 +233,7 @@ class Ec2Instances(Adapter):
 
 
 def _launcher(event: Mapping[str, Any]) -> str | None:
-    """Return who launched an instance, by its RunInstances event of CloudTrail."""
+    """Return the ARN or name in a RunInstances event of CloudTrail; `None` if it names nobody."""
     identity = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
     name = identity.get("arn") or identity.get("invokedBy") or event.get("Username")
     return str(name) if name else None

@@ -33,7 +33,8 @@ _TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 
 
 def read_instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Instance:
-    """Return the instance of a record of DescribeInstances; its launch facts only if `whole`."""
+    """Return the instance in a record of DescribeInstances. Its `launch` is `None` unless `whole`.
+    Raises: LookupError, TypeError or ValueError for a record that lacks what every instance has."""
     operator = record.get("Operator") or {}
     placement = record.get("Placement") or {}
     tenancy = placement.get("Tenancy", "default")
@@ -64,11 +65,12 @@ def read_instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Ins
 
 
 def _tags(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of a record by key; empty if it has none."""
     return {tag["Key"]: tag["Value"] for tag in record.get("Tags", ())}
 
 
 def _volumes(record: Mapping[str, Any]) -> tuple[Volume, ...]:
-    """Return the EBS volumes of an instance."""
+    """Return the EBS volumes in a record of an instance; their sizes are not in it."""
     volumes: list[Volume] = []
     for mapping in record.get("BlockDeviceMappings", ()):
         if "Ebs" not in mapping:
@@ -84,7 +86,7 @@ def _volumes(record: Mapping[str, Any]) -> tuple[Volume, ...]:
 
 
 def _launch(record: Mapping[str, Any]) -> LaunchFacts:
-    """Return what it takes to launch such an instance again."""
+    """Return what it takes to launch the instance of this record again."""
     profile = record.get("IamInstanceProfile") or {}
     placement = record.get("Placement") or {}
     interfaces = record.get("NetworkInterfaces", ())
@@ -108,9 +110,9 @@ def _launch(record: Mapping[str, Any]) -> LaunchFacts:
 
 
 def _elastic_ips(interfaces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the public addresses that stay when the instance stops.
+    """Return the Elastic IP addresses of these network interfaces; empty if there are none.
 
-    Addresses that EC2 lends for as long as an instance runs belong to `amazon`.
+    Other public addresses belong to `amazon`, which lends them for as long as an instance runs.
     """
     elastic_ips: list[str] = []
     for interface in interfaces:
@@ -123,7 +125,8 @@ def _elastic_ips(interfaces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def read_reservation(target: Target, record: Mapping[str, Any]) -> Reservation | None:
-    """Return a Capacity Reservation, or `None` unless it is of GPUs and charged to this account."""
+    """Return the Capacity Reservation in a record; `None` if it is for no GPU instance, is not
+    charged any more, or is charged to another account than the target's."""
     if record["State"] not in _CHARGED or shape_of(record["InstanceType"]) is None:
         return None
     payer = record.get("UnusedReservationBillingOwnerId", record["OwnerId"])
@@ -146,6 +149,8 @@ def read_reservation(target: Target, record: Mapping[str, Any]) -> Reservation |
 
 
 def read_snapshot(record: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot in a record of DescribeSnapshots, or of the answer of CreateSnapshots.
+    Raises: KeyError if it lacks an id."""
     return Snapshot(
         snapshot_id=record["SnapshotId"],
         volume_id=record["VolumeId"],
@@ -158,6 +163,7 @@ def read_snapshot(record: Mapping[str, Any]) -> Snapshot:
 
 
 def tag_pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as EC2 takes them: `{"a": "b"}` becomes `[{"Key": "a", "Value": "b"}]`."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

@@ -36,6 +36,8 @@ tried."""
 
 
 class Ec2Writer(Adapter):
+    """The base of adapters that change something in EC2, for real or as a dry run."""
+
     def _write(
         self,
         operation: str,
@@ -45,9 +47,10 @@ class Ec2Writer(Adapter):
         repeat: bool = True,
         **parameters: Any,
     ) -> Any:
-        """Return EC2's answer to a write; `None` for a dry run that would have succeeded.
+        """Send a write to EC2; return its answer, or `None` if a dry run shows that it would work.
 
-        Raises: CloudError; SafetyError if EC2 carried out a dry run.
+        Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
+        out a dry run.
         """
         try:
             answer = self._call(operation, target, repeat=repeat, **parameters, DryRun=dry_run)
@@ -70,15 +73,16 @@ class Ec2Writer(Adapter):
         repeat: bool = True,
         **parameters: Any,
     ) -> str | None:
-        """Write, as `_write` does. Return the id of the request, or `None` for a dry run."""
+        """Send a write to EC2; return the id that AWS gave the request, or `None` for a dry run.
+        Raises: as `_write`."""
         answer = self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters)
         return request_id_of(answer)
 
     def _send_once(
         self, operation: str, target: Target, *, dry_run: bool, **parameters: Any
     ) -> str | None:
-        """Write, as `_request` does, but never repeat: EC2 gives these calls no token, so that a
-        repeat would act twice."""
+        """Send a write to EC2 a single time; return the id of the request, or `None` for a dry run.
+        EC2 gives these calls no token, so that a repeat would act twice. Raises: as `_write`."""
         return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
 
 
@@ -93,18 +97,20 @@ class Ec2Tags(Ec2Writer):
         *,
         dry_run: bool,
     ) -> dict[str, str]:
-        """Set the tags, and remove those that are `None`. Return the failures by id."""
+        """Set the tags, and remove those that are `None`. Return the reason by instance id for each
+        instance that was not tagged; empty if all were. Raises: SafetyError as `_write`."""
         created = tag_pairs({key: value for key, value in tags.items() if value is not None})
         deleted = [{"Key": key} for key, value in tags.items() if value is None]
 
-        def write(batch: Sequence[str]) -> None:
+        def write_tags(batch: Sequence[str]) -> None:
+            """Tag these instances, all or none. Raises: CloudError."""
             parameters: Any = {"dry_run": dry_run, "Resources": list(batch)}
             if created:
                 self._write("ec2:CreateTags", target, **parameters, Tags=created)
             if deleted:
                 self._write("ec2:DeleteTags", target, **parameters, Tags=deleted)
 
-        return _in_batches(instance_ids, write)
+        return _act_in_batches(instance_ids, write_tags)
 
 
 class Ec2Controller(Ec2Writer):
@@ -116,6 +122,8 @@ class Ec2Controller(Ec2Writer):
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        """Have EC2 stop the instance, asked once. Return the id of the request, or `None` for a dry
+        run. Raises: CloudError; Unavailable if it may have been asked; as `_client_for`."""
         operation = "ec2:StopInstances"
         client = self._client_for(operation, target, "instance", instance_id)
         return self._send_once(
@@ -123,6 +131,8 @@ class Ec2Controller(Ec2Writer):
         )
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        """Have EC2 terminate the instance, asked once. Return the id of the request, or `None` for
+        a dry run. Raises: CloudError; Unavailable if it may have been asked; as `_client_for`."""
         operation = "ec2:TerminateInstances"
         client = self._client_for(operation, target, "instance", instance_id)
         return self._send_once(
@@ -130,6 +140,11 @@ class Ec2Controller(Ec2Writer):
         )
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
+        """Carry out the step that must come right before a stop or termination: cancel the Spot
+        request. Return the id of the request, or `None` if nothing was changed.
+
+        Raises: SafetyError for any other step, or as `_cancel_spot_request`; CloudError.
+        """
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 return self._cancel_spot_request(instance, dry_run=dry_run)
@@ -139,14 +154,15 @@ class Ec2Controller(Ec2Writer):
                 assert_never(companion)
 
     def _cancel_spot_request(self, instance: Instance, *, dry_run: bool) -> str | None:
-        """Cancel the request of this instance: left open, a persistent one would launch a
-        successor.
+        """Cancel the Spot request of this instance: left open, a persistent one would launch a
+        successor. Return the id of the request to AWS; `None` if nothing was changed.
 
         A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right
         before. Nothing is sent if an earlier call, whose answer was lost, has canceled it.
 
         Raises:
-            SafetyError: the request belongs to another instance, to none, or is gone.
+            SafetyError: the Spot request belongs to another instance, to none, or is gone.
+            CloudError: a call failed; Unavailable if the request may be canceled.
         """
         operation = "ec2:CancelSpotInstanceRequests"
         target = instance.target
@@ -165,7 +181,8 @@ class Ec2Controller(Ec2Writer):
         return self._send_once(operation, target, dry_run=dry_run, client=client, **parameters)
 
     def _spot_request(self, target: Target, request_id: str) -> Mapping[str, Any]:
-        """Return a Spot request as EC2 describes it. It is empty if EC2 knows none."""
+        """Return a Spot request as EC2 describes it; empty if EC2 does not know it. Raises:
+        CloudError."""
         operation = "ec2:DescribeSpotInstanceRequests"
         try:
             answer = self._call(operation, target, SpotInstanceRequestIds=[request_id])
@@ -197,25 +214,34 @@ class Ec2Controller(Ec2Writer):
 
 
 class Ec2Starter(Adapter):
+    """Starts stopped instances. To start one twice does no harm, so a call is repeated."""
+
     def start(self, target: Target, instance_id: str) -> str | None:
+        """Have EC2 start the instance; return the id of the request, `None` if AWS gave none.
+        Raises: CloudError."""
         return request_id_of(self._call("ec2:StartInstances", target, InstanceIds=[instance_id]))
 
 
 def request_id_of(answer: Mapping[str, Any] | None) -> str | None:
+    """Return the id that AWS gave the request of this answer; `None` if the answer names none, or
+    there is no answer, as of a dry run."""
     if answer is None:
         return None
     request_id: str | None = answer.get("ResponseMetadata", {}).get("RequestId")
     return request_id
 
 
-def _in_batches(
+def _act_in_batches(
     instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]
 ) -> dict[str, str]:
-    """Act on batches, and on the halves of a batch that fails. Return the reason for each id that
-    failed alone."""
+    """Call `act` with batches of ids, and with the halves of a batch that fails, down to single
+    ids. Return the reason by id for each id that was not acted on; empty if all were.
+
+    A failed batch is not halved if AWS is busy, or if the role may not act at all.
+    """
     failures: dict[str, str] = {}
-    is_allowed = False
-    denials = 0
+    has_succeeded = False
+    denied_count = 0
     batches_left = list(in_parts(list(dict.fromkeys(instance_ids)), _TAG_BATCH))
     batches_left.reverse()
     while batches_left:
@@ -224,15 +250,15 @@ def _in_batches(
             act(batch)
         except CloudError as error:
             is_denied = isinstance(error, AccessDenied)
-            may_not_tag = is_denied and not is_allowed and denials >= _DENIALS
+            may_not_act = is_denied and not has_succeeded and denied_count >= _DENIALS
             # More and smaller calls would only add to the load of a busy service.
             is_busy = isinstance(error, (Throttled, Unavailable))
-            if len(batch) > 1 and not may_not_tag and not is_busy:
+            if len(batch) > 1 and not may_not_act and not is_busy:
                 middle = len(batch) // 2
                 batches_left += [batch[middle:], batch[:middle]]
             else:
-                denials += is_denied
+                denied_count += is_denied
                 failures |= dict.fromkeys(batch, str(error))
         else:
-            is_allowed = True
+            has_succeeded = True
     return failures

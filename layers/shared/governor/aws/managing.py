@@ -34,6 +34,7 @@ class AwsBatch(Adapter):
         CloudError."""
 
         def read(record: Mapping[str, Any]) -> BatchEnvironment:
+            """Return the environment of a record; its queues and jobs are asked for."""
             resources = record.get("computeResources") or {}
             queues = self._queues(target, record["computeEnvironmentArn"])
             return BatchEnvironment(
@@ -51,21 +52,25 @@ class AwsBatch(Adapter):
         return next(environments, None)
 
     def _queues(self, target: Target, environment_arn: str) -> list[str]:
-        """Return the ARNs of the job queues that use the compute environment."""
+        """Return the ARNs of the job queues that use the compute environment; empty if none does.
+        Raises: CloudError."""
 
-        def read(queue: Mapping[str, Any]) -> str | None:
+        def arn_if_using(queue: Mapping[str, Any]) -> str | None:
+            """Return the queue's ARN; `None` if it does not use the environment."""
             for order in queue.get("computeEnvironmentOrder") or ():
                 if order["computeEnvironment"] == environment_arn:
                     return str(queue["jobQueueArn"])
             return None
 
         operation = "batch:DescribeJobQueues"
-        queues = self._records(operation, target, ("jobQueues",), read, following="nextToken")
+        queues = self._records(
+            operation, target, ("jobQueues",), arn_if_using, following="nextToken"
+        )
         return list(queues)
 
     def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
-        """Return how many jobs of the queues are in these states. Only one page of jobs is counted
-        for each queue and state."""
+        """Return how many jobs of the queues are in these states, at most 100 for each queue and
+        state. Raises: CloudError."""
         pages = self._job_pages(target, queues, states)
         jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
         return sum(1 for _ in jobs)
@@ -73,7 +78,7 @@ class AwsBatch(Adapter):
     def _job_pages(
         self, target: Target, queues: list[str], states: tuple[str, ...]
     ) -> Iterator[Any]:
-        """Yield one page of jobs for each queue and state."""
+        """Yield the first page of jobs (100) for each queue and state. Raises: CloudError."""
         for queue in queues:
             for state in states:
                 yield self._call(
@@ -85,8 +90,8 @@ class AutoScalingHooks(Adapter):
     """Fulfils `governor.events.respond_to_warnings.LifecycleHooks`."""
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """Return how long a lifecycle hook waits; `None` if Auto Scaling does not say. Raises:
-        CloudError.
+        """Return how long a lifecycle hook of an Auto Scaling group waits; `None` if the group has
+        no such hook, or its record does not say. Raises: CloudError.
 
         The request is sent once: the answer is only a help, and an instance may have only two
         minutes left.
@@ -99,8 +104,8 @@ class AutoScalingHooks(Adapter):
         return None
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
-        """Let Auto Scaling go on with the instance. An action that is over is no error. Raises:
-        CloudError."""
+        """Let Auto Scaling go on with the instance, before the hook's time is over. Do nothing if
+        the action is over already. Raises: CloudError."""
         try:
             self._call(
                 "autoscaling:CompleteLifecycleAction",
@@ -117,11 +122,13 @@ class AutoScalingHooks(Adapter):
 
 
 class OrganizationUnits(Adapter):
-    """Works in the management account, or in one that administers a service for it."""
+    """Reads accounts of AWS Organizations. It works in the management account, or in one that
+    administers a service for it."""
 
     def accounts(self, units: Collection[str], without: Collection[str]) -> tuple[str, ...]:
-        """Return the active accounts in these organizational units, and in the units below them,
-        but for those of the units `without`."""
+        """Return the ids of the active accounts in these organizational units and in the units
+        below them, sorted; units of `without`, and units below those, are left out. Raises:
+        CloudError."""
         account_ids: set[str] = set()
         seen_units = {*without}
         units_left = [*units]
@@ -131,7 +138,11 @@ class OrganizationUnits(Adapter):
                 continue
             seen_units.add(unit)
             accounts = self._records(
-                "organizations:ListAccountsForParent", None, ("Accounts",), _active, ParentId=unit
+                "organizations:ListAccountsForParent",
+                None,
+                ("Accounts",),
+                _id_if_active,
+                ParentId=unit,
             )
             account_ids.update(accounts)
             units_left += self._records(
@@ -144,8 +155,8 @@ class OrganizationUnits(Adapter):
         return tuple(sorted(account_ids))
 
 
-def _active(account: Mapping[str, str]) -> str | None:
-    """Return the id of an active account, else `None`."""
+def _id_if_active(account: Mapping[str, str]) -> str | None:
+    """Return the id of the account in a record; `None` if it is not active."""
     # AWS retires Status, and answers State instead.
     state = account.get("State", account.get("Status"))
     return account["Id"] if state == "ACTIVE" else None

@@ -43,7 +43,8 @@ _ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
 
 
 def lets_questions_through(filter_policy: str | None) -> bool:
-    """Return whether a subscription with this filter policy gets every question."""
+    """Return whether a subscription with this filter policy, JSON as SNS gives it, gets every
+    question. True without a policy, and for those of the template; false for any other."""
     return json.loads(filter_policy or "{}") in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
 
 
@@ -62,7 +63,7 @@ class SnsAnnouncer(Adapter):
         SNS takes a message even if nobody gets it, and anybody may subscribe, not only an owner. A
         subscription with a filter policy of its own does not count: it may leave questions out.
 
-        Raises: NobodyListens if no subscription is confirmed.
+        Raises: NobodyListens if no subscription is confirmed; CloudError.
         """
         waiting = 0
         is_confirmed = False
@@ -88,12 +89,14 @@ class SnsAnnouncer(Adapter):
         return False
 
     def _gets_questions(self, arn: str) -> bool:
-        """Return whether the filter of a subscription lets every question through."""
+        """Return whether the filter of the subscription with this ARN lets every question through.
+        Raises: CloudError."""
         answer = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)
         return lets_questions_through(answer["Attributes"].get("FilterPolicy"))
 
     def announce(self, alert: Alert) -> None:
-        """Publish an alert. Raises: CloudError."""
+        """Seal an alert and publish it to the topic. Raises: CloudError, also if KMS does not seal
+        it."""
         attributes = {
             "kind": alert.kind.value,
             "severity": alert.severity.value,
@@ -121,7 +124,8 @@ class SqsQueue(Adapter):
     """A queue of messages."""
 
     def hide(self, receipt: str, seconds: int) -> None:
-        """Hand the message out again after this many seconds. Raises: CloudError."""
+        """Hide a received message, so that the queue hands it out again only after this many
+        seconds. Raises: CloudError."""
         self._change(
             "sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds
         )
@@ -139,14 +143,16 @@ class SqsDeadLetters(SqsQueue):
     """Keeps a message that cannot be used, with the reason as the attribute `ErrorMessage`."""
 
     def keep(self, body: str, reason: str) -> None:
-        """Put a body into the dead-letter queue, with the reason. Raises: CloudError."""
+        """Put a body into the dead-letter queue, with the reason in 1,000 characters at most.
+        Raises: CloudError."""
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
         self._change(
             "sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
         )
 
     def park(self, alert: Alert, why: str) -> None:
-        """Keep an alert that was given up, as `governor.notify.dispatch.Park`.
+        """Put an alert that was given up into the dead-letter queue, with the reason. Raises:
+        CloudError.
 
         The body is what the delivery queue takes to try the alert again. So SQS's own redrive can
         put it back, if it is given that queue as the destination.
@@ -176,19 +182,23 @@ def _is_mail_to(addresses: Collection[str], subscription: Mapping[str, str]) -> 
 
 
 def subject_of(alert: Alert) -> str:
-    """Return the subject as SNS takes it: printable ASCII on one line, under 100 characters."""
+    """Return the alert's subject as SNS takes it: printable ASCII on one line, under 100
+    characters; the alert's kind if nothing is left of it."""
     text = printable(alert.subject).encode("ascii", "replace").decode()
     return text[:_SUBJECT_LIMIT] or alert.kind.value
 
 
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
-    """Return the sealed message by protocol, cut if SNS would refuse the whole."""
+    """Return the text of an alert by protocol (`email`, `sqs`), with the alert's seal in those for
+    machines. It is cut as far as SNS's limit asks for; a cut one says `"cut": true`. Raises:
+    CloudError if it cannot be sealed."""
     text = readable(alert)
     brief_facts = {}
     if "episode" in alert.facts:
         brief_facts["episode"] = alert.facts["episode"]
     brief = replace(alert, facts=brief_facts)
     briefest = replace(brief, lines=(), subject=subject_of(alert))
+    # From the whole message to the shortest. The facts go first, and the lines last.
     versions = ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest))
     for shown, sent in versions:
         if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
@@ -217,7 +227,7 @@ def readable(alert: Alert) -> str:
 
 
 def _link_text(alert: Alert) -> str:
-    """Return the text of the link in a message."""
+    """Return the words before the link in a message, such as `Stop or keep it`."""
     if alert.kind not in QUESTIONS:
         return "See the record"
     verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
@@ -242,7 +252,8 @@ def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
 
 
 def _cut(text: str) -> str:
-    """Return the text, cut to the size that SNS takes."""
+    """Return the text; if it is longer than `_TEXT_LIMIT`, cut there, with a last line that says
+    so."""
     if len(text) <= _TEXT_LIMIT:
         return text
     return text[:_TEXT_LIMIT] + "\n(cut)"

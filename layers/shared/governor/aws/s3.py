@@ -90,7 +90,8 @@ class PolicyBucket(Adapter):
     """The versions of the policy document."""
 
     def newest(self) -> StoredPolicy | None:
-        """Return the newest version, or `None` if there is none."""
+        """Return the newest version with its text and author; `None` if nothing was stored yet.
+        Raises: CloudError."""
         try:
             # Short timeout: a sweep waits for this answer, and the next sweep asks again.
             answer, text = self._get(patient=False)
@@ -110,7 +111,8 @@ class PolicyBucket(Adapter):
         return text
 
     def _get(self, *, patient: bool, **version: Any) -> tuple[Any, str]:
-        """Return S3's answer and the text, cut soon after the longest that a policy may have.
+        """Return S3's answer and the text of a version, by default the newest; the text is cut soon
+        after the longest that a policy may have. Raises: CloudError.
 
         Bytes that are no UTF-8 stay as surrogates, which no YAML accepts.
         """
@@ -130,26 +132,27 @@ class PolicyText:
         self._parameter = parameter
         self._documents = documents
         self._table = table
-        self._last: tuple[str, str] | None = None
-        """The last version that was read, and its text."""
+        self._last_version: str | None = None
+        """The version that was read last; `None` until one is."""
+        self._last_text = ""
+        """The text of that version."""
 
     def read(self, *, patient: bool = True) -> str:
-        """Return the text as it is now. A version never changes, so it is read once.
+        """Return the text in force now. A version never changes, so its text is read once.
 
-        Without `patient` it is the last text read if the table does not answer, but never the
-        parameter's.
+        Without `patient` each call gives up within seconds, and if the table does not answer, the
+        text of the last version that was read is returned. Raises: CloudError.
         """
         table = self._table if patient else self._table.hasty()
         try:
             version = PolicyVersions(table).version_in_force()
         except (Throttled, Unavailable):
-            if patient or self._last is None:
+            if patient or self._last_version is None:
                 raise
-            _, last_text = self._last
-            return last_text
+            return self._last_text
         if version is None:
             return self._parameter.read(patient=patient)
-        if self._last is None or self._last[0] != version:
-            self._last = version, self._documents.read(version, patient=patient)
-        _, text = self._last
-        return text
+        if version != self._last_version:
+            self._last_text = self._documents.read(version, patient=patient)
+            self._last_version = version
+        return self._last_text

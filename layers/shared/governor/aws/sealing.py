@@ -22,6 +22,7 @@ class KmsSealMaker(Adapter):
     """Fulfils `governor.approvals.rules.sealing.SealMaker` with one key."""
 
     def __call__(self, text: bytes) -> str:
+        """Return the seal of a text in base64. Raises: CloudError."""
         answer = self._call(
             "kms:GenerateMac", KeyId=self._resource, MacAlgorithm=_ALGORITHM, Message=_digest(text)
         )
@@ -44,6 +45,8 @@ class KmsSealCheck(Adapter):
         }
 
     def __call__(self, duty: Duty, text: bytes, signature: str) -> bool:
+        """Return whether the key of this duty made this signature (base64) of the text; false also
+        for a signature of another form. Raises: CloudError if KMS does not say."""
         try:
             mac = base64.b64decode(signature, validate=True)
         except (binascii.Error, ValueError):

@@ -28,9 +28,11 @@ class SecretDocument(Adapter):
         super().__init__(clients, arn)
         self._elapsed = elapsed
         self._kept: tuple[float, Mapping[str, str]] | None = None
+        """When the current version was last read, by `elapsed`, and the version."""
 
     def _read(self, **version: Any) -> Mapping[str, str]:
-        """Return a version of the secret; by default the current one. Raises: as `read`."""
+        """Return a version of the secret, by default the current one, read now. Raises: as
+        `read`."""
         answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])
@@ -44,25 +46,29 @@ class SecretDocument(Adapter):
         """Return the JSON object of the secret, at most a minute old.
 
         Raises: ConfigurationError if it is no JSON object of strings (the text does not hold the
-        value); NotFound, AccessDenied, Throttled, Unavailable.
+        value); CloudError.
         """
         now = self._elapsed()
-        if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
-            self._kept = now, self._read()
-        _, document = self._kept
+        if self._kept is not None:
+            read_at, document = self._kept
+            if now - read_at < _KEPT_SECONDS:
+                return document
+        document = self._read()
+        self._kept = now, document
         return document
 
     def stages(self, version: str) -> frozenset[str]:
-        """Return the stages of a version; empty if there is no such version."""
+        """Return the stages of a version, such as `AWSPENDING`; empty if there is no such version.
+        Raises: CloudError."""
         return frozenset(self._versions().get(version, ()))
 
     def current(self) -> Mapping[str, str]:
-        """Return the current version, read now. Raises: as `read`."""
+        """Return the JSON object of the current version, read now. Raises: as `read`."""
         return self._read(VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
-        """Return the version that a rotation prepares; `None` if it is not stored yet. Raises: as
-        `read`."""
+        """Return the JSON object of this version, which a rotation prepares; `None` if it is not
+        stored yet, or is pending no more. Raises: as `read`."""
         try:
             return self._read(VersionId=version, VersionStage="AWSPENDING")
         except NotFound:
@@ -79,7 +85,8 @@ class SecretDocument(Adapter):
         )
 
     def promote(self, version: str) -> None:
-        """Make the pending version the current one. Raises: CloudError."""
+        """Make the pending version the current one. Call it only while another version is the
+        current one. Raises: CloudError."""
         current = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
         self._call(
             "secretsmanager:UpdateSecretVersionStage",
@@ -90,7 +97,7 @@ class SecretDocument(Adapter):
         )
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
-        """Return the stages of each version."""
+        """Return the stages of each version, by the version's id. Raises: CloudError."""
         answer = self._call("secretsmanager:DescribeSecret", SecretId=self._resource)
         versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
         return versions
@@ -107,6 +114,7 @@ class AlertSeal(Adapter):
     """Fulfils `governor.alerts.model.Seal` by an HMAC whose key never leaves KMS."""
 
     def __call__(self, text: bytes) -> str:
+        """Return the seal of a text in base64. Raises: CloudError."""
         # It is a MAC of the hash, because KMS takes 4,096 bytes.
         parts: Any = {"MacAlgorithm": "HMAC_SHA_256", "Message": hashlib.sha256(text).digest()}
         answer = self._call("kms:GenerateMac", KeyId=self._resource, **parts)

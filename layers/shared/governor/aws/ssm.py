@@ -27,8 +27,8 @@ class PolicyParameter(Adapter):
     """The parameter that may hold the policy document."""
 
     def read(self, *, patient: bool = True) -> str:
-        """Return the present text. Without `patient` the call gives up within seconds, for a caller
-        that can use an older text. Raises: CloudError."""
+        """Return the text of the parameter, read now. Without `patient` the call gives up within
+        seconds, for a caller that can use an older text. Raises: CloudError."""
         answer = self._call(
             "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
         )
@@ -73,7 +73,8 @@ class RunCommandHook(Adapter):
         *,
         sigterm_if_no_hook: bool,
     ) -> str:
-        """Start the hook on these instances. Return the id of the command."""
+        """Start the checkpoint hook on these instances, with `signal` a SIGTERM where there is no
+        hook; return the id of the command. It does not wait for the end. Raises: CloudError."""
         seconds = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         answer = self._call(
             "ssm:SendCommand",
@@ -92,7 +93,8 @@ class RunCommandHook(Adapter):
         return str(answer["Command"]["CommandId"])
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these instances Systems Manager manages."""
+        """Return which of these instances Systems Manager manages; empty if it manages
+        none. Raises: CloudError."""
         instance_ids_managed: Iterator[str] = self._records(
             "ssm:DescribeInstanceInformation",
             target,

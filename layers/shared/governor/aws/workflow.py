@@ -35,6 +35,7 @@ class StepFunctionsWorkflow(Adapter):
             self._call("states:StartExecution", **named, input=execution_input)
         except CloudError as error:
             if error.code == "ExecutionAlreadyExists":
+                # `None` would contradict the refusal, so it counts as running.
                 return self.is_running(ref) is not False
             raise
         return True
@@ -50,8 +51,8 @@ class StepFunctionsWorkflow(Adapter):
         return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """Answer the task that waits. Return false if the task no longer waits. Raises:
-        CloudError."""
+        """End the task with this token, which waits in a workflow, and hand it the decision. Return
+        false if the task no longer waits. Raises: CloudError."""
         output = json.dumps(dict(decision))
         try:
             self._call("states:SendTaskSuccess", taskToken=task_token, output=output)
@@ -67,8 +68,9 @@ class LambdaUndoer(Adapter):
     its answer."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Have the function start the instance again; return its answer. Raises: CloudError;
-        Unavailable if the function failed."""
+        """Invoke the function that starts the instance again, once; return its answer, which says
+        if it was started (`done`) and why not. Raises: CloudError; Unavailable if the function
+        failed, or may have started it."""
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
         with aws_errors("lambda:InvokeFunction"):
             answer = self._clients.client("lambda", repeat=False).invoke(
@@ -85,6 +87,6 @@ class LambdaUndoer(Adapter):
 
 
 def episode_input(ref: EpisodeRef) -> dict[str, object]:
-    """Return the input of an execution. It names the episode, and holds nothing that changes
-    between two sweeps."""
+    """Return the input of the workflow of an episode: the fields of its name. It must hold nothing
+    that changes between two sweeps, or a second start would not count as the same."""
     return {**asdict(ref), "launch_time": iso(ref.launch_time)}
