@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.console import app
-from governor.console.page import Asked, Caller, Page, Reader
+from governor.console.page import Caller, Page, Reader, ViewRequest
 from governor.console.views.fleet import fleet
 from governor.console.views.freezes import freezes
 from governor.console.views.instance import instance
@@ -150,9 +150,9 @@ class ConsoleWorld:
             self.policy_is_whole,
         )
 
-    def asked(self, who: Caller | None = None, **query: str) -> Asked:
+    def asked(self, who: Caller | None = None, **query: str) -> ViewRequest:
         """Return what a view is asked by somebody now."""
-        return Asked(self.reader, who or caller(), query, NOW)
+        return ViewRequest(self.reader, who or caller(), query, NOW)
 
 
 def make_episode(row: FleetRow, **changes: Any) -> Episode:
@@ -273,7 +273,7 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
     return made
 
 
-View = Callable[[Asked], Page]
+View = Callable[[ViewRequest], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
 VIEWS = ("/", "/fleet", "/freezes", "/savings", "/projects", "/projects/vision", INSTANCE)

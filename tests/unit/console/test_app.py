@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from governor.console.app import Console
-from governor.console.page import Asked, Page, Table
+from governor.console.page import Page, Table, ViewRequest
 from governor.console.views.figures import name_in, project_href
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
@@ -43,7 +43,7 @@ READER: Any = SimpleNamespace(
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 
 
-def view(ask: Asked) -> Page:
+def view(ask: ViewRequest) -> Page:
     if ask.query.get("bad"):
         raise InputError("say which month")
     if ask.query.get("id") not in (None, "i-1"):

@@ -14,7 +14,7 @@ import pytest
 from governor.approvals.model.terms import Code, Rank, Role, SignedIn, SignIn
 from governor.approvals.open_console import OpenConsole
 from governor.console.app import Console
-from governor.console.page import Asked, Caller, Page
+from governor.console.page import Caller, Page, ViewRequest
 from governor.console.session import caller_of
 from governor.core.errors import NotAllowed, PolicyError
 from governor.policy.document import parse_policy
@@ -55,7 +55,7 @@ MODE: Any = SimpleNamespace(
 )
 
 
-def view(ask: Asked) -> Page:
+def view(ask: ViewRequest) -> Page:
     return Page("All", "refused.html", {"text": ask.caller.by}, {})
 
 

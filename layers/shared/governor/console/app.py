@@ -18,7 +18,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler import Response as Routed
 
 from governor.console import formats
-from governor.console.page import Asked, Caller, Page, Reader
+from governor.console.page import Caller, Page, Reader, ViewRequest
 from governor.console.session import Doors, caller_of
 from governor.console.views import figures
 from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
@@ -26,8 +26,8 @@ from governor.core.units import people, sentence
 from governor.web.answers import status_of
 from governor.web.responses import HEADERS, Response, redirect
 
-View = Callable[[Asked], Page]
-Post = Callable[[Asked], Page | Response | str]
+View = Callable[[ViewRequest], Page]
+Post = Callable[[ViewRequest], Page | Response | str]
 """Carries out a form of the caller's own session; returns a page, or the path to go to."""
 Answer = Callable[["Request", Mapping[str, str]], Response]
 """Answers a request, given the parameters of its path."""
@@ -158,7 +158,7 @@ class Console:
 
     def _known(
         self,
-        answer: Callable[[Request, Asked], Response],
+        answer: Callable[[Request, ViewRequest], Response],
         request: Request,
         parameters: Mapping[str, str],
     ) -> Response:
@@ -173,7 +173,7 @@ class Console:
             return self._without_grants(request, caller)
         try:
             fields = _fields_of(request, parameters)
-            return answer(request, Asked(reader, caller, fields, now, request.wants_csv))
+            return answer(request, ViewRequest(reader, caller, fields, now, request.wants_csv))
         except NotFound:
             return _missing(request)
         except (InputError, DecisionRefused) as error:
@@ -197,31 +197,33 @@ class Console:
             sign_in_again = self._sign_in(request.path, is_fresh=True)
         return failed(request, status, _REFUSALS[status], sentence(str(error)), sign_in_again)
 
-    def _view(self, view: View, request: Request, ask: Asked) -> Response:
+    def _view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
         """Return a page as HTML, JSON or CSV, whichever the client asks for."""
-        figures.questions(ask)  # reads at once what a page would read record by record
-        page = view(ask)
+        figures.questions(view_request)  # reads at once what a page would read record by record
+        page = view(view_request)
         if request.wants_csv:
             table_name = request.query.get("table", "")
-            return formats.as_csv(page, table_name, is_whole=not ask.is_incomplete)
+            return formats.as_csv(page, table_name, is_whole=not view_request.is_incomplete)
         if request.wants_json:
-            return formats.as_json(200, {"is_incomplete": ask.is_incomplete, **page.document})
-        return framed(page, ask, request.path, self._doors.token)
+            return formats.as_json(
+                200, {"is_incomplete": view_request.is_incomplete, **page.document}
+            )
+        return framed(page, view_request, request.path, self._doors.token)
 
-    def _act(self, post: Post, request: Request, ask: Asked) -> Response:
+    def _act(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
         """Carry out a form; return the page that follows. Raises: NotAllowed for a form of another
         session."""
-        self._doors.check(request.path, ask.caller, request.form.get("csrf", ""))
-        outcome = post(ask)
+        self._doors.check(request.path, view_request.caller, request.form.get("csrf", ""))
+        outcome = post(view_request)
         if isinstance(outcome, str):
             return redirect(outcome)
         if isinstance(outcome, Response):
             return outcome
-        return framed(outcome, ask, request.path, self._doors.token)
+        return framed(outcome, view_request, request.path, self._doors.token)
 
-    def _sign_out(self, ask: Asked) -> Response:
+    def _sign_out(self, view_request: ViewRequest) -> Response:
         """End the caller's session."""
-        return self._doors.leave(ask.caller.session_id, ask.now)
+        return self._doors.leave(view_request.caller.session_id, view_request.now)
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
         """Answer the form with a code of `governor open`."""
@@ -271,36 +273,38 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
     return failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
-def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
+def framed(
+    page: Page, view_request: ViewRequest, path: str, token: Callable[[str, Caller], str]
+) -> Response:
     """Return a page as HTML, with the header that every page has. It counts only what the caller
     sees."""
     if page.whole is not None:
-        html = page.whole(token(path, ask.caller))
+        html = page.whole(token(path, view_request.caller))
         return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
     values = {
-        "frame": _frame(ask, path),
-        "csrf": lambda form_path: token(form_path, ask.caller),
-        "zone": ask.caller.zone,
-        "now": ask.now,
+        "frame": _frame(view_request, path),
+        "csrf": lambda form_path: token(form_path, view_request.caller),
+        "zone": view_request.caller.zone,
+        "now": view_request.now,
     }
     return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 
-def _frame(ask: Asked, path: str) -> dict[str, object]:
+def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
     """Return what stands in the header of a page."""
-    fleet_pages = [fleet_page for _, fleet_page in figures.targets_in(ask)]
+    fleet_pages = [fleet_page for _, fleet_page in figures.targets_in(view_request)]
     sweep_times = [page.swept_at for page in fleet_pages if page is not None]
-    read_count = sum(ask.now - swept_at <= _OLD for swept_at in sweep_times)
+    read_count = sum(view_request.now - swept_at <= _OLD for swept_at in sweep_times)
     return {
-        "environment": ask.reader.environment,
-        "mode": ask.reader.policy.mode.value,
-        "swept": ask.now - min(sweep_times) if sweep_times else None,
+        "environment": view_request.reader.environment,
+        "mode": view_request.reader.policy.mode.value,
+        "swept": view_request.now - min(sweep_times) if sweep_times else None,
         "targets": len(fleet_pages),
         "unread": len(fleet_pages) - read_count,
-        "by": ask.caller.by,
+        "by": view_request.caller.by,
         "path": path,
-        "questions": len(figures.questions(ask)),
-        "missing": ask.what_is_missing,
+        "questions": len(figures.questions(view_request)),
+        "missing": view_request.what_is_missing,
     }
 
 

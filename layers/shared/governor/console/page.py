@@ -158,7 +158,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ViewRequest:
     """A request for a view: by whom and when.
 
     Its query also holds the parameters of the path. A table that is asked for as CSV has every row.
@@ -187,7 +187,7 @@ class Asked:
         return rows
 
     @cached_property
-    def seen(self) -> list[Row]:
+    def governed(self) -> list[Row]:
         """The governed instances that the caller may see, with their pages. A question that the
         caller may not see is taken out of its row."""
         rows = [(row, page) for row, page in self._rows if row.verdict != UNGOVERNED]
@@ -223,15 +223,15 @@ class Asked:
         return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
 
     @cached_property
-    def asked(self) -> list[Row]:
+    def open_questions(self) -> list[Row]:
         """The instances with a question whose time to answer is not over."""
-        return [(row, page) for row, page in self.seen if _has_open_question(row, self.now)]
+        return [(row, page) for row, page in self.governed if _has_open_question(row, self.now)]
 
     @cached_property
-    def answered(self) -> set[str]:
+    def answered_ids(self) -> set[str]:
         """The questions answered since the sweep: of the most expensive, as many as one read
         takes."""
-        most_expensive_first = sorted(self.asked, key=_negative_price)
+        most_expensive_first = sorted(self.open_questions, key=_negative_price)
         ids = [str(row.approval_id) for row, _ in most_expensive_first[: _READ_AT_ONCE - 2]]
         # Pages ask for the freeze and the pause, too.
         self.reader.table.read_ahead([HUB, PAUSE, *map(keys.approval, ids)])
@@ -248,7 +248,7 @@ class Asked:
         """Return whether a record that cannot be read belongs to the caller, as far as its key
         says."""
         names = set(self.scope.accounts)
-        for row, _ in self.seen:
+        for row, _ in self.governed:
             names.update((row.instance_id, row.approval_id or "", row.episode or ""))
         names.discard("")
         unread_keys = self.reader.table.unread

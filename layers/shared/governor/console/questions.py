@@ -16,7 +16,7 @@ from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.model.terms import Rank, Role
 from governor.approvals.rules.terms import may
 from governor.approvals.show_approval import ApprovalView
-from governor.console.page import Asked, Caller, Page, Row, Table
+from governor.console.page import Caller, Page, Row, Table, ViewRequest
 from governor.console.views import figures
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.units import UtcDatetime, in_parts, iso
@@ -47,22 +47,22 @@ _PICK = "pick-"
 """Begins the name of the check box of a question; its id follows."""
 
 
-def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
+def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> Page:
     """Return a page of the open questions, the most expensive first, and the results of those just
     answered. `owner` filters; `select` with the same owner ticks all. Raises: InputError."""
-    owner = figures.text_of(ask, "owner")
-    all_open = figures.questions(ask)
+    owner = figures.text_of(request, "owner")
+    all_open = figures.questions(request)
     rows = all_open
     if owner:
         rows = [(row, page) for row, page in all_open if row.owner == owner]
-    shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
-    views = _views(ask, shown)
+    shown, pages = figures.paged(request, "/questions", {"owner": owner}, rows, ROWS)
+    views = _views(request, shown)
     documents = [brief(view) for view in views]
     table = _table("questions", documents)
-    if ask.wants_csv:
-        table = _table("questions", _briefs_of_all(ask, rows))
+    if request.wants_csv:
+        table = _table("questions", _briefs_of_all(request, rows))
     link_by_id = {str(row.approval_id): f"/questions/{row.approval_id}" for row, _ in shown}
-    ticks_all = bool(owner) and ask.query.get("select") == owner
+    ticks_all = bool(owner) and request.query.get("select") == owner
     title = "1 open question" if len(rows) == 1 else f"{len(rows)} open questions"
     return Page(
         title=title,
@@ -70,8 +70,8 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
         values={
             "rate": figures.rate(rows),
             "links": link_by_id,
-            "listed": _listed(ask.caller, views),
-            "keep_options": keep_options(ask.now),
+            "listed": _listed(request.caller, views),
+            "keep_options": keep_options(request.now),
             "owners": _owners(all_open),
             "owner": owner,
             "all": len(all_open),
@@ -99,7 +99,7 @@ def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
     )
 
 
-def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]]:
+def _briefs_of_all(request: ViewRequest, rows: Sequence[Row]) -> list[Mapping[str, object]]:
     """Return the documents of those of these questions that still take an answer and that the
     caller may see; empty if there are none. Raises: CloudError.
 
@@ -107,29 +107,29 @@ def _briefs_of_all(ask: Asked, rows: Sequence[Row]) -> list[Mapping[str, object]
     """
     briefs: list[Mapping[str, object]] = []
     for part in in_parts(rows, ROWS):
-        briefs += [brief(view) for view in _views(ask, part)]
+        briefs += [brief(view) for view in _views(request, part)]
     return briefs
 
 
-def _views(ask: Asked, rows: Sequence[Row]) -> list[ApprovalView]:
+def _views(request: ViewRequest, rows: Sequence[Row]) -> list[ApprovalView]:
     """Return the stored questions of these rows that the caller may see."""
     episode_by_approval = {str(row.approval_id): str(row.episode) for row, _ in rows}
-    views = ask.reader.show.several(episode_by_approval)
-    return [view for view in views if _rank(ask.caller, view)]
+    views = request.reader.show.several(episode_by_approval)
+    return [view for view in views if _rank(request.caller, view)]
 
 
-def question(ask: Asked) -> Page:
+def question(request: ViewRequest) -> Page:
     """Return one question, as the page of its link. Raises: NotFound, also for one out of scope."""
-    view = _view(ask, ask.query["approval_id"])
-    caller = ask.caller
+    view = _view(request, request.query["approval_id"])
+    caller = request.caller
     may_answer = _is_approver(caller, view)
     visitor = Visitor("", caller.by, caller.person, Role.APPROVER, only_looks=not may_answer)
     path = f"/questions/{view.approval.approval_id}"
-    environment = ask.reader.environment
+    environment = request.reader.environment
 
     def as_page_of_a_link(csrf: str) -> str:
         """Return the page of the question, with this token in its forms."""
-        form = Form(visitor, csrf, path, ask.what_is_missing, environment, in_console=True)
+        form = Form(visitor, csrf, path, request.what_is_missing, environment, in_console=True)
         return approval_page(view, form)
 
     return Page(
@@ -155,87 +155,96 @@ class Answers:
     decide: Decide
     undoer: Undoer
 
-    def several(self, ask: Asked) -> Page:
+    def several(self, request: ViewRequest) -> Page:
         """Answer every ticked question, and say what became of each. Raises: InputError, NotFound,
         NotAllowed."""
         picked = []
-        for field, value in ask.query.items():
+        for field, value in request.query.items():
             if field.startswith(_PICK) and value == "yes":
                 picked.append(field.removeprefix(_PICK))
         if not picked:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:
             raise InputError(f"tick at most {ROWS} of them at once")
-        views = self._picked_views(ask, picked)
-        decision = _decision(ask)
+        views = self._picked_views(request, picked)
+        decision = _decision(request)
         results = []
         for view in views:
             try:
-                text = self._decide(view, ask, decision, in_a_list=True)
+                text = self._decide(view, request, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
                 text = refused_text(error)
             results.append((view.episode.instance.name, text))
-        return questions(replace(ask, query={}), results)
+        return questions(replace(request, query={}), results)
 
-    def _picked_views(self, ask: Asked, picked: Sequence[str]) -> list[ApprovalView]:
+    def _picked_views(self, request: ViewRequest, picked: Sequence[str]) -> list[ApprovalView]:
         """Return these questions, in their order. Raises: NotFound if the caller may not see one.
 
         They are read at once, only to know whose they are: each decision reads its question again.
         """
-        rows = [(row, page) for row, page in ask.asked if row.approval_id in picked]
-        view_by_id = {view.approval.approval_id: view for view in _views(ask, rows)}
-        return [view_by_id.get(approval_id) or _view(ask, approval_id) for approval_id in picked]
+        rows = [(row, page) for row, page in request.open_questions if row.approval_id in picked]
+        view_by_id = {view.approval.approval_id: view for view in _views(request, rows)}
+        return [
+            view_by_id.get(approval_id) or _view(request, approval_id) for approval_id in picked
+        ]
 
-    def one(self, ask: Asked) -> str:
+    def one(self, request: ViewRequest) -> str:
         """Answer one question; return where to go. Raises: InputError, NotFound,
         DecisionRefused."""
-        view = _view(ask, ask.query["approval_id"])
-        caller = ask.caller
-        button = ask.query.get("answer")
+        view = _view(request, request.query["approval_id"])
+        caller = request.caller
+        button = request.query.get("answer")
         if button == UNDO:
-            self._start_again(view, ask)
+            self._start_again(view, request)
         elif button == END_KEEP:
-            self._check_approver(view, ask, button)
+            self._check_approver(view, request, button)
             self.decide.end_keep(view, caller.by, caller.person, _OF_A_KEEP)
         else:
-            self._decide(view, ask, _decision(ask, view.episode.time_zone))
+            self._decide(view, request, _decision(request, view.episode.time_zone))
         return f"/questions/{view.approval.approval_id}"
 
-    def _start_again(self, view: ApprovalView, ask: Asked) -> None:
+    def _start_again(self, view: ApprovalView, request: ViewRequest) -> None:
         """Start the stopped instance again. Record it if this caller may not; other refusals are
         not recorded. Raises: DecisionRefused (NotAllowed and Uncertain are such), CloudError."""
-        self._check_approver(view, ask, UNDO)
-        by = ask.caller.by
-        person = ask.caller.person
+        self._check_approver(view, request, UNDO)
+        by = request.caller.by
+        person = request.caller.person
         try:
             start_again(self.decide, self.undoer, view.episode, by, person, "console")
         except NotAllowed as error:
-            self.decide.approval_store.note_refused(view.approval, UNDO, by, str(error), ask.now)
+            self.decide.approval_store.note_refused(
+                view.approval, UNDO, by, str(error), request.now
+            )
             raise
 
-    def _check_approver(self, view: ApprovalView, ask: Asked, answer: str) -> None:
+    def _check_approver(self, view: ApprovalView, request: ViewRequest, answer: str) -> None:
         """Refuse a caller who is no approver, and record the refused answer. Raises: NotAllowed."""
-        if not _is_approver(ask.caller, view):
+        if not _is_approver(request.caller, view):
             self.decide.approval_store.note_refused(
-                view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now
+                view.approval, answer, request.caller.by, _MAY_LOOK, request.now
             )
             raise NotAllowed(_MAY_LOOK)
 
     def _decide(
-        self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False
+        self,
+        view: ApprovalView,
+        request: ViewRequest,
+        decision: Decision,
+        *,
+        in_a_list: bool = False,
     ) -> str:
         """Record an answer; return the text that confirms it. Raises: InputError,
         DecisionRefused."""
-        self._check_approver(view, ask, decision.answer)
+        self._check_approver(view, request, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
         decided = self.decide(
             view.approval.approval_id,
             decision,
-            typed_instance_id=ask.query.get("typed_instance_id"),
-            losses_accepted=ask.query.get("losses") == "accepted",
+            typed_instance_id=request.query.get("typed_instance_id"),
+            losses_accepted=request.query.get("losses") == "accepted",
         )
-        return decided.said(decision, view.episode, ask.now)
+        return decided.said(decision, view.episode, request.now)
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:
@@ -248,10 +257,10 @@ def keep_options(now: UtcDatetime) -> Mapping[str, str]:
     }
 
 
-def _view(ask: Asked, approval_id: str) -> ApprovalView:
+def _view(request: ViewRequest, approval_id: str) -> ApprovalView:
     """Return one question. Raises: NotFound, also for one out of the caller's scope."""
-    view = ask.reader.show(approval_id)
-    if _rank(ask.caller, view) is None:
+    view = request.reader.show(approval_id)
+    if _rank(request.caller, view) is None:
         raise NotFound(f"approval {approval_id} is out of scope")
     return view
 
@@ -272,11 +281,13 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
     return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
 
 
-def _decision(ask: Asked, zone: str = "UTC") -> Decision:
+def _decision(request: ViewRequest, zone: str = "UTC") -> Decision:
     """Return the answer of a form; a date of the caller's own choice is in this time zone. Raises:
     InputError."""
-    decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
-    has_end = bool(ask.query.get("keep_until") or ask.query.get("keep_date"))
+    decision = posted(
+        request.query, request.caller.by, request.caller.person, "console", request.now
+    )
+    has_end = bool(request.query.get("keep_until") or request.query.get("keep_date"))
     if decision.answer is not Answer.KEEP or not has_end:
         return decision
-    return replace(decision, keep_until=keep_until(ask.query, zone))
+    return replace(decision, keep_until=keep_until(request.query, zone))

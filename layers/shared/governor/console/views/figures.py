@@ -1,6 +1,7 @@
 """Parts that several views share: rows and their words, problems, money by day, and addresses.
 
-A view calls these with its request (`Asked`), so that they return only what the caller may see.
+A view calls these with its request (`ViewRequest`), so that they return only what the caller may
+see.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zoneinfo import ZoneInfo
 from governor.approvals.messages.failures import readable, step_text
 from governor.approvals.model.terms import Scope
 from governor.console.formats import TEMPLATES
-from governor.console.page import Asked, Row, Table
+from governor.console.page import Row, Table, ViewRequest
 from governor.console.views import charts
 from governor.core import units
 from governor.core.errors import InputError
@@ -74,14 +75,14 @@ def rate(seen: Sequence[Row]) -> Rate:
     return Rate(len(seen), sum(prices, Decimal(0)), len(seen) - len(prices))
 
 
-def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
+def targets_in(request: ViewRequest) -> list[tuple[Target, FleetPage | None]]:
     """Return the targets that the caller sees as a whole or an instance of, each with its page;
     `None` in place of a page if the target has not been swept yet."""
-    page_by_target = {page.target: page for page in ask.reader.pages}
-    targets_of_rows = {page.target for _, page in ask.seen}
+    page_by_target = {page.target: page for page in request.reader.pages}
+    targets_of_rows = {page.target for _, page in request.governed}
     targets: list[tuple[Target, FleetPage | None]] = []
-    for target in ask.reader.targets:
-        if is_whole(target, ask.scope) or target in targets_of_rows:
+    for target in request.reader.targets:
+        if is_whole(target, request.scope) or target in targets_of_rows:
             targets.append((target, page_by_target.get(target)))
     return targets
 
@@ -98,23 +99,23 @@ def family_of(row: FleetRow) -> Family:
     return Family.UNKNOWN if kind is None else kind.family
 
 
-def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
+def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
     """Return the lines of a table for these rows."""
-    return [line(ask, row, page) for row, page in rows]
+    return [line(request, row, page) for row, page in rows]
 
 
-def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
+def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
     """Return one row as a table shows it."""
-    color, text = _verdict(row, ask.now)
+    color, text = _verdict(row, request.now)
     if row.verdict == UNGOVERNED:
-        selector = ask.reader.policy.selector
+        selector = request.reader.policy.selector
         command = tag_command(row.instance_id, row.region, selector.tag_key, selector.tag_value)
         return Line(row, color, text, command, "")
     address = href(row)
-    if row.approval_id in ask.answered:
+    if row.approval_id in request.answered_ids:
         row = replace(row, approval_id=None, asked_at=None, expires_at=None)
         return Line(row, color, text, "answered since the last sweep", address)
-    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), address)
+    return Line(row, color, text, _next(row, page.mode, request.caller.zone, request.now), address)
 
 
 def href(row: FleetRow) -> str:
@@ -194,10 +195,14 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     return "question not sent yet" if row.approval_id else "decided, in progress"
 
 
-def questions(ask: Asked) -> list[Row]:
+def questions(request: ViewRequest) -> list[Row]:
     """Return the rows with an open question, also one that is not sent yet, the most expensive
     first."""
-    return by_price((row, page) for row, page in ask.asked if row.approval_id not in ask.answered)
+    return by_price(
+        (row, page)
+        for row, page in request.open_questions
+        if row.approval_id not in request.answered_ids
+    )
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
@@ -222,16 +227,16 @@ def table(name: str, seen: Iterable[Row]) -> Table:
     return Table(name, COLUMNS, tuple(rows))
 
 
-def problems(ask: Asked) -> Iterator[Problem]:
+def problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield what keeps the governor from its work, as far as this caller may see it."""
-    yield from _brakes(ask)
-    yield from _sweep_problems(ask)
-    yield from _failures(ask)
-    unsent = [row.name for row, _ in ask.seen if _is_unsent(row)]
+    yield from _brakes(request)
+    yield from _sweep_problems(request)
+    yield from _failures(request)
+    unsent = [row.name for row, _ in request.governed if _is_unsent(row)]
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
-    unknown = [(row, page) for row, page in ask.seen if family_of(row) is Family.UNKNOWN]
+    unknown = [(row, page) for row, page in request.governed if family_of(row) is Family.UNKNOWN]
     if unknown:
         usd_per_hour = units.usd(rate(unknown).usd_per_hour)
         text = f"{plural(len(unknown), 'instance')} cannot be judged ({usd_per_hour} an hour)."
@@ -245,17 +250,19 @@ def _is_unsent(row: FleetRow) -> bool:
     return bool(row.approval_id) and row.asked_at is None
 
 
-def _brakes(ask: Asked) -> Iterator[Problem]:
+def _brakes(request: ViewRequest) -> Iterator[Problem]:
     """Yield the pause and the freezes. Their reasons count instances of everybody, so only callers
     who see everything get them."""
-    sees_everything = ask.scope.everything
-    pause = ask.reader.pause_store.pause()
+    sees_everything = request.scope.everything
+    pause = request.reader.pause_store.pause()
     if pause is not None:
         text = f"Everything is {pause.why}" if sees_everything else "Everything is paused"
         yield Problem(
             sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
         )
-    why = why_frozen(None, ask.reader.breaker_store.hub(), ask.now, ask.reader.policy.breaker)
+    why = why_frozen(
+        None, request.reader.breaker_store.hub(), request.now, request.reader.policy.breaker
+    )
     if why is not None:
         text = f"All plans are frozen: {why}" if sees_everything else "All plans are frozen"
         yield Problem(
@@ -264,33 +271,37 @@ def _brakes(ask: Asked) -> Iterator[Problem]:
             "/freezes",
         )
         return
-    frozen = sorted({str(page.target) for row, page in ask.seen if row.verdict in HELD_BACK})
+    frozen = sorted(
+        {str(page.target) for row, page in request.governed if row.verdict in HELD_BACK}
+    )
     if frozen:
         yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
 
 
-def _sweep_problems(ask: Asked) -> Iterator[Problem]:
+def _sweep_problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield the targets whose last sweep is missing, incomplete or old."""
-    for target, page in targets_in(ask):
+    for target, page in targets_in(request):
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
             # A problem may count instances of everybody.
-            sees_all = is_whole(target, ask.scope)
+            sees_all = is_whole(target, request.scope)
             text = page.problem if sees_all else "its last sweep was not complete"
             yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
-        elif ask.now - page.swept_at > _STALE:
-            age = left(ask.now - page.swept_at)
+        elif request.now - page.swept_at > _STALE:
+            age = left(request.now - page.swept_at)
             yield Problem(f"{target} was last swept {age} ago.", "Run governor doctor.")
 
 
-def _failures(ask: Asked) -> Iterator[Problem]:
+def _failures(request: ViewRequest) -> Iterator[Problem]:
     """Yield failing workflows, an undelivered message among them; those that fail for one cause are
     one problem."""
-    row_by_place = {(page.target, row.instance_id): row for row, page in ask.seen}
+    row_by_place = {(page.target, row.instance_id): row for row, page in request.governed}
     failures_by_cause: dict[str, list[Failing]] = defaultdict(list)
-    for failure in sorted(ask.reader.failure_store.failing(), key=attrgetter("at"), reverse=True):
-        if failure.over_at is None and _is_visible(failure, row_by_place, ask.scope):
+    for failure in sorted(
+        request.reader.failure_store.failing(), key=attrgetter("at"), reverse=True
+    ):
+        if failure.over_at is None and _is_visible(failure, row_by_place, request.scope):
             failures_by_cause[failure.cause].append(failure)
     for failures in failures_by_cause.values():
         newest = failures[0]
@@ -312,12 +323,12 @@ def _is_visible(
 # money
 
 
-def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
+def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
     """Yield what was spent on these days (UTC), of what the caller may see: day, project and
     share."""
-    sees = ask.scope.sees
+    sees = request.scope.sees
     for month in months(_midnight(first), _midnight(last)):
-        for costs in ask.reader.fleet_store.days(month, first):
+        for costs in request.reader.fleet_store.days(month, first):
             if costs.day > last:
                 continue
             for (owner, project), share in costs.shares.items():
@@ -332,14 +343,14 @@ def total(shares_to_add: Sequence[Share]) -> Share:
     return Share(*sums)
 
 
-def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
+def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
     """Return the booked actions that may count between two moments, of what the caller may see."""
-    sees = ask.scope.sees
+    sees = request.scope.sees
     entries: list[LedgerEntry] = []
-    for month in months(first - ask.counts_for, last):
+    for month in months(first - request.counts_for, last):
         entries += [
             entry
-            for entry in ask.reader.ledger_store.entries(month)
+            for entry in request.reader.ledger_store.entries(month)
             if sees(entry.episode.account, entry.project, entry.owner)
         ]
     return entries
@@ -384,30 +395,30 @@ def with_query(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urlencode(fields_set)}" if fields_set else path
 
 
-def text_of(ask: Asked, name: str) -> str:
+def text_of(request: ViewRequest, name: str) -> str:
     """Return one value of the query; empty if it is not set. Raises: InputError."""
-    text = ask.query.get(name, "").strip()
+    text = request.query.get(name, "").strip()
     if len(text) > LONGEST_TEXT:
         what = "the search" if name == "q" else name
         raise InputError(f"{what} is longer than {LONGEST_TEXT} characters: shorten it")
     return text
 
 
-def choice_of(ask: Asked, name: str, known: Sequence[str], default: str) -> str:
+def choice_of(request: ViewRequest, name: str, known: Sequence[str], default: str) -> str:
     """Return one of several values. Raises: InputError, which says what they are."""
-    text = text_of(ask, name)
+    text = text_of(request, name)
     if text and text not in known:
         raise InputError(f"{name} can be {listed(known, len(known))}")
     return text or default
 
 
 def paged(
-    ask: Asked, path: str, kept: Mapping[str, object], items: Sequence[Item], size: int
+    request: ViewRequest, path: str, kept: Mapping[str, object], items: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
     """Return the rows of the page that is asked for, and the addresses of its neighbors. Raises:
     InputError."""
     last = max(1, -(-len(items) // size))
-    number = _page_number(ask, last)
+    number = _page_number(request, last)
     start = size * (number - 1)
 
     def address_of(neighbor: int) -> str:
@@ -426,20 +437,20 @@ def paged(
     return items[start : start + size], pages
 
 
-def _page_number(ask: Asked, last: int) -> int:
+def _page_number(request: ViewRequest, last: int) -> int:
     """Return the number of the page that is asked for. Raises: InputError."""
-    text = text_of(ask, "page") or "1"
+    text = text_of(request, "page") or "1"
     is_number = text.isascii() and text.isdecimal() and len(text) <= 6
     if not is_number or not 1 <= int(text) <= last:
         raise InputError(f"page must be a number from 1 to {last:,}")
     return int(text)
 
 
-def month_in(ask: Asked) -> UtcDatetime:
+def month_in(request: ViewRequest) -> UtcDatetime:
     """Return the beginning of the month that a page is asked for; of this month if it names none.
     Raises: InputError."""
-    text = text_of(ask, "month")
-    this_month = month_start(ask.now)
+    text = text_of(request, "month")
+    this_month = month_start(request.now)
     try:
         month = parse_month(text) if text else this_month
     except ValueError:

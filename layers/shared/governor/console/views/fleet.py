@@ -11,7 +11,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
-from governor.console.page import Asked, Page, Row
+from governor.console.page import Page, Row, ViewRequest
 from governor.console.views import figures
 from governor.core.units import HOURS_PER_MONTH
 from governor.fleet.model import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
@@ -81,15 +81,15 @@ _ORDER_WORDS = {
 }
 
 
-def fleet(ask: Asked) -> Page:
+def fleet(request: ViewRequest) -> Page:
     """Return the instances that fit the fields of the address. Raises: InputError for an order, a
     verdict, a page or a text that cannot be."""
-    wanted = {name: figures.text_of(ask, name) for name in ("q", *_PLACES)}
-    wanted["verdict"] = figures.choice_of(ask, "verdict", (*VerdictKind, UNGOVERNED), "")
+    wanted = {name: figures.text_of(request, name) for name in ("q", *_PLACES)}
+    wanted["verdict"] = figures.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
     is_ungoverned = wanted["verdict"] == UNGOVERNED
-    rows = ask.ungoverned if is_ungoverned else ask.seen
-    order = figures.choice_of(ask, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
-    size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
+    rows = request.ungoverned if is_ungoverned else request.governed
+    order = figures.choice_of(request, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
+    size = int(figures.choice_of(request, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     fitting = _sorted(rows, wanted, order)
     rates = figures.rate(fitting)
     asked = {
@@ -97,18 +97,18 @@ def fleet(ask: Asked) -> Page:
         "sort": order if order != _DEFAULT_ORDER else "",
         "size": size if size != SIZES[0] else "",
     }
-    shown, pages = figures.paged(ask, "/fleet", asked, fitting, size)
+    shown, pages = figures.paged(request, "/fleet", asked, fitting, size)
     last_head = _COMMAND if is_ungoverned else _NEXT
     cut_targets = []
-    for page in ask.reader.pages:
-        if _is_cut(page, ask):
+    for page in request.reader.pages:
+        if _is_cut(page, request):
             cut_targets.append(str(page.target))
     offered_names = {place: _offered_names(rows, place) for place in _PLACES}
     return Page(
         title="Fleet",
         template="fleet.html",
         values={
-            "lines": figures.lines(ask, shown),
+            "lines": figures.lines(request, shown),
             "rates": rates,
             "all": len(rows),
             "asked": asked,
@@ -117,11 +117,11 @@ def fleet(ask: Asked) -> Page:
             "is_loose": is_ungoverned,
             "hours": HOURS_PER_MONTH,
             "orders": _ORDER_WORDS,
-            "verdicts": _verdict_counts(ask),
-            "ungoverned": figures.rate(ask.ungoverned),
+            "verdicts": _verdict_counts(request),
+            "ungoverned": figures.rate(request.ungoverned),
             "most": MOST_UNGOVERNED,
             "cut": cut_targets,
-            "selector": ask.reader.policy.selector,
+            "selector": request.reader.policy.selector,
             "offered": offered_names,
             "sizes": SIZES,
             "pages": pages,
@@ -152,11 +152,11 @@ def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tupl
     return heads
 
 
-def _verdict_counts(ask: Asked) -> list[tuple[str, int]]:
+def _verdict_counts(request: ViewRequest) -> list[tuple[str, int]]:
     """Return how many instances have each verdict, in the order of the filter."""
-    count_by_verdict = Counter(row.verdict for row, _ in ask.seen)
+    count_by_verdict = Counter(row.verdict for row, _ in request.governed)
     counts: list[tuple[str, int]] = [(kind, count_by_verdict[kind]) for kind in VerdictKind]
-    return [*counts, (UNGOVERNED, len(ask.ungoverned))]
+    return [*counts, (UNGOVERNED, len(request.ungoverned))]
 
 
 def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
@@ -181,11 +181,11 @@ def _contains(row: FleetRow, text: str) -> bool:
     return any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 
-def _is_cut(page: FleetPage, ask: Asked) -> bool:
+def _is_cut(page: FleetPage, request: ViewRequest) -> bool:
     """Return whether the target may have more ungoverned instances than the listed ones; always
     false for callers who do not see all of them."""
     listed = sum(row.verdict == UNGOVERNED for row in page.rows)
-    return listed >= MOST_UNGOVERNED and figures.is_whole(page.target, ask.scope)
+    return listed >= MOST_UNGOVERNED and figures.is_whole(page.target, request.scope)
 
 
 def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from governor.approvals.model.terms import Rank
 from governor.approvals.pause import LONGEST_REASON, PauseAll, Presser
 from governor.approvals.rules.pausing import may_end_pause, may_pause
-from governor.console.page import Asked, Caller, Cell, Page, Table
+from governor.console.page import Caller, Cell, Page, Table, ViewRequest
 from governor.console.views import figures
 from governor.core.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.instance import Target
@@ -28,12 +28,14 @@ _EVERYTHING = "everything"
 PATH = "/freezes"
 
 
-def freezes(ask: Asked) -> Page:
+def freezes(request: ViewRequest) -> Page:
     """Return the pause, the freezes and the caps, as far as the caller may see them."""
-    freeze_rows = [_freeze_row(ask, target, freeze) for target, freeze in _standing_freezes(ask)]
+    freeze_rows = [
+        _freeze_row(request, target, freeze) for target, freeze in _standing_freezes(request)
+    ]
     freeze_table = Table("freezes", _COLUMNS, tuple(freeze_rows))
-    cap_table = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
-    pause = pause_values(ask)
+    cap_table = Table("caps", ("what", "used", "most"), tuple(_caps(request)))
+    pause = pause_values(request)
     freeze_documents = freeze_table.documents
     named_caps = [{**cap, "what": _words(str(cap["what"]))} for cap in cap_table.documents]
     return Page(
@@ -42,12 +44,12 @@ def freezes(ask: Asked) -> Page:
         values={
             "freezes": freeze_documents,
             "caps": named_caps,
-            "two_people": ask.reader.policy.two_people_for_policy,
-            "waiting": _waiting(ask) if pause["may_end"] else [],
+            "two_people": request.reader.policy.two_people_for_policy,
+            "waiting": _waiting(request) if pause["may_end"] else [],
             **pause,
         },
         document={
-            "pause": _pause_document(ask),
+            "pause": _pause_document(request),
             "freezes": freeze_documents,
             "caps": cap_table.documents,
         },
@@ -55,12 +57,14 @@ def freezes(ask: Asked) -> Page:
     )
 
 
-def _freeze_row(ask: Asked, target: Target | None, freeze: BreakerState) -> tuple[Cell, ...]:
+def _freeze_row(
+    request: ViewRequest, target: Target | None, freeze: BreakerState
+) -> tuple[Cell, ...]:
     """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
-    ended_by = ask.reader.breaker_store.freeze_ended_by(target, freeze)
+    ended_by = request.reader.breaker_store.freeze_ended_by(target, freeze)
     shown_reason = None
     shown_names = None
-    if _sees_all(ask, target):
+    if _sees_all(request, target):
         shown_reason = freeze.why
         shown_names = people(ended_by) if ended_by else None
     return (
@@ -69,15 +73,15 @@ def _freeze_row(ask: Asked, target: Target | None, freeze: BreakerState) -> tupl
         shown_reason,
         bool(ended_by),
         shown_names,
-        _may_end(ask, target),
+        _may_end(request, target),
     )
 
 
-def _sees_all(ask: Asked, target: Target | None) -> bool:
+def _sees_all(request: ViewRequest, target: Target | None) -> bool:
     """Return whether the caller sees everything that a freeze covers: of one target, or of all."""
     if target is None:
-        return ask.scope.everything
-    return figures.is_whole(target, ask.scope)
+        return request.scope.everything
+    return figures.is_whole(target, request.scope)
 
 
 def _place_name(target: Target | None) -> str:
@@ -85,13 +89,15 @@ def _place_name(target: Target | None) -> str:
     return str(target or _EVERYTHING)
 
 
-def _caps(ask: Asked) -> Iterator[tuple[str, int, int]]:
+def _caps(request: ViewRequest) -> Iterator[tuple[str, int, int]]:
     """Yield how much of each cap the last 60 minutes used, and the cap itself. Callers who see
     whole accounts get the caps of these; only those who see everything get the rest."""
-    for what, used, most in used_caps(ask.reader.cap_store, ask.reader.policy.caps, ask.now):
+    for what, used, most in used_caps(
+        request.reader.cap_store, request.reader.policy.caps, request.now
+    ):
         kind, _, name = what.partition("#")
-        is_of_own_account = kind == "ACCOUNT" and name in ask.scope.accounts
-        if ask.scope.everything or is_of_own_account:
+        is_of_own_account = kind == "ACCOUNT" and name in request.scope.accounts
+        if request.scope.everything or is_of_own_account:
             yield what, used, most
 
 
@@ -101,17 +107,17 @@ def _words(what: str) -> str:
     return f"{kind.lower()} {name}" if name else "all accounts"
 
 
-def pause_values(ask: Asked) -> dict[str, Any]:
+def pause_values(request: ViewRequest) -> dict[str, Any]:
     """Return what a page shows about the pause, and which of its buttons the caller may press.
     Only callers who see everything get its reason and who paused."""
-    caller = ask.caller
-    policy = ask.reader.policy
-    is_whole = ask.reader.policy_is_whole
-    pause = ask.reader.pause_store.pause()
+    caller = request.caller
+    policy = request.reader.policy
+    is_whole = request.reader.policy_is_whole
+    pause = request.reader.pause_store.pause()
     may_end = may_end_pause(caller.grants, caller.person, policy, policy_is_whole=is_whole)
     paused_by = None
     shown_reason = None
-    if pause is not None and ask.scope.everything:
+    if pause is not None and request.scope.everything:
         paused_by = people(pause.by)
         shown_reason = pause.reason
     return {
@@ -125,23 +131,23 @@ def pause_values(ask: Asked) -> dict[str, Any]:
     }
 
 
-def _pause_document(ask: Asked) -> dict[str, object] | None:
+def _pause_document(request: ViewRequest) -> dict[str, object] | None:
     """Return the pause, as far as the caller may see it; `None` if nothing is paused."""
-    pause = ask.reader.pause_store.pause()
+    pause = request.reader.pause_store.pause()
     if pause is None:
         return None
-    if not ask.scope.everything:
+    if not request.scope.everything:
         return {"since": pause.at}
     return {"since": pause.at, "by": pause.by, "reason": pause.reason}
 
 
-def _waiting(ask: Asked) -> list[str]:
+def _waiting(request: ViewRequest) -> list[str]:
     """Return the instances whose plan continues when the pause ends, unless somebody holds it."""
     episode_by_approval: dict[str, str] = {}
-    for row, _ in ask.seen:
+    for row, _ in request.governed:
         if row.approval_id and row.episode:
             episode_by_approval[str(row.approval_id)] = str(row.episode)
-    views = ask.reader.show.several(episode_by_approval)
+    views = request.reader.show.several(episode_by_approval)
     return sorted(view.episode.instance.name for view in views if view.can_hold)
 
 
@@ -152,34 +158,36 @@ class FreezeForms:
     breaker_store: Breakers
     pause_all: PauseAll
 
-    def take(self, ask: Asked) -> str:
+    def take(self, request: ViewRequest) -> str:
         """Pause everything, end the pause or end a freeze; return where to go on. Raises:
         InputError, NotFound, NotAllowed, DecisionRefused."""
-        match ask.query.get("answer"):
+        match request.query.get("answer"):
             case "pause":
-                return self._begin_pause(ask)
+                return self._begin_pause(request)
             case "end-pause":
-                return self._end_pause(ask)
-        return end_freeze(self.breaker_store, ask)
+                return self._end_pause(request)
+        return end_freeze(self.breaker_store, request)
 
-    def _begin_pause(self, ask: Asked) -> str:
+    def _begin_pause(self, request: ViewRequest) -> str:
         """Pause everything; return the address to go on to. Raises: NotAllowed, InputError."""
-        self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
+        self.pause_all.begin(
+            _presser(request.caller), request.query.get("reason"), request.reader.policy
+        )
         return PATH
 
-    def _end_pause(self, ask: Asked) -> str:
+    def _end_pause(self, request: ViewRequest) -> str:
         """End the pause that the page showed; return the address to go on to. Raises: InputError,
         NotAllowed, DecisionRefused."""
-        ask.caller.check_fresh(ask.now)
-        if ask.query.get("confirmed") != "yes":
+        request.caller.check_fresh(request.now)
+        if request.query.get("confirmed") != "yes":
             raise InputError("check the box that says which steps continue when the pause ends")
         try:
-            since = parse_iso(ask.query.get("since", ""))
+            since = parse_iso(request.query.get("since", ""))
         except ValueError:
             raise InputError("choose the button of the page") from None
-        reader = ask.reader
+        reader = request.reader
         self.pause_all.end(
-            _presser(ask.caller), since, reader.policy, policy_is_whole=reader.policy_is_whole
+            _presser(request.caller), since, reader.policy, policy_is_whole=reader.policy_is_whole
         )
         return PATH
 
@@ -189,27 +197,27 @@ def _presser(caller: Caller) -> Presser:
     return Presser(caller.by, caller.person, caller.grants)
 
 
-def end_freeze(breaker_store: Breakers, ask: Asked) -> str:
+def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
     """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
     InputError, NotFound, NotAllowed, DecisionRefused."""
-    place_name = figures.text_of(ask, "where")
-    shown_since = figures.text_of(ask, "since")
-    target, freeze = _freeze_at(ask, place_name)
-    if not _may_end(ask, target):
+    place_name = figures.text_of(request, "where")
+    shown_since = figures.text_of(request, "since")
+    target, freeze = _freeze_at(request, place_name)
+    if not _may_end(request, target):
         raise NotAllowed(
             "only an admin of all that it holds back may end a freeze (console.scopes)"
         )
-    if ask.reader.policy.two_people_for_policy:
+    if request.reader.policy.two_people_for_policy:
         raise NotAllowed(
             "the policy asks for two people (two_people_for_policy): lift the freeze there"
         )
-    ask.caller.check_fresh(ask.now)
-    if ask.query.get("answer") != "end-freeze":
+    request.caller.check_fresh(request.now)
+    if request.query.get("answer") != "end-freeze":
         raise InputError("choose the button of the page")
     try:
         if shown_since != freeze.tripped_at.isoformat():
             raise ConflictError("another freeze than the page showed")
-        breaker_store.end_freeze(target, freeze, ask.caller.by, ask.now)
+        breaker_store.end_freeze(target, freeze, request.caller.by, request.now)
     except ConflictError:
         raise DecisionRefused(
             "somebody has ended this freeze, or it has begun anew, since this page was made: "
@@ -218,34 +226,34 @@ def end_freeze(breaker_store: Breakers, ask: Asked) -> str:
     return PATH
 
 
-def _freeze_at(ask: Asked, place_name: str) -> tuple[Target | None, BreakerState]:
+def _freeze_at(request: ViewRequest, place_name: str) -> tuple[Target | None, BreakerState]:
     """Return the freeze of the place that a form names. Raises: NotFound."""
-    for target, freeze in _standing_freezes(ask):
+    for target, freeze in _standing_freezes(request):
         if _place_name(target) == place_name:
             return target, freeze
     raise NotFound(f"nothing is frozen in {place_name}")
 
 
-def _standing_freezes(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
+def _standing_freezes(request: ViewRequest) -> list[tuple[Target | None, BreakerState]]:
     """Return the freezes that the next sweep will not lift by itself: that of everything first,
     then those of the caller's targets."""
-    breaker_store = ask.reader.breaker_store
-    rule = ask.reader.policy.breaker
-    targets = [target for target, _ in figures.targets_in(ask)]
+    breaker_store = request.reader.breaker_store
+    rule = request.reader.policy.breaker
+    targets = [target for target, _ in figures.targets_in(request)]
     freezes_by_place = [
         (None, breaker_store.hub().freeze),
         *breaker_store.breakers(targets).items(),
     ]
     standing: list[tuple[Target | None, BreakerState]] = []
     for target, freeze in freezes_by_place:
-        if freeze is not None and not is_lifted_by_policy(freeze, rule, ask.now):
+        if freeze is not None and not is_lifted_by_policy(freeze, rule, request.now):
             standing.append((target, freeze))
     return standing
 
 
-def _may_end(ask: Asked, target: Target | None) -> bool:
+def _may_end(request: ViewRequest, target: Target | None) -> bool:
     """Return whether the caller is an admin of everything, or of the whole account of a target."""
-    for grant in ask.caller.grants:
+    for grant in request.caller.grants:
         if grant.rank is not Rank.ADMIN:
             continue
         is_admin_of_account = target is not None and target.account in grant.scope.accounts

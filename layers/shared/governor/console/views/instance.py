@@ -17,7 +17,7 @@ from governor.approvals.decide import Decide, key_of
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
 from governor.approvals.rules.terms import may_undo
-from governor.console.page import Asked, Page, Row, Table
+from governor.console.page import Page, Row, Table, ViewRequest
 from governor.console.views import charts, figures
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
@@ -64,30 +64,30 @@ class _Present(NamedTuple):
     hours: charts.Chart | None
 
 
-def instance(ask: Asked) -> Page:
+def instance(request: ViewRequest) -> Page:
     """Return one instance. Raises: NotFound where the caller may not see it, InputError for an
     episode that cannot be."""
-    account, region, instance_id = _PLACE(ask.query)
+    account, region, instance_id = _PLACE(request.query)
     target = Target(account, region)
-    reader = ask.reader
-    current_row = _find_row(ask)
-    stops = _stops(ask)
+    reader = request.reader
+    current_row = _find_row(request)
+    stops = _stops(request)
     if current_row is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
     # If the caller no longer sees the instance, its hold belongs to others.
     record = InstanceRecord(target, instance_id)
     if current_row is not None:
         record = reader.instance_store.record(target, instance_id)
-    episodes = list(_episodes(ask, current_row, stops, record))
+    episodes = list(_episodes(request, current_row, stops, record))
     approval = reader.approval_store.approval(episodes[0].approval_id) if episodes else None
-    present = _present(ask, current_row)
+    present = _present(request, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     name = _name(current_row, episodes, instance_id)
     episodes_with_gpus = [(episode, gpu_rows(episode.evidence)) for episode in episodes]
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
     last_stop = stops[0][0] if stops else None
     decision = approval.decision if approval else None
-    spans = _spans(ask, current_row, stops, episodes)
+    spans = _spans(request, current_row, stops, episodes)
     return Page(
         title=name,
         template="instance.html",
@@ -98,15 +98,15 @@ def instance(ask: Asked) -> Page:
             "instance_id": instance_id,
             "health": present.health,
             "count": record.episodes,
-            **_hold_values(ask, current_row, record.hold),
-            "strip": charts.strip(spans, ask.now - _WEEKS, ask.now),
+            **_hold_values(request, current_row, record.hold),
+            "strip": charts.strip(spans, request.now - _WEEKS, request.now),
             "kinds": _KINDS,
             "hours": present.hours,
             "stops": stops,
-            "counts_for": ask.counts_for,
+            "counts_for": request.counts_for,
             "episodes": episodes_with_gpus,
             "decision": decision,
-            "stopped": _startable(ask, episodes, stops, current_row),
+            "stopped": _startable(request, episodes, stops, current_row),
         },
         document={
             "instance": present.row,
@@ -120,14 +120,14 @@ def instance(ask: Asked) -> Page:
     )
 
 
-def _present(ask: Asked, current_row: Row | None) -> _Present:
+def _present(request: ViewRequest, current_row: Row | None) -> _Present:
     """Return what the last sweep saw; nothing if the caller does not see the instance now."""
     if current_row is None:
         return _Present(None, None, [], None)
     row, page = current_row
-    line = figures.line(ask, row, page)
-    health = _health(ask, row, page)
-    return _Present(line, line.row, health, _hours_chart(ask, row, page))
+    line = figures.line(request, row, page)
+    health = _health(request, row, page)
+    return _Present(line, line.row, health, _hours_chart(request, row, page))
 
 
 def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str) -> str:
@@ -138,9 +138,9 @@ def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str
     return episodes[0].instance.name if episodes else instance_id
 
 
-def _health(ask: Asked, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
+def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
     """Return the health findings that were sent since the instance was launched."""
-    sent_alerts = ask.reader.finding_store.told(page.target, ask.now)
+    sent_alerts = request.reader.finding_store.told(page.target, request.now)
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
     for kind, gpus in gpus_by_kind.items():
@@ -149,73 +149,76 @@ def _health(ask: Asked, row: FleetRow, page: FleetPage) -> list[dict[str, object
     return findings
 
 
-def _hold_values(ask: Asked, current_row: Row | None, hold: Hold) -> dict[str, object]:
+def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> dict[str, object]:
     """Return what the page shows about a keep or an exemption."""
     values: dict[str, object] = {"hold": hold, "key": key_of(hold)}
     if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
     row, _ = current_row
-    stands = hold.stands(ask.now)
-    values["exempt_reason"] = _shown_reason(ask, row, hold)
-    values["ended"] = not stands and _was_held(row, ask.now)
-    values["may_end"] = stands and _may_end(ask, row, hold)
+    stands = hold.stands(request.now)
+    values["exempt_reason"] = _shown_reason(request, row, hold)
+    values["ended"] = not stands and _was_held(row, request.now)
+    values["may_end"] = stands and _may_end(request, row, hold)
     return values
 
 
-def _hours_chart(ask: Asked, row: FleetRow, page: FleetPage) -> charts.Chart:
+def _hours_chart(request: ViewRequest, row: FleetRow, page: FleetPage) -> charts.Chart:
     """Return the chart of the utilization by hour."""
-    idle_below = ask.reader.policy.idle.utilization_below_percent
-    return charts.hourly(row.hours, page.swept_at, ask.caller.zone, idle_below)
+    idle_below = request.reader.policy.idle.utilization_below_percent
+    return charts.hourly(row.hours, page.swept_at, request.caller.zone, idle_below)
 
 
 def _startable(
-    ask: Asked, episodes: Sequence[Episode], stops: Sequence[Stop], current_row: Row | None
+    request: ViewRequest,
+    episodes: Sequence[Episode],
+    stops: Sequence[Stop],
+    current_row: Row | None,
 ) -> Episode | None:
     """Return the first episode whose instance the caller may start again; `None` if there is
     none."""
     run_again = {entry.episode for entry, _ in stops if entry.ended_at}
     for episode in episodes:
-        if episode.ref not in run_again and _may_start(ask, episode, current_row):
+        if episode.ref not in run_again and _may_start(request, episode, current_row):
             return episode
     return None
 
 
-def end_hold(decide: Decide, ask: Asked) -> str:
+def end_hold(decide: Decide, request: ViewRequest) -> str:
     """End a keep or an exemption, as only admins may; return where to go on. Raises: InputError,
     NotFound, NotAllowed, DecisionRefused."""
-    account, region, instance_id = _PLACE(ask.query)
-    caller = ask.caller
-    current_row = _find_row(ask)
+    account, region, instance_id = _PLACE(request.query)
+    caller = request.caller
+    current_row = _find_row(request)
     if current_row is None:
         raise NotFound(f"there is no instance {instance_id}")
-    caller.check_fresh(ask.now)
-    if ask.query.get("answer") != "end-hold":
+    caller.check_fresh(request.now)
+    if request.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
     row, _ = current_row
-    may_end = partial(_may_end, ask, row)
-    shown_hold = ask.query.get("hold", "")
+    may_end = partial(_may_end, request, row)
+    shown_hold = request.query.get("hold", "")
     decide.end_hold(Target(account, region), instance_id, caller.by, shown_hold, may_end)
     return f"/instances/{account}/{region}/{instance_id}"
 
 
-def _find_row(ask: Asked) -> Row | None:
+def _find_row(request: ViewRequest) -> Row | None:
     """Return the instance as the last sweep saw it; `None` if the caller does not see it now."""
-    for row, page in ask.seen:
-        if _is_at(ask, row):
+    for row, page in request.governed:
+        if _is_at(request, row):
             return row, page
     return None
 
 
-def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
+def _may_end(request: ViewRequest, row: FleetRow, hold: Hold) -> bool:
     """Return whether the caller is an admin of the instance's project now, and of its project when
     it was held. Both count, because whoever may set tags can move an instance to another
     project."""
     projects = {row.project}
     if hold.exempt_reason is not None:
         projects.add(hold.exempt_in or "")
-    if hold.snoozed_until is not None and hold.snoozed_until > ask.now:
+    if hold.snoozed_until is not None and hold.snoozed_until > request.now:
         projects.add(hold.kept_in or "")
-    return all(ask.caller.rank(row.account, project, "") is Rank.ADMIN for project in projects)
+    return all(request.caller.rank(row.account, project, "") is Rank.ADMIN for project in projects)
 
 
 def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
@@ -224,18 +227,18 @@ def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
     return was_kept or row.reason == EXEMPT_BY_DECISION
 
 
-def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:
+def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None:
     """Return why the instance is exempt, for callers who see the project that it was exempted in;
     `None` if it is not exempt. A tag may have moved it to another project since."""
     if hold.exempt_reason is None:
         return None
     project = hold.exempt_in
-    if project == row.project or ask.scope.sees(row.account, project or "", ""):
+    if project == row.project or request.scope.sees(row.account, project or "", ""):
         return hold.exempt_reason
     return "by somebody of another project"
 
 
-def _may_start(ask: Asked, episode: Episode, current_row: Row | None) -> bool:
+def _may_start(request: ViewRequest, episode: Episode, current_row: Row | None) -> bool:
     """Return whether the caller may start what the episode has stopped, and nobody has since."""
     if current_row is not None:
         row, _ = current_row
@@ -243,48 +246,48 @@ def _may_start(ask: Asked, episode: Episode, current_row: Row | None) -> bool:
             return False
     if not episode.can_be_started:
         return False
-    rank = ask.caller.rank(episode.ref.account, episode.project, episode.owner)
+    rank = request.caller.rank(episode.ref.account, episode.project, episode.owner)
     is_approver = rank is not None and rank >= Rank.APPROVER
-    return is_approver and may_undo(episode.terms, ask.caller.person)
+    return is_approver and may_undo(episode.terms, request.caller.person)
 
 
-def _stops(ask: Asked) -> list[Stop]:
+def _stops(request: ViewRequest) -> list[Stop]:
     """Return the booked actions that stopped it in these weeks, the newest first."""
-    entries = figures.ledger_in(ask, ask.now - _WEEKS + ask.counts_for, ask.now)
+    entries = figures.ledger_in(request, request.now - _WEEKS + request.counts_for, request.now)
     stops = []
     for entry in reversed(entries):
-        if _is_at(ask, entry.episode) and entry.outcome not in ENDED_WITHOUT_ACTION:
-            saved_usd = saved_in(entry, entry.booked_at, ask.now, ask.counts_for)
+        if _is_at(request, entry.episode) and entry.outcome not in ENDED_WITHOUT_ACTION:
+            saved_usd = saved_in(entry, entry.booked_at, request.now, request.counts_for)
             stops.append((entry, saved_usd))
     return stops
 
 
-def _is_at(ask: Asked, place: FleetRow | EpisodeRef) -> bool:
+def _is_at(request: ViewRequest, place: FleetRow | EpisodeRef) -> bool:
     """Return whether the row or episode belongs to the instance of the page."""
-    return (place.account, place.region, place.instance_id) == _PLACE(ask.query)
+    return (place.account, place.region, place.instance_id) == _PLACE(request.query)
 
 
 def _episodes(
-    ask: Asked, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
+    request: ViewRequest, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> Iterator[Episode]:
     """Read up to two episodes of this page that the caller may see. Raises: InputError."""
-    refs = _episode_refs(ask, current_row, stops, record)
+    refs = _episode_refs(request, current_row, stops, record)
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
-    ask.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
+    request.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
     for ref in refs:
-        if not _is_at(ask, ref):
+        if not _is_at(request, ref):
             continue
-        episode = ask.reader.episode_store.episode(ref)
-        if episode is not None and ask.scope.sees(ref.account, episode.project, episode.owner):
+        episode = request.reader.episode_store.episode(ref)
+        if episode is not None and request.scope.sees(ref.account, episode.project, episode.owner):
             yield episode
 
 
 def _episode_refs(
-    ask: Asked, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
+    request: ViewRequest, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> list[EpisodeRef]:
     """Return the first two of: the episode that is asked for, the open one, the last one since the
     launch, and that of the last stop. Raises: InputError."""
-    names = [figures.text_of(ask, "episode")]
+    names = [figures.text_of(request, "episode")]
     if current_row is not None:
         row, _ = current_row
         names.append(row.episode or "")
@@ -301,24 +304,27 @@ def _episode_refs(
 
 
 def _spans(
-    ask: Asked, current_row: Row | None, stops: Sequence[Stop], episodes: Sequence[Episode]
+    request: ViewRequest,
+    current_row: Row | None,
+    stops: Sequence[Stop],
+    episodes: Sequence[Episode],
 ) -> Iterator[Span]:
     """Yield times with what is known of them; later ones are drawn over those before."""
     for entry, _ in stops:
         yield "running", entry.episode.launch_time, entry.booked_at
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
-    questions = ask.reader.approval_store.open_questions(refs_of_stops)
+    questions = request.reader.approval_store.open_questions(refs_of_stops)
     episode_by_ref = {episode.ref: episode for episode in episodes}
     for episode, _ in questions.values():
         episode_by_ref[episode.ref] = episode
     for episode in episode_by_ref.values():
-        if ask.scope.sees(episode.ref.account, episode.project, episode.owner):
+        if request.scope.sees(episode.ref.account, episode.project, episode.owner):
             yield from _day_before(episode)
     for entry, _ in stops:
-        yield "stopped", entry.booked_at, entry.ended_at or ask.now
+        yield "stopped", entry.booked_at, entry.ended_at or request.now
     if current_row is not None:
         row, page = current_row
-        yield from _spans_now(row, page, ask.now)
+        yield from _spans_now(row, page, request.now)
 
 
 def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Span]:

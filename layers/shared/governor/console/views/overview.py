@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from governor.console.page import Asked, Page, Row, Table
+from governor.console.page import Page, Row, Table, ViewRequest
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.core.units import Usd, UtcDatetime
@@ -25,25 +25,25 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 """From the bottom of a bar to its top: what was spent, and what was not."""
 
 
-def overview(ask: Asked) -> Page:
+def overview(request: ViewRequest) -> Page:
     """Return the first page: the fleet, its questions, its problems and the savings."""
-    idle_rows, unknown_rows = _idle_and_unknown(ask)
+    idle_rows, unknown_rows = _idle_and_unknown(request)
     idle_rows = figures.by_price(idle_rows)
-    questions = figures.questions(ask)
+    questions = figures.questions(request)
     rates = {
-        "fleet": figures.rate(ask.seen),
+        "fleet": figures.rate(request.governed),
         "idle": figures.rate(idle_rows),
         "questions": figures.rate(questions),
         "cannot_be_judged": figures.rate(unknown_rows),
     }
-    this_month = month_start(ask.now)
+    this_month = month_start(request.now)
     last_month = month_start(this_month - DAY)
-    entries = figures.ledger_in(ask, min(last_month, ask.now - DAY * _DAYS), ask.now)
-    saved = sum_saved(entries, this_month, ask.now, ask.counts_for)
+    entries = figures.ledger_in(request, min(last_month, request.now - DAY * _DAYS), request.now)
+    saved = sum_saved(entries, this_month, request.now, request.counts_for)
     # Compared with the same part of last month; otherwise every month would begin with a loss.
-    same_part = min(this_month, last_month + (ask.now - this_month))
-    saved_before = sum_saved(entries, last_month, same_part, ask.counts_for)
-    days = _days(ask, entries)
+    same_part = min(this_month, last_month + (request.now - this_month))
+    saved_before = sum_saved(entries, last_month, same_part, request.counts_for)
+    days = _days(request, entries)
     has_amounts = any(any(amounts) for _, amounts in days)
     asked_at = [row.asked_at for row, _ in questions]
     expires_at = [row.expires_at for row, _ in questions]
@@ -53,19 +53,19 @@ def overview(ask: Asked) -> Page:
         template="overview.html",
         values={
             **rates,
-            **pause_values(ask),
-            "has_pages": bool(ask.reader.pages),
+            **pause_values(request),
+            "has_pages": bool(request.reader.pages),
             "saved": saved,
             "before": saved_before,
             "last_month": last_month,
-            "problems": list(figures.problems(ask)),
+            "problems": list(figures.problems(request)),
             "chart": charts.stacked(days, _KINDS) if has_amounts else None,
             "days": days,
             "kinds": _KINDS,
-            "open": figures.lines(ask, questions[:_LISTED]),
+            "open": figures.lines(request, questions[:_LISTED]),
             "oldest": _first(asked_at),
             "next_end": _first(expires_at),
-            "lines": figures.lines(ask, idle_rows[:_LISTED]),
+            "lines": figures.lines(request, idle_rows[:_LISTED]),
         },
         document={
             **rates,
@@ -77,11 +77,11 @@ def overview(ask: Asked) -> Page:
     )
 
 
-def _idle_and_unknown(ask: Asked) -> tuple[list[Row], list[Row]]:
+def _idle_and_unknown(request: ViewRequest) -> tuple[list[Row], list[Row]]:
     """Return the idle instances, and those that cannot be judged."""
     idle_rows = []
     unknown_rows = []
-    for row, page in ask.seen:
+    for row, page in request.governed:
         family = figures.family_of(row)
         if family is Family.IDLE:
             idle_rows.append((row, page))
@@ -102,14 +102,16 @@ def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
     return Table("days", ("day", *amount_columns), tuple(rows))
 
 
-def _days(ask: Asked, entries: Sequence[LedgerEntry]) -> list[tuple[date, tuple[Usd, ...]]]:
+def _days(
+    request: ViewRequest, entries: Sequence[LedgerEntry]
+) -> list[tuple[date, tuple[Usd, ...]]]:
     """Return what was spent and avoided on each of the last days (UTC), in the order of
     `_KINDS`."""
-    days = figures.days_between(ask.now.date() - DAY * (_DAYS - 1), ask.now.date())
+    days = figures.days_between(request.now.date() - DAY * (_DAYS - 1), request.now.date())
     shares_by_day: dict[date, list[Share]] = defaultdict(list)
-    for day, _, share in figures.shares(ask, days[0], days[-1]):
+    for day, _, share in figures.shares(request, days[0], days[-1]):
         shares_by_day[day].append(share)
-    avoided = net_by_day(entries, days, ask.now, ask.counts_for)
+    avoided = net_by_day(entries, days, request.now, request.counts_for)
     amounts_by_day: list[tuple[date, tuple[Usd, ...]]] = []
     for day, avoided_usd in zip(days, avoided, strict=True):
         spent = figures.total(shares_by_day[day])

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Asked, Page, Row, Table
+from governor.console.page import Page, Row, Table, ViewRequest
 from governor.console.views import charts, figures
 from governor.core.errors import NotFound
 from governor.core.units import Usd, UtcDatetime
@@ -70,15 +70,15 @@ class Spending:
         return now + timedelta(seconds=int(left * 3600 / self.rate.usd_per_hour))
 
 
-def projects(ask: Asked) -> Page:
+def projects(request: ViewRequest) -> Page:
     """Return all projects of the caller, the one that spent most first."""
-    spendings = sorted(_spending(ask, timedelta(0)), key=_most_spent_first)
+    spendings = sorted(_spending(request, timedelta(0)), key=_most_spent_first)
     table = Table("projects", _COLUMNS, tuple(map(_cells, spendings)))
     return Page(
         title="Projects",
         template="projects.html",
         values={"projects": spendings},
-        document={"month": month_of(ask.now), "projects": table.documents},
+        document={"month": month_of(request.now), "projects": table.documents},
         tables=(table,),
     )
 
@@ -100,10 +100,10 @@ def _cells(spending: Spending) -> tuple[object, ...]:
     )
 
 
-def project(ask: Asked) -> Page:
+def project(request: ViewRequest) -> Page:
     """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
-    now = ask.now
-    spending = _spending_of(ask, ask.query["name"])
+    now = request.now
+    spending = _spending_of(request, request.query["name"])
     rows = figures.by_price(spending.rows)
     idle_rows = [(row, page) for row, page in rows if figures.family_of(row) is Family.IDLE]
     days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
@@ -112,7 +112,7 @@ def project(ask: Asked) -> Page:
     sums = list(accumulate(spent, initial=spending.before_days))[1:]
     runs_out_at = spending.runs_out_at(now)
     by_past = forecast(spending.spent, spending.past, now)
-    questions = _questions_of(ask, spending.name)
+    questions = _questions_of(request, spending.name)
     day_documents = []
     for day, amount in zip(days_so_far, spent, strict=True):
         day_documents.append({"day": day, "spent_usd": amount})
@@ -125,7 +125,7 @@ def project(ask: Asked) -> Page:
             "runs_out": runs_out_at,
             "by_past": by_past,
             "chart": charts.lines(days, [("this-month", sums)], spending.budget),
-            "lines": figures.lines(ask, rows[:_LISTED]),
+            "lines": figures.lines(request, rows[:_LISTED]),
             "questions": questions,
         },
         document={
@@ -146,37 +146,37 @@ def project(ask: Asked) -> Page:
     )
 
 
-def _questions_of(ask: Asked, name: str) -> list[Row]:
+def _questions_of(request: ViewRequest, name: str) -> list[Row]:
     """Return the instances of a project with an open question."""
-    return [(row, page) for row, page in figures.questions(ask) if row.project == name]
+    return [(row, page) for row, page in figures.questions(request) if row.project == name]
 
 
-def _spending_of(ask: Asked, name: str) -> Spending:
+def _spending_of(request: ViewRequest, name: str) -> Spending:
     """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
-    for spending in _spending(ask, PAST):
+    for spending in _spending(request, PAST):
         if spending.name == name:
             return spending
     raise NotFound("there is no such project")
 
 
-def _spending(ask: Asked, past: timedelta) -> list[Spending]:
+def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
     """Return all projects of which the caller sees an instance, or a cost of this month or of the
     `past` until now."""
-    month_begins = month_start(ask.now).date()
-    first_day = min(month_begins, (ask.now - past).date())
+    month_begins = month_start(request.now).date()
+    first_day = min(month_begins, (request.now - past).date())
     rows_by_project: dict[str, list[Row]] = defaultdict(list)
-    for row, page in ask.seen:
+    for row, page in request.governed:
         rows_by_project[row.project].append((row, page))
-    shares_by_project = _shares_by_day(ask, first_day)
-    metered_by_project = _metered(ask)
+    shares_by_project = _shares_by_day(request, first_day)
+    metered_by_project = _metered(request)
     spendings = []
     for name in rows_by_project.keys() | shares_by_project.keys():
         share_by_day = {day: figures.total(parts) for day, parts in shares_by_project[name].items()}
         days_of_month = {day: share for day, share in share_by_day.items() if day >= month_begins}
         budget = None
         before_days = Decimal(0)
-        if ask.scope.everything or name in ask.scope.projects:
-            budget = ask.reader.policy.budget.of(name)
+        if request.scope.everything or name in request.scope.projects:
+            budget = request.reader.policy.budget.of(name)
             # The month's sum is older than its days if days began to be stored within the month.
             counted = figures.total(list(days_of_month.values())).total
             before_days = max(Decimal(0), metered_by_project[name] - counted)
@@ -193,18 +193,20 @@ def _spending(ask: Asked, past: timedelta) -> list[Spending]:
     return spendings
 
 
-def _shares_by_day(ask: Asked, first_day: date) -> Mapping[str, Mapping[date, list[Share]]]:
+def _shares_by_day(
+    request: ViewRequest, first_day: date
+) -> Mapping[str, Mapping[date, list[Share]]]:
     """Return what was spent since that day, by project and day."""
     shares: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
-    for day, name, share in figures.shares(ask, first_day, ask.now.date()):
+    for day, name, share in figures.shares(request, first_day, request.now.date()):
         shares[name][day].append(share)
     return shares
 
 
-def _metered(ask: Asked) -> Mapping[str, Usd]:
+def _metered(request: ViewRequest) -> Mapping[str, Usd]:
     """Return the stored sum of this month by project, zero for those without one."""
     metered: dict[str, Usd] = defaultdict(Decimal)
-    for meter in ask.reader.ledger_store.meters(month_of(ask.now)):
+    for meter in request.reader.ledger_store.meters(month_of(request.now)):
         for name, usd in meter.usd.items():
             metered[name] += usd
     return metered

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import accumulate
 
-from governor.console.page import Asked, Page, Table
+from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import charts, figures
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
@@ -20,22 +20,22 @@ _NAMED = 10
 _MOMENT = timedelta(microseconds=1)
 
 
-def savings(ask: Asked) -> Page:
+def savings(request: ViewRequest) -> Page:
     """Return the savings of one month. Raises: InputError for a month or a page that cannot be."""
-    start = figures.month_in(ask)
-    now = ask.now
-    counts_for = ask.counts_for
+    start = figures.month_in(request)
+    now = request.now
+    counts_for = request.counts_for
     end = min(now, month_end(start))
     month_before = month_start(start - DAY)
-    entries = figures.ledger_in(ask, month_before, end)
+    entries = figures.ledger_in(request, month_before, end)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
-    shares = [share for _, _, share in figures.shares(ask, days[0], days[-1])]
+    shares = [share for _, _, share in figures.shares(request, days[0], days[-1])]
     costs = figures.total(shares)
     month_report = report(entries, [costs], start, end, now, counts_for)
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
-    shown, pages = figures.paged(ask, "/savings", this_month, month_report.lines, _ROWS)
+    shown, pages = figures.paged(request, "/savings", this_month, month_report.lines, _ROWS)
     days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
     saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
     days_before = figures.days_between(month_before.date(), days[0] - DAY)
@@ -49,7 +49,7 @@ def savings(ask: Asked) -> Page:
         final_at = month_end(start) + PROVISIONAL
     next_month = end if end < now else None
     largest_groups = {name: month_report.by(name)[:_NAMED] for name in GROUPS}
-    name_by_id = {row.instance_id: row.name for row, _ in ask.seen}
+    name_by_id = {row.instance_id: row.name for row, _ in request.governed}
     return Page(
         title=f"Savings in {month_name}",
         template="savings.html",
