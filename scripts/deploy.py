@@ -24,6 +24,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from cli.nearest import nearest
 from cli.twins import EMPTY, is_ours, parameters_of, twins
+from governor.core.regions import is_region
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,6 @@ _TAKEN = (*NAMES, "PYTHON")
 SEEDS = ("Mode", "PolicyYaml")
 """Parameters that are the policy until a version of it is stored."""
 STACK = "gpu-governor"
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,2}-\d+")
 
 
 def ask(question: str, default: str) -> str:
@@ -165,7 +165,7 @@ class Deployment:
             self.region = self.ask("Region", self.region)
         if not self.region:
             raise DeployError("there is no Region: set REGION=, as in make deploy REGION=us-east-1")
-        if not _REGION.fullmatch(self.region):
+        if not is_region(self.region):
             raise DeployError(f"{self.region!r} is no Region: set REGION= to one like us-east-1")
         try:
             self.account = self._client("sts").get_caller_identity()["Account"]

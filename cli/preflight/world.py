@@ -208,7 +208,7 @@ class World:
 
     @property
     def partition(self) -> str:
-        """`aws`, `aws-cn` or `aws-us-gov`."""
+        """The partition of the caller, as its ARN names it."""
         return str(self.caller["Arn"]).split(":")[1]
 
     @property

@@ -185,7 +185,7 @@ def test_pruned_data_mean_what_the_whole_data_mean(clients: Clients, service: st
         theirs = whole_session.create_client(service, region_name=region)
         ours = pruned_session.create_client(service, region_name=region)
         assert described(theirs) == described(ours), region
-    for partition in ("aws", "aws-cn", "aws-us-gov"):
+    for partition in whole_session.get_available_partitions():
         known_regions = whole_session.get_available_regions(service, partition)
         assert known_regions == pruned_session.get_available_regions(service, partition)
 
@@ -222,6 +222,12 @@ def test_a_model_loses_its_documentation_alone(pruned: Path, service: str) -> No
             assert undocumented(whole / path.name) == undocumented(path)
         else:
             assert (whole / path.name).read_bytes() == path.read_bytes(), path
+
+
+def test_the_partitions_are_kept_as_they_are(pruned: Path) -> None:
+    """`governor.core.regions` reads them."""
+    name = "partitions.json"
+    assert (INSTALLED / name).read_bytes() == (pruned / name).read_bytes()
 
 
 def test_nothing_is_kept_that_nobody_reads(pruned: Path) -> None:

@@ -198,6 +198,33 @@ class World:
         return approval.status
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        (
+            "https://eusc-de-east-1.console.amazonaws-eusc.eu/ec2/home",
+            '<dd><a href="https://eusc-de-east-1.console.amazonaws-eusc.eu/ec2/home">',
+        ),
+        (None, "<dd>i-"),
+    ],
+)
+def test_the_page_links_the_console_of_the_region_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, shown: str
+) -> None:
+    """Without a known console the page shows the id alone."""
+    asked = []
+
+    def instance_page(region: str, instance_id: str) -> str | None:
+        asked.append((region, instance_id))
+        return address
+
+    monkeypatch.setattr("governor.web.pages.instance_page", instance_page)
+    world = World()
+
+    assert f"<dt>Id</dt>{shown}" in world.get().body
+    assert [("us-east-1", world.ref.instance_id)] == asked
+
+
 def test_looking_changes_nothing() -> None:
     """GET and HEAD, twenty times each: the question is as it was, and HEAD has no body."""
     world = World()

@@ -59,15 +59,6 @@ class Settings:
             self.oidc_approver_group,
         )
 
-    @property
-    def partition(self) -> str:
-        """Return the AWS partition of the Region."""
-        if self.aws_region.startswith("cn-"):
-            return "aws-cn"
-        if self.aws_region.startswith("us-gov-"):
-            return "aws-us-gov"
-        return "aws"
-
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings. Raises: ConfigurationError if the account id, the Region or half of the

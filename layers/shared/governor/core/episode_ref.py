@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from governor.core.instance import Target
+from governor.core.regions import SHAPE as REGION_SHAPE
 from governor.core.units import UtcDatetime, as_utc
 
 
@@ -40,7 +41,7 @@ class EpisodeRef:
 
 
 _EXECUTION_NAME = re.compile(
-    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})"
+    rf"(?P<account>\d{{12}})-(?P<region>{REGION_SHAPE})-(?P<id>i-[0-9a-f]{{8,17}})"
     r"-(?P<epoch>\d{1,12})-(?P<n>\d{1,9})"
 )
 

@@ -328,12 +328,3 @@ def tag_command(instance_id: str, region: str, key: str, value: str) -> str:
     """Return the command that sets a tag, for people to copy. Any text in it is quoted."""
     where = ("--region", region, "--resources", instance_id)
     return join(("aws", "ec2", "create-tags", *where, "--tags", f"Key={key},Value={value}"))
-
-
-def console_url(instance: Instance) -> str:
-    """Return the page of the instance in the AWS console."""
-    region = instance.target.region
-    return (
-        f"https://{region}.console.aws.amazon.com/ec2/home?region={region}"
-        f"#InstanceDetails:instanceId={instance.instance_id}"
-    )

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import ErrorDetails
 
 from governor.core.errors import InputError
+from governor.core.regions import SHAPE as REGION_SHAPE
 from governor.core.units import as_utc
 
 AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
-REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
-Region = Annotated[str, Field(pattern=REGION)]
+Region = Annotated[str, Field(pattern=f"^{REGION_SHAPE}$")]
 InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
 Moment = Annotated[AwareDatetime, AfterValidator(as_utc)]
 """A moment in UTC. A time out of its range is refused, like a text that is no time."""

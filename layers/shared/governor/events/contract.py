@@ -16,7 +16,8 @@ from pydantic import AliasPath, BeforeValidator, Field
 from governor.alerts.model import Queued
 from governor.approvals.rotate_keys import RotationStep
 from governor.core.errors import InputError
-from governor.core.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
+from governor.core.parsing import AccountId, Event, InstanceId, Moment, Region, parse
+from governor.core.regions import is_region
 from governor.core.units import UtcDatetime, as_utc, parse_iso, printable
 from governor.episode.rules.audit import Change
 from governor.events.model.interruption import RESPONSES, Cause, LifecycleAction, Warned
@@ -213,8 +214,9 @@ class HealthEvent(Envelope):
         change = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
         # AWS Health also sends a copy to a backup Region. `eventRegion` names the Region of the
         # instances.
-        own_region = re.fullmatch(REGION, self.event_region or "")
-        region = own_region[0] if own_region else self.region
+        region = self.region
+        if self.event_region and is_region(self.event_region):
+            region = self.event_region
         return Notice(
             account=self.affected_account or self.account,
             region=region,

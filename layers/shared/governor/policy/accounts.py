@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from governor.core.errors import ConfigurationError, SafetyError
 from governor.core.instance import Instance, Target
+from governor.core.regions import partition_of
 from governor.policy.model.policy import Policy
 
 
@@ -20,8 +21,6 @@ class Accounts:
 
     hub_account: str
     hub_region: str
-    partition: str = "aws"
-    """`aws`, `aws-cn` or `aws-us-gov`."""
     member_role_name: str | None = None
     """This function's own role in member accounts, so that there, too, only one function may stop
     or terminate. `None`: the function reaches no member account."""
@@ -66,7 +65,9 @@ class Accounts:
                 f"account {account} cannot be reached: the environment variable "
                 "MEMBER_ROLE_NAME is missing"
             )
-        role_arn = f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}"
+        # Roles are assumed within a partition only, so a member is in that of the hub.
+        partition = partition_of(self.hub_region)
+        role_arn = f"arn:{partition}:iam::{account}:role/{self.member_role_name}"
         return Target(account, region, role_arn, session)
 
 

@@ -22,7 +22,7 @@ from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
-from governor.core.instance import console_url
+from governor.core.regions import instance_page
 from governor.core.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
@@ -97,6 +97,7 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     """Return the page of one question."""
     episode = view.episode
+    target = episode.instance.target
     headline, meaning = headline_of(view)
     idle_since = episode.idle.since if episode.idle else None
     device_by_volume = {volume.volume_id: volume.device for volume in episode.instance.volumes}
@@ -118,7 +119,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
         devices=device_by_volume,
-        console=console_url(episode.instance),
+        console=instance_page(target.region, episode.instance.instance_id),
         keep_options=_keep_options(view),
         keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),

@@ -198,7 +198,6 @@ class Parts(Basics):
         return Accounts(
             hub_account=self.settings.hub_account_id,
             hub_region=self.settings.aws_region,
-            partition=self.settings.partition,
             member_role_name=self.settings.member_role_name or None,
         )
 

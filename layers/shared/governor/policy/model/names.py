@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from governor.core.instance import OWN_TAGS, Instance
+from governor.core.regions import SHAPE as REGION_SHAPE
 from governor.core.settings import (
     Section,
 )
@@ -19,7 +20,7 @@ KEY_FOR_IAM = "at most 128 letters, digits and + - = . _ : / @"
 says."""
 _KEY_FOR_IAM = r"[A-Za-z0-9+\-=._:/@]{1,128}"
 # No list of Regions: AWS opens them faster than this is released.
-REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
+REGION = (REGION_SHAPE, "no Region is named so: write each, as us-east-1")
 UNIT = (
     "(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}",
     "no unit is named so: write its ID, as ou-abcd-11111111",
