@@ -116,7 +116,7 @@ _FREEZES = Edit(
     "return None if True else",
 )
 _NO_PROOF = Edit(
-    f"{_RECHECK}._no_longer_idle",
+    f"{_RECHECK}._end_if_not_idle",
     "verdict, evidence = self.inspect.judge(instance, policy, now)",
     "return None",
 )
@@ -674,7 +674,7 @@ BUGS = (
         "silence_is_not_idleness",
         (
             Edit(
-                f"{_RECHECK}._no_longer_idle",
+                f"{_RECHECK}._end_if_not_idle",
                 "if verdict.kind is VerdictKind.IDLE:",
                 "if verdict.kind in (VerdictKind.IDLE, VerdictKind.NO_DATA):",
             ),
@@ -729,7 +729,7 @@ BUGS = (
         "what_runs_again_is_not_ended",
         (
             _guard("Guards._same_instance", "instance.launch_time != ref.launch_time", "False"),
-            Edit(f"{_RECHECK}._changed", 'if state != "stopped":', "if False:"),
+            Edit(f"{_RECHECK}._end_if_changed", 'if state != "stopped":', "if False:"),
             _ANY_STATE,
         ),
         (f"a start and work {_END}",),
@@ -1050,7 +1050,7 @@ BUGS = (
             Edit(f"{_PUT_AWAY}._is_done", "return effect is Effect.DONE", "return False"),
             Edit(f"{_RECHECK}._result_of_earlier_call", "now = self.clock.now()", "return None"),
             _ANY_STATE,
-            Edit(f"{_RECHECK}._changed", 'if state != "running":', "if False:"),
+            Edit(f"{_RECHECK}._end_if_changed", 'if state != "running":', "if False:"),
         ),
         ("the answer to the stop is lost", "the answer to the termination is lost"),
     ),

@@ -35,53 +35,15 @@ from governor.policy.model.policy import Mode, Policy
 from governor.remediation.clearance import Cleared
 from governor.remediation.guards import Guards
 from governor.remediation.inspect_instance import InspectInstance
+from governor.remediation.rechecked import OVERTAKEN, SHORTEST_WAIT, Rechecked
 from governor.remediation.sent_call import SentCalls
 from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judging import is_released
 
-_SHORTEST_WAIT = timedelta(minutes=1)
 _LONGEST_WAIT = timedelta(minutes=15)
 _NOTIFIED_AFTER = timedelta(hours=1)
-"""After so long without getting on, a step is held back once, and people are notified. The function
-that acts may die at every try, and says nothing then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rechecked:
-    """The result of a recheck: the step may proceed, waits, or ends the episode with an outcome."""
-
-    proceed: bool
-    outcome: Outcome | None
-    """`None` if the step may proceed; `REFUSED` while it waits."""
-    reason: str
-    wait: timedelta | None = None
-    """The time to the next recheck while the step waits; `None` if it does not."""
-    notifies: bool = True
-    """False for a wait of minutes, of which nobody is notified."""
-    again: timedelta = _SHORTEST_WAIT
-    """The time to the next recheck if the step was let through and not carried out."""
-
-    @classmethod
-    def proceeds(cls, reason: str, *, again: timedelta) -> Rechecked:
-        """Return the result that the step may be done now."""
-        return cls(proceed=True, outcome=None, reason=reason, again=again)
-
-    @classmethod
-    def waits(cls, reason: str, wait: timedelta, *, notifies: bool = True) -> Rechecked:
-        """Return the result that the step is held back, and is rechecked after `wait`."""
-        return cls(
-            proceed=False, outcome=Outcome.REFUSED, reason=reason, wait=wait, notifies=notifies
-        )
-
-    @classmethod
-    def ended(cls, outcome: Outcome, reason: str) -> Rechecked:
-        """Return the result that the episode ends with this outcome."""
-        return cls(proceed=False, outcome=outcome, reason=reason)
-
-
-_OVERTAKEN = Rechecked.waits(
-    "another recheck came first: check again", _SHORTEST_WAIT, notifies=False
-)
+"""If a step that was let through is not carried out for so long, it is held back once, and people
+are notified: the function that acts may die at every try, and notifies nobody then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +68,12 @@ class RecheckEpisode:
     sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, step: Step) -> Rechecked:
-        """Decide whether this step may be done now. Safe to repeat.
+        """Decide whether this step may be done now, and store the decision: the clearance of one
+        call, or why the episode ends. Safe to repeat.
 
         Raises: CloudError, after which it is tried again; MetricsLate until the newest readings and
-        refusals of answers are known, after which it is tried again in minutes.
+        refusals of answers are known, after which it is tried again in minutes; ConflictError if
+        the episode was closed meanwhile.
         """
         episode = self.episode_store.episode(ref)
         sent_at: UtcDatetime | None = None
@@ -119,17 +83,19 @@ class RecheckEpisode:
             rechecked = self._result_of_earlier_call(episode, step)
         if rechecked is None:
             rechecked = self._recheck(ref, step, sent_at)
-        if rechecked.outcome is not None and rechecked.wait is None:
+        final_outcome = rechecked.final_outcome
+        if final_outcome is not None:
             # `RecordOutcome` reads the end from this note, because anybody who may start the
             # workflow's functions can write their input.
-            self.episode_store.note_no(ref, rechecked.outcome.value, rechecked.reason)
+            self.episode_store.note_no(ref, final_outcome.value, rechecked.reason)
         return rechecked
 
     def _result_of_earlier_call(self, episode: Episode, step: Step) -> Rechecked | None:
-        """Return the result that an earlier call of this step leads to.
+        """Return the result that an earlier stop or termination of this episode leads to: go on if
+        EC2 has carried it out, wait while EC2 may still do so.
 
-        Return `None` if everything must be checked: no call was sent, it had no effect, or others
-        have changed the instance. Raises: CloudError.
+        Return `None` if everything must be checked: no call was sent, it had no effect, others have
+        changed the instance, or the episode is over. Raises: CloudError.
         """
         if episode.outcome is not None or episode.mode is Mode.OBSERVE:
             return None
@@ -138,23 +104,25 @@ class RecheckEpisode:
         now = self.clock.now()
         match self.sent_calls.effect(episode, step, now):
             case Effect.DONE:
-                return self._carried_out(episode, step, now)
+                return self._go_on_after_call(episode, step, now)
             case Effect.UNDER_WAY:
                 reason = (
                     f"EC2 gave no clear answer to the call to {step.value} the instance, "
                     "and may still carry it out"
                 )
-                return Rechecked.waits(reason, _SHORTEST_WAIT, notifies=False)
+                return Rechecked.waits(reason, SHORTEST_WAIT, notifies=False)
             case Effect.NOTHING:
-                return self._held_meanwhile(episode)
+                return self._end_if_held_meanwhile(episode)
             case Effect.CHANGED_BY_OTHERS | None:
                 return None  # The guards and the state of the instance say what that means.
 
-    def _carried_out(self, episode: Episode, step: Step, now: UtcDatetime) -> Rechecked:
-        """Return that the workflow proceeds, because EC2 has carried out the step already.
+    def _go_on_after_call(self, episode: Episode, step: Step, now: UtcDatetime) -> Rechecked:
+        """Return that the workflow proceeds: EC2 has carried out this step, and what follows it is
+        still to be done.
 
-        Return instead that the episode ends if the next step has waited for as long as an approval
-        lives, and that it waits when people must be notified of that. Raises: CloudError.
+        Return instead that the episode ends if that has been so for as long as an approval lives,
+        or that it waits a minute if people are to be notified of it. Raises: PolicyError;
+        CloudError.
         """
         policy = self.guards.policies.applied_to(episode.instance).policy
         hours = policy.approval.wait_at_most_hours
@@ -165,24 +133,25 @@ class RecheckEpisode:
                 "the longest that is allowed (approval.wait_at_most_hours)"
             )
             return Rechecked.ended(Outcome.REFUSED, reason)
-        if self._must_notify(episode, elapsed):
+        if self._is_notification_due(episode, elapsed):
             reason = f"EC2 has carried out the {step.value}, but not what follows, for 1 h"
-            return Rechecked.waits(reason, _SHORTEST_WAIT)
+            return Rechecked.waits(reason, SHORTEST_WAIT)
         again = wait_before_next_check(_LONGEST_WAIT, elapsed)
         return Rechecked.proceeds(f"EC2 has carried out the {step.value}", again=again)
 
-    def _must_notify(self, episode: Episode, elapsed: timedelta) -> bool:
-        """Return whether people must be notified that a step has not been carried out for
-        `elapsed`: only after an hour, and once an episode. Raises: CloudError."""
+    def _is_notification_due(self, episode: Episode, elapsed: timedelta) -> bool:
+        """Return whether people are to be notified that an episode has not got on for `elapsed`:
+        only after an hour, and once an episode; never in mode `observe`. Raises: CloudError."""
         if elapsed < _NOTIFIED_AFTER or episode.mode is Mode.OBSERVE:
             return False
         approval = self.approval_store.approval(episode.approval_id)
         return approval is not None and approval.waits_told_at is None
 
-    def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
-        """Return the end of the episode if somebody held it during a call that had no effect.
+    def _end_if_held_meanwhile(self, episode: Episode) -> Rechecked | None:
+        """Return the end of the episode if somebody held it during a call; `None` if nobody did.
 
-        Return `None` if nobody did. Raises: CloudError.
+        Call it only if that call had no effect: the hold came too late for it, and counts now.
+        Raises: CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.late_hold is None:
@@ -190,11 +159,12 @@ class RecheckEpisode:
         return Rechecked.ended(Outcome.HELD, approval.late_hold.why)
 
     def _recheck(self, ref: EpisodeRef, step: Step, sent_at: UtcDatetime | None) -> Rechecked:
-        """Check everything again, and let the step through unless something forbids it or holds it
-        back.
+        """Check everything again. Return that the step proceeds, and clear it for one call, unless
+        something ends the episode or holds the step back.
 
-        `sent_at` is when an earlier call was sent that had no effect; `None` if there was none.
-        Raises: CloudError; MetricsLate.
+        `sent_at` is when an earlier call of this step was noted, which had no effect and is
+        forgotten here; `None` if there was none. Raises: CloudError; MetricsLate; PolicyError;
+        ConflictError if the episode was closed meanwhile.
         """
         try:
             cleared = self.guards.check(ref, step)
@@ -204,14 +174,14 @@ class RecheckEpisode:
         except Unsealed as error:
             return Rechecked.ended(Outcome.VOID, str(error))
         except SafetyError as error:
-            return self._refused(ref, error)
+            return self._end_by_guard(ref, error)
         now = self.clock.now()
-        held_back = self._held_back(cleared, step, now)
-        ended = self._changed(cleared, step, now, is_held_back=held_back is not None)
+        held_back = self._wait_or_end(cleared, step, now)
+        ended = self._end_if_changed(cleared, step, now, is_held_back=held_back is not None)
         if ended is not None:
             return ended
-        if not self._is_earlier_call_forgotten(cleared.episode, step, sent_at):
-            return _OVERTAKEN
+        if not self._forget_earlier_call(cleared.episode, step, sent_at):
+            return OVERTAKEN
         if held_back is not None:
             self.episode_store.journal(
                 ref, "held back", now, step=step.value, reason=held_back.reason
@@ -219,13 +189,14 @@ class RecheckEpisode:
             return held_back
         return self._let_through(cleared, step, now)
 
-    def _is_earlier_call_forgotten(
+    def _forget_earlier_call(
         self, episode: Episode, step: Step, sent_at: UtcDatetime | None
     ) -> bool:
-        """Take back the note of a call that had no effect, so that people may hold the step again.
+        """Take back the note of the earlier call, so that people may hold the step again. Return
+        true if no note stands now, false if another call was noted after `sent_at`.
 
-        Return true if no note stands now; false if another call was sent since the state of the
-        instance was read. The note of a snapshot stays. Raises: CloudError.
+        Call it only if the call of `sent_at` had no effect. Snapshots are the exception: their note
+        stays, and the answer is true. Raises: CloudError.
         """
         if step is Step.SNAPSHOT:
             return True  # Snapshots that EC2 began after the note count, so the note must stay.
@@ -236,22 +207,23 @@ class RecheckEpisode:
             return True
         return self.episode_store.forget_step(episode, step.value, noted_at)
 
-    def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
-        """Return the end of an episode that a guard refuses: `void` if the instance is gone or was
-        restarted, else `refused`. Raises: CloudError."""
+    def _end_by_guard(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
+        """Return the end of the episode that a guard refused with this error: `void` if the
+        instance is gone or was restarted, else `refused`. Raises: CloudError."""
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         is_gone = instance is None or instance.launch_time != ref.launch_time
         outcome = Outcome.VOID if is_gone else Outcome.REFUSED
         return Rechecked.ended(outcome, str(error))
 
-    def _changed(
+    def _end_if_changed(
         self, cleared: Cleared, step: Step, now: UtcDatetime, *, is_held_back: bool
     ) -> Rechecked | None:
-        """Return the end of the episode if the instance is not as it was asked about.
+        """Return the end of the episode if the instance is in another state than the plan expects
+        before this step, or runs and is not idle. Return `None` if neither is so.
 
-        Return `None` if the instance is unchanged. `is_held_back` says that the step would not be
-        done now anyway. Raises: CloudError; MetricsLate.
+        With `is_held_back` the step waits anyway, and only work ends the episode. Raises:
+        CloudError; MetricsLate.
         """
         state = cleared.instance.state
         episode = cleared.episode
@@ -265,14 +237,15 @@ class RecheckEpisode:
         if state != "running":
             why = f"the instance is {state}: somebody was faster"
             return Rechecked.ended(Outcome.VOID, why)
-        return self._no_longer_idle(cleared, now, is_held_back=is_held_back)
+        return self._end_if_not_idle(cleared, now, is_held_back=is_held_back)
 
     def _let_through(self, cleared: Cleared, step: Step, now: UtcDatetime) -> Rechecked:
-        """Note that one call is allowed, and return that the step may proceed.
+        """Store that one call of this step is allowed, and return that the step may proceed.
 
-        Return instead that the episode ends if no call was carried out for as long as an approval
-        lives, and that the step waits when people must be notified of that, or if another recheck
-        was faster. Raises: CloudError.
+        Return instead, and store nothing: that the episode ends if no call was carried out for as
+        long as an approval lives; that the step waits a minute if people are to be notified of
+        that, or another recheck was faster. Raises: ConflictError if the episode is closed;
+        CloudError.
         """
         episode = cleared.episode
         elapsed = now - episode.first_cleared.get(step.value, now)
@@ -283,21 +256,22 @@ class RecheckEpisode:
                 "(approval.wait_at_most_hours)"
             )
             return Rechecked.ended(Outcome.REFUSED, f"{reason}{_last_try(episode)}")
-        if self._must_notify(episode, elapsed):
+        if self._is_notification_due(episode, elapsed):
             reason = f"no try to {step.value} it has worked for 1 h"
-            return Rechecked.waits(f"{reason}{_last_try(episode)}", _SHORTEST_WAIT)
+            return Rechecked.waits(f"{reason}{_last_try(episode)}", SHORTEST_WAIT)
         if not self.episode_store.clear_step(episode.ref, step.value, now, seen=episode):
-            return _OVERTAKEN
+            return OVERTAKEN
         again = wait_before_next_check(min(_LONGEST_WAIT, elapsed / 4), elapsed)
         return Rechecked.proceeds("everything is as it was asked about", again=again)
 
-    def _no_longer_idle(
+    def _end_if_not_idle(
         self, cleared: Cleared, now: UtcDatetime, *, is_held_back: bool
     ) -> Rechecked | None:
-        """Judge the running instance again, and return the end of the episode if it is not idle.
+        """Judge the running instance again, and return the end of the episode if it is not idle;
+        `None` if it is.
 
-        Return `None` if the instance is idle. While the step `is_held_back`, only work ends the
-        episode. Raises: CloudError; MetricsLate.
+        With `is_held_back` only work ends the episode: return `None` for any other verdict. Raises:
+        MetricsLate while the newest readings are missing; CloudError.
         """
         instance = cleared.instance
         policy = cleared.applied.policy
@@ -315,12 +289,12 @@ class RecheckEpisode:
             why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
         return Rechecked.ended(outcome, why)
 
-    def _held_back(self, cleared: Cleared, step: Step, now: UtcDatetime) -> Rechecked | None:
-        """Return that the step waits: for the end of a freeze, room under a cap, silence to be an
-        answer, or readings that are new enough to act without a person's approval.
+    def _wait_or_end(self, cleared: Cleared, step: Step, now: UtcDatetime) -> Rechecked | None:
+        """Return that the step waits: for the end of a freeze, silence to be an answer, room under
+        a cap, or readings that are new enough to act without a person's approval.
 
-        Return that the episode ends once the step has waited for as long as an approval lives, and
-        `None` if nothing holds the step back. Raises: CloudError; MetricsLate.
+        Return that the episode ends if such a wait has lasted as long as an approval lives; `None`
+        if nothing holds the step back. Raises: CloudError; MetricsLate.
         """
         episode = cleared.episode
         why_held_back = self.guards.why_held_back(cleared, step)
@@ -334,6 +308,8 @@ class RecheckEpisode:
             delay = self._stale_delay(cleared, approval, step, now)
         if delay is None:
             return None
+
+        # It counts from the moment from which the step could have been done.
         hours = cleared.applied.policy.approval.wait_at_most_hours
         unused_time = cleared.unused_answer_time
         since = approved_at(episode, approval) if unused_time is None else unused_time.until
@@ -366,10 +342,8 @@ class RecheckEpisode:
     def _stale_delay(
         self, cleared: Cleared, approval: Approval | None, step: Step, now: UtcDatetime
     ) -> _Delay | None:
-        """Return the wait for newer readings of a step that no person approved.
-
-        Return `None` if the readings are new enough, or the step needs none. Raises: CloudError.
-        """
+        """Return the wait for newer readings; `None` if they are new enough, a person approved, or
+        the step needs no readings. Raises: CloudError."""
         if not _acts_unasked(cleared, approval, step):
             return None
         policy = cleared.applied.policy
@@ -378,13 +352,14 @@ class RecheckEpisode:
 
 
 def _last_try(episode: Episode) -> str:
-    """Return why the last try failed, as the end of a sentence; an empty text if nothing noted
-    why."""
+    """Return why the last try failed, as the end of a sentence, such as `; the last try: Throttled:
+    ...`; an empty text if no reason was noted."""
     return "" if episode.last_no is None else f"; the last try: {episode.last_no}"
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, step: Step) -> bool:
-    """Return whether the step stops or terminates a running instance that no person approved."""
+    """Return whether the step stops or terminates a running instance without a person's yes: in
+    mode `auto`, or because nobody answered. A dry run does neither."""
     if step is Step.SNAPSHOT or cleared.dry_run or cleared.instance.state != "running":
         return False
     is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
@@ -400,7 +375,8 @@ def _holds_memory_again(episode: Episode, evidence: Evidence, policy: Policy) ->
 
 
 def _outcome_of(verdict: Verdict, episode: Episode) -> Outcome:
-    """Return `woke_up` for work that began after the question's evidence did, else `refused`.
+    """Return the outcome of a verdict that is not idle: `woke_up` for work that began after the
+    start of the question's evidence, or at a time that is not known; else `refused`.
 
     Older work means that today's policy needs a longer proof than the question had.
     """
