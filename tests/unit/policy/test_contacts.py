@@ -47,7 +47,19 @@ DIRECTORY = Ownership(
         ("mallory@example.org", "llm", ("alice@example.com", "bob@example.com")),
         ("unassigned", "llm", ("alice@example.com", "bob@example.com")),
         ("unassigned", "unassigned", ("platform@example.com",)),
-        ("a@example.com, b@example.org", "unassigned", ("platform@example.com",)),
+        ("a@example.com, b@example.org", "unassigned", ("a@example.com",)),
+        ("a@example.com, bob@example.com", "llm", ("a@example.com", "bob@example.com")),
+        ("a@example.com;b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("a@example.com b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("a@example.com | b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("a@example.com/b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("a@example.com and b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("Bob <bob@example.com>, A <a@example.com>", "llm", ("bob@example.com", "a@example.com")),
+        ("mailto:bob@example.com", "unassigned", ("bob@example.com",)),
+        ("bob@example.com, BOB@example.com", "unassigned", ("bob@example.com",)),
+        ("ML", "unassigned", ("alice@example.com", "bob@example.com")),
+        ("FinOps / platform", "unassigned", ("finops@example.com", "platform@example.com")),
+        (", ;", "unassigned", ("platform@example.com",)),
         ("müller@example.com", "unassigned", ("platform@example.com",)),
     ],
 )
@@ -56,6 +68,52 @@ def test_the_owner_goes_before_the_project_before_the_default(
 ) -> None:
     """A tag redirects mail only within the domains that the policy names."""
     assert asked == addresses(DIRECTORY.asked(owner, project))
+
+
+@pytest.mark.parametrize(
+    ("owner", "project", "reason"),
+    [
+        ("ml", "unassigned", ""),
+        ("Bob <bob@example.com>", "unassigned", ""),
+        ("unassigned", "unassigned", ""),
+        (
+            "carl",
+            "unassigned",
+            "The owner tag names `carl`, whom the policy does not know: the default contacts are "
+            "asked.",
+        ),
+        (
+            "carl@example.org",
+            "llm",
+            "The owner tag names `carl@example.org`, whom the policy does not know: the contact of "
+            "the project llm is asked.",
+        ),
+        (
+            "bob@example.com, carl",
+            "llm",
+            "The owner tag also names `carl`, whom the policy does not know.",
+        ),
+        (
+            "a b c d e",
+            "llm",
+            "The owner tag names `a`, `b`, `c` and 2 more, whom the policy does not know: the "
+            "contact of the project llm is asked.",
+        ),
+    ],
+)
+def test_people_read_why_others_than_the_owner_tag_says_are_asked(
+    owner: str, project: str, reason: str
+) -> None:
+    """Never the default contacts without a word."""
+    assert reason == DIRECTORY.why_others_are_asked(owner, project)
+
+
+def test_contacts_that_differ_by_letter_case_alone_keep_it() -> None:
+    """Neither is meant by a third spelling."""
+    both = Ownership(contacts={"ada": ML, "Ada": FINOPS}, default_contacts=("ada",))
+
+    assert (FINOPS,) == both.asked("Ada", "unassigned")
+    assert ((), ("ADA",)) == both.named_by("ADA")
 
 
 def test_a_member_keeps_the_hours_of_the_group() -> None:

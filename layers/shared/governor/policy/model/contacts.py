@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from governor.core.settings import Mistake, Section, checked, named
+from governor.core.units import listed
 
 ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
 """The form of an account id, and the advice for anything else."""
@@ -33,6 +34,11 @@ _CALLER = re.compile(
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _CLOCK_OR_END = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
+_SEPARATORS = re.compile(r"[,;|]|\s+(?:and|und|&)\s+", re.IGNORECASE)
+"""Between several owners in one tag."""
+_NAMED = 3
+"""How many unknown owners of one tag a message names."""
+_BRACKETED = re.compile(r"<([^<>]+)>")
 _NO_ADDRESS = "it is not an email address like name@example.com"
 
 
@@ -109,6 +115,13 @@ class Contact(Section):
                 yield ("identities", name), reason
 
 
+class NamedOwners(NamedTuple):
+    """The contacts that an owner tag names, and the parts of it that name nobody known."""
+
+    contacts: tuple[Contact, ...]
+    unknown: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Ownership(Section):
     """People responsible for an instance, and how they are reached."""
@@ -169,9 +182,9 @@ class Ownership(Section):
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Return the contacts who are asked first: the one of the owner, else the one of the
         project, else the default contacts. Return an empty tuple if there are none."""
-        contact = self._by_owner(owner.strip())
-        if contact is not None:
-            return (contact,)
+        named = self.named_by(owner)
+        if named.contacts:
+            return named.contacts
         project_owner = self.project_owners.get(project)
         if project_owner is not None:
             return (self.contacts[project_owner],)
@@ -196,14 +209,55 @@ class Ownership(Section):
                 return wanted.lower()
         return None
 
-    def _by_owner(self, owner: str) -> Contact | None:
-        """Return the contact that an owner tag names; `None` if it names nobody known."""
-        if owner in self.contacts:
-            return self.contacts[owner]
-        if not is_address(owner):
-            return None
-        address = owner.lower()
-        # Only that person, or that list, with the hours of the group.
+    def named_by(self, owner: str) -> NamedOwners:
+        """Return the contacts that an owner tag names, and the parts of it that name nobody.
+
+        The tag may hold one name or address, or several with blanks, commas, semicolons, bars or
+        slashes between them, such as `ada@example.com; Bob`. Letter case does not count, unless two
+        contacts differ by it alone.
+        """
+        whole = self._contact_of(owner.strip())
+        if whole is not None:
+            return NamedOwners((whole,), ())
+        contacts: list[Contact] = []
+        unknown: list[str] = []
+        for part in _parts_of(owner):
+            contact = self._contact_of(part)
+            if contact is None:
+                unknown.append(part)
+            elif contact not in contacts:
+                contacts.append(contact)
+        return NamedOwners(tuple(contacts), tuple(unknown))
+
+    def why_others_are_asked(self, owner: str, project: str) -> str:
+        """Return why not exactly those whom the owner tag names are asked, as a sentence; an empty
+        text if they are, or the instance has no owner tag."""
+        named = self.named_by(owner)
+        if owner == self.default_owner or not named.unknown:
+            return ""
+        unknown = listed([f"`{part}`" for part in named.unknown], _NAMED)
+        if named.contacts:
+            return f"The owner tag also names {unknown}, whom the policy does not know."
+        asked = "the default contacts are asked"
+        if project in self.project_owners:
+            asked = f"the contact of the project {project} is asked"
+        return f"The owner tag names {unknown}, whom the policy does not know: {asked}."
+
+    def _contact_of(self, name: str) -> Contact | None:
+        """Return the contact of one name or address; `None` if it is nobody known."""
+        if name in self.contacts:
+            return self.contacts[name]
+        folded = name.casefold()
+        similar = [contact for key, contact in self.contacts.items() if key.casefold() == folded]
+        if len(similar) == 1:
+            return similar[0]
+        return self._contact_of_address(name.lower()) if is_address(name) else None
+
+    def _contact_of_address(self, address: str) -> Contact | None:
+        """Return the contact of an address in lower case; `None` if it is nobody known.
+
+        It is that person alone, or that list, with the hours of the group.
+        """
         for contact in self.contacts.values():
             if address in addresses([contact]):
                 return replace(contact, emails=(address,), identities={}, lists=())
@@ -214,6 +268,27 @@ class Ownership(Section):
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))
         return None
+
+
+def _parts_of(owner: str) -> list[str]:
+    """Return the names and addresses of an owner tag, such as `Ada <ada@example.com>, Bob`.
+
+    Words beside an address in angle brackets are its owner's name, and left out.
+    """
+    parts: list[str] = []
+    for segment in _SEPARATORS.split(owner):
+        bracketed = _BRACKETED.findall(segment)
+        for text in bracketed or segment.split():
+            for word in _words_of(text):
+                parts.append(word.removeprefix("mailto:"))
+    return parts
+
+
+def _words_of(text: str) -> list[str]:
+    """Return the parts between slashes. An address may hold a slash itself, so it stays whole."""
+    if is_address(text):
+        return [text]
+    return [word for word in text.split("/") if word]
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
