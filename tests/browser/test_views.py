@@ -56,7 +56,7 @@ def test_each_view_is_at_ease(new_visitor: NewVisitor, size: str, address: str) 
     policy."""
     visitor, world = new_visitor(size), lively()
     frozen = BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
-    world.state.freeze_hub(frozen)
+    world.state.begin_hub_freeze(frozen)
     world.state.set_breaker(TARGETS[0], frozen)
     serve(visitor, world, caller(grants=(Grant(Rank.ADMIN, EVERYTHING),)))
 

@@ -120,7 +120,7 @@ def test_nothing_wrong_follows_from_an_hour_old_state(
     freeze = stage.state.hub().freeze
     assert freeze is not None
     assert COPY in freeze.why
-    stage.state.end_freeze(None, freeze, "ada@example.com", datetime.now(tz=UTC))
+    stage.state.request_freeze_end(None, freeze, "ada@example.com", datetime.now(tz=UTC))
     for _ in range(3):
         stage.scene.sweep()
     assert stage.state.hub().freeze is None

@@ -365,7 +365,7 @@ def _abort(cloud: Cloud) -> None:
 
 def freeze(cloud: Cloud) -> None:
     """Far more instances of all accounts turn idle than usual."""
-    cloud.state.freeze_hub(BreakerState(cloud.moment, "many turned idle", turned=12))
+    cloud.state.begin_hub_freeze(BreakerState(cloud.moment, "many turned idle", turned=12))
     cloud.freezes.append((cloud.moment, None))
 
 

@@ -103,7 +103,9 @@ class Story:
 
     def _freeze(self) -> None:
         self.frozen_at = None
-        self.cloud.state.freeze_hub(BreakerState(self.cloud.moment, "many turned idle", turned=12))
+        self.cloud.state.begin_hub_freeze(
+            BreakerState(self.cloud.moment, "many turned idle", turned=12)
+        )
 
     def pause(self) -> None:
         self.paused_at = self.cloud.moment
@@ -117,7 +119,7 @@ class Story:
         assert standing is not None
         freeze = self.cloud.state.hub().freeze
         if freeze is not None:
-            self.cloud.state.release_hub(freeze)
+            self.cloud.state.end_hub_freeze(freeze)
         self.cloud.state.end_pause(standing, BY, self.cloud.moment)
 
     @property

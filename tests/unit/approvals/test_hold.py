@@ -622,7 +622,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
     with pytest.raises(MustWait):
         world.put_away(world.ref, Step.TERMINATE)
     freeze = BreakerState(world.clock.now(), "outage", turned=40)
-    world.state.freeze_hub(freeze)
+    world.state.begin_hub_freeze(freeze)
     world.clock.moment += UNDER_WAY_FOR
 
     assert world.recheck(world.ref, Step.TERMINATE).wait is not None
@@ -630,7 +630,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
         episode_of(world).steps_done, key=["stop", "snapshot"].index
     )
     assert decide(world).holds
-    assert world.state.release_hub(freeze)
+    assert world.state.end_hub_freeze(freeze)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
     world.let_through(Step.TERMINATE)
     with pytest.raises(Held):

@@ -181,13 +181,13 @@ def test_the_breaker_changes_once(table: EveryStore) -> None:
     )
 
     assert table.breaker(TARGET) is None
-    assert table.release_breaker(TARGET, first) is False
+    assert table.reset_breaker(TARGET, first) is False
     assert table.set_breaker(TARGET, first) is True
     assert table.set_breaker(TARGET, second) is False
-    assert table.release_breaker(TARGET, first) is False
+    assert table.reset_breaker(TARGET, first) is False
     assert second == table.breaker(TARGET)
-    assert table.release_breaker(TARGET, second) is True
-    assert table.release_breaker(TARGET, second) is False
+    assert table.reset_breaker(TARGET, second) is True
+    assert table.reset_breaker(TARGET, second) is False
     assert table.breaker(TARGET) is None
 
 
@@ -212,7 +212,7 @@ def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(
     assert newer == table.breaker(TARGET)
     inner.write(delete(present))
     assert older == table.breaker(TARGET)
-    assert table.release_breaker(TARGET, older) is True
+    assert table.reset_breaker(TARGET, older) is True
     assert table.breaker(TARGET) is None
 
 

@@ -203,9 +203,7 @@ class BothTables(RuleBasedStateMachine):
         state = BreakerState(at, "why")
         self.both(
             lambda table: (
-                table.set_breaker(TARGET, state)
-                if tripped
-                else table.release_breaker(TARGET, state)
+                table.set_breaker(TARGET, state) if tripped else table.reset_breaker(TARGET, state)
             )
         )
 

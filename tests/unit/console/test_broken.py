@@ -53,7 +53,9 @@ def stored() -> ConsoleWorld:
     world.book(make_entry(1))
     world.spend(NOW.date(), {("ml-team", "vision"): Share(Decimal(50), Decimal(9))})
     world.state.bring_forward(Meter(TARGETS[0], f"{NOW:%Y-%m}", NOW, {"vision": Decimal(60)}), None)
-    world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
+    world.state.begin_hub_freeze(
+        BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
+    )
     failed = "AccessDenied: no"
     world.state.note_failing(
         Failing(TARGETS[0], ROW.instance_id, ROW.name, "denied", failed, "stop", NOW)

@@ -54,7 +54,7 @@ class Site:
         for one in where:
             target = PLACES[one]
             if target is None:
-                self.world.state.freeze_hub(FROZEN)
+                self.world.state.begin_hub_freeze(FROZEN)
             else:
                 self.world.state.set_breaker(target, FROZEN)
         self.at = Entrance(self.world.table)
@@ -84,7 +84,7 @@ class Site:
         return int(answered["statusCode"])
 
     def ended_by(self, where: str) -> str | None:
-        return self.world.state.freeze_ended_by(PLACES[where], FROZEN)
+        return self.world.state.freeze_end_requested_by(PLACES[where], FROZEN)
 
 
 def test_the_page_shows_what_the_last_60_minutes_used_of_the_caps() -> None:
@@ -175,7 +175,7 @@ def test_only_the_freeze_that_the_page_showed_ends() -> None:
     site.world.state.set_breaker(TARGETS[0], later)
 
     assert 409 == site.post("admins", HERE)
-    assert site.world.state.freeze_ended_by(TARGETS[0], later) is None
+    assert site.world.state.freeze_end_requested_by(TARGETS[0], later) is None
 
 
 def test_an_old_sign_in_and_a_forged_form_end_nothing() -> None:

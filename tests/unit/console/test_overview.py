@@ -115,7 +115,9 @@ def test_who_sees_nothing_is_shown_where_that_is_set() -> None:
 def test_problems_are_on_top() -> None:
     """Frozen plans, targets that could not be read, questions that nobody has, silent agents."""
     world = ConsoleWorld()
-    world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
+    world.state.begin_hub_freeze(
+        BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
+    )
     waiting = replace(asked(make_row(1)), asked_at=None, expires_at=None)
     world.keep(waiting, make_row(2, verdict="no-data"), problem="2 steps of the last sweep failed")
     found = [one.text for one in show(world).values["problems"]]  # type: ignore[attr-defined]
@@ -195,7 +197,9 @@ def test_the_navigation_counts_the_open_questions() -> None:
 def test_a_freeze_does_not_count_the_instances_of_others() -> None:
     """Its reason is a sum over everybody."""
     world = ConsoleWorld()
-    world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
+    world.state.begin_hub_freeze(
+        BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
+    )
     world.keep(make_row(1))
 
     assert "17 of 20" in html(overview, world)

@@ -66,7 +66,9 @@ def two_tenants(*, with_foreign: bool, share_account: bool = False) -> ConsoleWo
             ref = EpisodeRef(target.account, target.region, theirs.instance_id, NOW, 1)
             world.book(make_entry(2, episode=ref, owner=owner, project=project))
     # The freeze of everything is everybody's; its reason is not.
-    world.state.freeze_hub(BreakerState(NOW, "77 of 99 turned idle" if with_foreign else "1 of 2"))
+    world.state.begin_hub_freeze(
+        BreakerState(NOW, "77 of 99 turned idle" if with_foreign else "1 of 2")
+    )
     for target in TARGETS:
         meter = {"vision": Decimal(40)} if target == TARGETS[0] else {}
         meter |= {FOREIGN[1]: Decimal(999)} if with_foreign else {}

@@ -67,7 +67,7 @@ def test_the_caps_are_shown_with_that_of_all_first() -> None:
 def test_an_hour_counts_who_turned_in_it_and_who_of_them_is_back() -> None:
     """Whichever of the two is known."""
     state, this = World().state, hour_of(NOW)
-    state.count_turned(TARGET, {}, ["i-1"], [], Hub(), NOW)
-    state.count_turned(TARGET, {"i-2": this - HOUR}, [], ["i-2"], state.hub(), NOW, anyway=True)
+    state.try_count_turned(TARGET, {}, ["i-1"], [], Hub(), NOW)
+    state.try_count_turned(TARGET, {"i-2": this - HOUR}, [], ["i-2"], state.hub(), NOW, anyway=True)
 
     assert {this: HourCount(1, 0), this - HOUR: HourCount(0, 1)} == state.hub().hours

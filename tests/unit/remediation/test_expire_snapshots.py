@@ -158,7 +158,7 @@ def _off(world: Years) -> None:
 
 
 def _freeze(world: Years) -> None:
-    world.state.freeze_hub(BreakerState(NOW + (EXPIRES - 7) * DAY, "too many"))
+    world.state.begin_hub_freeze(BreakerState(NOW + (EXPIRES - 7) * DAY, "too many"))
 
 
 def _pause(world: Years) -> None:

@@ -76,7 +76,7 @@ def test_a_deleted_freeze_or_count_lets_approved_steps_through_and_no_others() -
     for decided in (True, False):
         world = World(decide=decided)
         world.state.set_breaker(TARGET, BreakerState(NOW, "outage"))
-        world.state.freeze_hub(BreakerState(NOW, "outage"))
+        world.state.begin_hub_freeze(BreakerState(NOW, "outage"))
         with pytest.raises((MustWait, SafetyError)):
             world.put_away(world.ref, Step.STOP)
         delete(world, "BREAKER")

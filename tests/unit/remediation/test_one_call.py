@@ -264,7 +264,7 @@ MEANWHILE: dict[str, Callable[[World], object]] = {
         TARGET, {w.ref.instance_id: NOW + timedelta(minutes=2)}
     ),
     "a freeze here": lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
-    "a freeze everywhere": lambda w: w.state.freeze_hub(BreakerState(NOW, "outage")),
+    "a freeze everywhere": lambda w: w.state.begin_hub_freeze(BreakerState(NOW, "outage")),
 }
 
 

@@ -57,7 +57,7 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
     """Before, a freeze ended what people had approved as refused."""
     world, freeze = World(), OUTAGE
     if over_all:
-        world.state.freeze_hub(freeze)
+        world.state.begin_hub_freeze(freeze)
     else:
         world.state.set_breaker(TARGET, freeze)
 
@@ -65,9 +65,9 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
     with pytest.raises(MustWait, match="frozen: outage"):
         world.put_away(world.ref, Step.STOP)
     if over_all:
-        world.state.release_hub(freeze)
+        world.state.end_hub_freeze(freeze)
     else:
-        world.state.release_breaker(TARGET, freeze)
+        world.state.reset_breaker(TARGET, freeze)
 
     assert (False, timedelta(minutes=15)) == (waiting.proceed, waiting.wait)
     assert "frozen: outage" in waiting.reason
@@ -83,7 +83,7 @@ def test_a_step_that_has_waited_for_hours_is_checked_less_often(hours: float, mi
     """A week of checks would not fit in an execution's history. None is long after the end of the
     wait."""
     world = World()
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
     world.clock.moment += timedelta(hours=hours)
     world.publish_quiet()
 
@@ -94,7 +94,7 @@ def test_a_step_that_has_waited_for_hours_is_checked_less_often(hours: float, mi
 def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
     """The reason says that it waited, and which setting ended it."""
     world = World()
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
     world.clock.moment += timedelta(hours=48)
     world.publish_quiet()
 
@@ -107,7 +107,7 @@ def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
 def test_work_ends_the_wait_and_missing_metrics_do_not() -> None:
     """In an outage of metrics there is no evidence of anything; a GPU at work is evidence."""
     world = World()
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
     world.metrics.published.clear()
     silent = world.recheck(world.ref, Step.STOP)
     world.publish_quiet(utilization=90)
@@ -279,15 +279,15 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
     """It is sent after the freeze; what waited for too long ends, saying so."""
     world = World(decide=False)
     ask = asker(world)
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
 
     with pytest.raises(MustWait, match="outage"):
         ask(world.ref, Stage.ASK, None)
     assert [] == world.announcer.sent
-    assert world.state.release_hub(OUTAGE)
+    assert world.state.end_hub_freeze(OUTAGE)
     ask(world.ref, Stage.ASK, None)
     assert 1 == len(world.announcer.sent)
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
     world.clock.moment += timedelta(days=3)
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         ask(world.ref, Stage.ASK, None)
@@ -297,10 +297,10 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
 def test_nobody_is_urged_to_answer_while_everything_is_frozen(stage: Stage) -> None:
     """An outage may show as idle what works; the question still waits for its answer."""
     world = World(decide=False)
-    world.state.freeze_hub(OUTAGE)
+    world.state.begin_hub_freeze(OUTAGE)
     asker(world)(world.ref, stage, "token")
     assert [] == world.announcer.sent
-    assert world.state.release_hub(OUTAGE)
+    assert world.state.end_hub_freeze(OUTAGE)
     asker(world)(world.ref, stage, "token")
     assert 1 == len(world.announcer.sent)
 
@@ -309,7 +309,7 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     """Between the count that is too high and the sweep that freezes, nothing slips through."""
     world = World()
     ids = [f"i-{number}" for number in range(10)]
-    world.state.count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
+    world.state.try_count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
 
     with pytest.raises(MustWait, match="10 instances of all accounts"):
         world.put_away(world.ref, Step.STOP)

@@ -119,7 +119,7 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
     assert sweeps(65, targets[:3])
     freeze = world.state.hub().freeze
     assert freeze is not None
-    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    world.state.request_freeze_end(None, freeze, "oidc:ada@example.com", world.clock.moment)
 
     assert not sweeps(5, [])
     assert not sweeps(5, [])
@@ -143,18 +143,18 @@ def test_a_sweep_that_lags_ends_no_freeze_that_began_since(monkeypatch: pytest.M
     sweep_all(world, found, minutes=65)
     freeze = world.state.hub().freeze
     assert freeze is not None
-    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    world.state.request_freeze_end(None, freeze, "oidc:ada@example.com", world.clock.moment)
     anew = replace(freeze, tripped_at=world.clock.moment + timedelta(minutes=1))
-    release = world.state.release_hub
+    release = world.state.end_hub_freeze
 
     def too_late(*arguments: object) -> bool:
         monkeypatch.undo()
         release(freeze)
-        world.state.freeze_hub(anew)
+        world.state.begin_hub_freeze(anew)
         return release(*arguments)  # type: ignore[arg-type]
 
     counted = world.state.hub().hours
-    monkeypatch.setattr(world.state, "release_hub", too_late)
+    monkeypatch.setattr(world.state, "end_hub_freeze", too_late)
     world.sweep_target(next(iter(found)))
 
     assert (anew, counted) == (world.state.hub().freeze, world.state.hub().hours)

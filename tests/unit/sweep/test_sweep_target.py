@@ -826,9 +826,9 @@ def test_an_admin_ends_the_freeze_of_a_target_and_no_later_one() -> None:
     freeze = world.state.breaker(TARGET)
     assert freeze is not None
     other = replace(freeze, tripped_at=freeze.tripped_at - timedelta(minutes=5))
-    world.state.end_freeze(TARGET, other, "oidc:ada@example.com", world.clock.moment)
+    world.state.request_freeze_end(TARGET, other, "oidc:ada@example.com", world.clock.moment)
     assert world.sweep(5).frozen
-    world.state.end_freeze(TARGET, freeze, "oidc:ada@example.com", world.clock.moment)
+    world.state.request_freeze_end(TARGET, freeze, "oidc:ada@example.com", world.clock.moment)
     assert not world.sweep(5).frozen
     assert world.state.breaker(TARGET) is None
 

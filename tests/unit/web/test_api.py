@@ -380,7 +380,7 @@ def test_an_operator_sees_what_holds_actions_back() -> None:
     """Freezes of a target and of everything, caps by what is used of them, and steps that wait."""
     world = World()
     world.state.set_breaker(TARGET, BreakerState(NOW, "half turned idle"))
-    world.state.freeze_hub(BreakerState(NOW, "12 instances turned idle", turned=12))
+    world.state.begin_hub_freeze(BreakerState(NOW, "12 instances turned idle", turned=12))
     world.state.reserve("other", "stop", {"ORGANIZATION": 50, "OWNER#ml": 5}, NOW, "a")
     world.state.note_waits_told(APPROVAL_ID, NOW)
 
@@ -403,7 +403,7 @@ def test_freezes_are_shown_as_guards_see_them() -> None:
     """One that no sweep has declared yet, and one that was lifted."""
     world = World()
     ids = [f"i-{number}" for number in range(10)]
-    world.state.count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
+    world.state.try_count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
 
     [freeze] = brakes(world)["freezes"]
     assert ("everything", None) == (freeze["what"], freeze["since"])

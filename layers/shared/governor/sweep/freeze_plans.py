@@ -115,12 +115,12 @@ class FreezePlans:
             if case.id in freeze.left_ids and case.verdict.kind not in LEFT_ALONE:
                 left_cases.append(case)
         self._notify(sweep, freeze, left=len(left_cases))
-        ended_by = self.breaker_store.freeze_ended_by(sweep.target, freeze)
+        ended_by = self.breaker_store.freeze_end_requested_by(sweep.target, freeze)
         if not ended_by and not _is_target_freeze_over(sweep, freeze, left_cases):
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
-            self.breaker_store.release_breaker(sweep.target, freeze)
+            self.breaker_store.reset_breaker(sweep.target, freeze)
         return None
 
     def apply_hub_breaker(self, sweep: Sweep) -> str | None:
@@ -136,7 +136,7 @@ class FreezePlans:
             return None
         is_older_freeze = hub.freeze is not None
         if is_older_freeze:
-            ended_by = self.breaker_store.freeze_ended_by(_EVERYWHERE, freeze)
+            ended_by = self.breaker_store.freeze_end_requested_by(_EVERYWHERE, freeze)
             rule = sweep.base.breaker
             if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
                 self._release_everything(sweep, hub, freeze, ended_by)
@@ -156,7 +156,7 @@ class FreezePlans:
         if reason is None:
             return None
         freeze = BreakerState(sweep.now, reason.why, turned=reason.turned)
-        if self.breaker_store.freeze_hub(freeze):
+        if self.breaker_store.begin_hub_freeze(freeze):
             return freeze
         return self.breaker_store.hub().freeze or freeze
 
@@ -186,7 +186,7 @@ class FreezePlans:
             settled = breaker.counted_by_new_freeze(hub, sweep.now)
         alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
-            self.breaker_store.release_hub(freeze, forgotten_hours, settled)
+            self.breaker_store.end_hub_freeze(freeze, forgotten_hours, settled)
 
     def _record_turned(self, sweep: Sweep) -> Hub:
         """Record the instances that turned idle or silent and are not counted yet, and those that
@@ -198,7 +198,7 @@ class FreezePlans:
         turned = breaker.turned_in_sweep([case.change for case in sweep.cases])
         working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
         for attempt_number in range(1, _COUNT_ATTEMPTS + 1):
-            known = self.breaker_store.turned(sweep.target)
+            known = self.breaker_store.counted_hours(sweep.target)
             hub = self.breaker_store.hub()
             uncounted_unused = turned.unused_ids - _counted_since_start(sweep, turned, known)
             new_ids = sorted(uncounted_unused | (turned.turned_ids - known.keys()))
@@ -208,7 +208,7 @@ class FreezePlans:
             # Another sweep may count at the same time. Then read again, and count what is left. The
             # last attempt writes in any case: counting twice can only freeze plans.
             is_last_attempt = attempt_number == _COUNT_ATTEMPTS
-            is_counted = self.breaker_store.count_turned(
+            is_counted = self.breaker_store.try_count_turned(
                 sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last_attempt
             )
             if is_counted:
@@ -237,7 +237,7 @@ class FreezePlans:
         if self._send(sweep, alert):
             notified_freeze = replace(freeze, told_at=sweep.now)
             if everything:
-                self.breaker_store.keep_hub_freeze(notified_freeze)
+                self.breaker_store.replace_hub_freeze(notified_freeze)
             else:
                 self.breaker_store.set_breaker(sweep.target, notified_freeze)
 

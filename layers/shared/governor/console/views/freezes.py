@@ -61,7 +61,7 @@ def _freeze_row(
     request: ViewRequest, target: Target | None, freeze: BreakerState
 ) -> tuple[Cell, ...]:
     """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
-    ended_by = request.reader.breaker_store.freeze_ended_by(target, freeze)
+    ended_by = request.reader.breaker_store.freeze_end_requested_by(target, freeze)
     shown_reason = None
     shown_names = None
     if _sees_all(request, target):
@@ -217,7 +217,7 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
     try:
         if shown_since != freeze.tripped_at.isoformat():
             raise ConflictError("another freeze than the page showed")
-        breaker_store.end_freeze(target, freeze, request.caller.by, request.now)
+        breaker_store.request_freeze_end(target, freeze, request.caller.by, request.now)
     except ConflictError:
         raise DecisionRefused(
             "somebody has ended this freeze, or it has begun anew, since this page was made: "

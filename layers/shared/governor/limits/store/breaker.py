@@ -48,8 +48,11 @@ class Breakers(Store):
     """Counts and freezes. Every method may raise CloudError."""
 
     def hub(self) -> Hub:
-        """Return the counts over all targets, and the freeze of everything: one item, one
-        consistent read. Raises: CloudError also if the counts are damaged."""
+        """Return the counts over all targets, and the freeze of everything that stands. Without an
+        item, there are no counts and no freeze. It is one consistent read of one item.
+
+        Raises: CloudError, also if the counts or the freeze are damaged.
+        """
         item = self._table.get(HUB) or {}
         try:
             hours = _hour_counts(item)
@@ -63,12 +66,12 @@ class Breakers(Store):
             freeze = next(self._table.records(BreakerState, [item["freeze"]]), None)
         return Hub(hours, freeze, first)
 
-    def turned(self, target: Target) -> dict[str, datetime]:
+    def counted_hours(self, target: Target) -> dict[str, datetime]:
         """Return the instances of this target that the hub counts: by instance id, the hour in
-        which each turned.
+        which each turned idle or silent.
 
         Return an empty mapping if there are none, or if the item is damaged: its instances are then
-        counted again, which can only freeze plans.
+        counted again, which can only freeze plans. Raises: CloudError.
         """
         key = _turned_key(target)
         item = self._table.get(key) or {"ids": {}}
@@ -79,36 +82,38 @@ class Breakers(Store):
             self._table.leave_out(" / ".join(key))
             return {}
 
-    def count_turned(
+    def try_count_turned(
         self,
         target: Target,
-        ids: Mapping[str, datetime],
-        new: Collection[str],
-        back: Collection[str],
+        hour_by_id: Mapping[str, datetime],
+        turned_ids: Collection[str],
+        working_ids: Collection[str],
         hub: Hub,
         now: datetime,
         *,
         anyway: bool = False,
     ) -> bool:
-        """Count the instances in `new`, which turned idle or silent, in this hour, and each in
-        `back`, which works again, in the hour in which it turned. Return true if this was done.
+        """Count the instances of `turned_ids`, which turned idle or silent, in this hour, and each
+        of `working_ids`, which works again, in the hour in which it turned. Return true if that is
+        done.
 
-        `ids` are the counted instances with their hours, as `turned` returned them. They stay
-        remembered with `new`, but for those in `back` and those of hours that `hub` no longer
-        keeps. Return false, and change nothing, if others are counted by now. With `anyway`, the
-        writes are carried out in any case: an instance may then be counted twice, which can only
-        freeze plans.
+        `hour_by_id` is what `counted_hours` returned; it holds all `working_ids`. Return false, and
+        change nothing, if other instances are counted by now. With `anyway`, the writes are carried
+        out in any case: an instance may then be counted twice, which can only freeze plans. Raises:
+        CloudError.
         """
         oldest = _oldest_kept(hub, now)
-        recent_ids = {instance_id: hour for instance_id, hour in ids.items() if hour >= oldest}
-        for instance_id in back:
-            recent_ids.pop(instance_id, None)
-        kept_ids = recent_ids | dict.fromkeys(new, hour_of(now))
-        condition = None if anyway else _are_still_counted(ids)
-        keep = put(_turned_key(target), {"ids": _hour_names(kept_ids)}, condition)
+        recent_hours = {
+            instance_id: hour for instance_id, hour in hour_by_id.items() if hour >= oldest
+        }
+        for instance_id in working_ids:
+            recent_hours.pop(instance_id, None)
+        kept_hours = recent_hours | dict.fromkeys(turned_ids, hour_of(now))
+        condition = None if anyway else _are_still_counted(hour_by_id)
+        keep_ids = put(_turned_key(target), {"ids": _hour_names(kept_hours)}, condition)
 
         hub_writes: list[Write] = []
-        add = _counts_to_add(ids, new, back, now, oldest)
+        add = _counts_to_add(hour_by_id, turned_ids, working_ids, now, oldest)
         if add:
             first = {_FIRST: _hour_name(hub.first or now)}
             forgotten = _attributes(hour for hour in hub.hours if hour < oldest)
@@ -116,65 +121,68 @@ class Breakers(Store):
         if not anyway:
             # If too many targets write the hub's item at once, count as with `anyway`.
             with suppress(Throttled):
-                return self._table.try_transaction(keep, *hub_writes)
-        for write in (*hub_writes, keep):
+                return self._table.try_transaction(keep_ids, *hub_writes)
+        # The hub first: if the second write fails, the instances are counted again, never missed.
+        for write in (*hub_writes, keep_ids):
             self._table.write(write)
         return True
 
-    def freeze_hub(self, state: BreakerState) -> bool:
-        """Freeze everything, and return true; return false if a freeze stands already."""
+    def begin_hub_freeze(self, state: BreakerState) -> bool:
+        """Freeze everything, and return true. Return false, with nothing changed, if a freeze of
+        everything stands already. Raises: CloudError."""
         return self._table.try_write(update(HUB, {"freeze": state}, absent("freeze")))
 
-    def keep_hub_freeze(self, state: BreakerState) -> None:
-        """Store the new state of the freeze of everything that stands. A freeze that has ended
-        stays ended."""
+    def replace_hub_freeze(self, state: BreakerState) -> None:
+        """Store the new state of the freeze of everything that began at `state.tripped_at`. If that
+        freeze no longer stands, nothing is stored. Raises: CloudError."""
         self._table.try_write(update(HUB, {"freeze": state}, _is_hub_freeze(state)))
 
-    def release_hub(
+    def end_hub_freeze(
         self,
         state: BreakerState,
-        forget: Iterable[datetime] = (),
-        settle: Mapping[datetime, int] | None = None,
+        forgotten_hours: Iterable[datetime] = (),
+        settled: Mapping[datetime, int] | None = None,
     ) -> bool:
-        """End this freeze of everything, and none that began since; return whether this call ended
-        it.
+        """End the freeze of everything that began at `state.tripped_at`, and return true. Return
+        false, with nothing changed, if it no longer stands.
 
-        The counts of the hours in `forget` are deleted. `settle` says by the hour how many
-        instances count as working again, so that they cause no new freeze.
+        The counts of `forgotten_hours` are deleted. `settled` says by the hour how many instances
+        count as working again, so that they cause no new freeze. Raises: CloudError.
         """
-        settled = settle or {}
-        add = {_BACK + _hour_name(hour): count for hour, count in settled.items()}
-        removed = ["freeze", *_attributes(forget)]
+        counts = settled or {}
+        add = {_BACK + _hour_name(hour): count for hour, count in counts.items()}
+        removed = ["freeze", *_attributes(forgotten_hours)]
         return self._table.try_write(
             update(HUB, {}, _is_hub_freeze(state), remove=removed, add=add)
         )
 
-    def end_freeze(
+    def request_freeze_end(
         self, target: Target | None, freeze: BreakerState, by: str, at: datetime
     ) -> None:
-        """Have the next sweep end this freeze of a target, or of everything (`target` is `None`).
+        """Store the request that the next sweep ends this freeze of a target, or of everything
+        (`target` is `None`). The freeze stands until then.
 
-        Raises: ConflictError if somebody has asked for that already.
+        Raises: ConflictError if somebody has requested that already; CloudError.
         """
         note = {"what": "freeze ended", "by": by, "why": freeze.why}
         self._table.write(
             update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR)
         )
 
-    def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
-        """Return who asked in the console to end exactly this freeze; `None` if nobody did.
-
-        `target` is `None` for the freeze of everything.
-        """
+    def freeze_end_requested_by(self, target: Target | None, freeze: BreakerState) -> str | None:
+        """Return who requested in the console to end exactly this freeze; `None` if nobody did.
+        `target` is `None` for the freeze of everything. Raises: CloudError."""
         item = self._table.get(_end_key(target, freeze)) or {}
         return item.get("by")
 
     def breaker(self, target: Target) -> BreakerState | None:
-        """Return the tripped breaker of a target; `None` if it is not tripped."""
+        """Return the tripped breaker of a target; `None` if it is not tripped. Raises: CloudError,
+        also if it is damaged."""
         return self.breakers([target])[target]
 
     def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
-        """Return the breaker of each target; `None` if it is not tripped."""
+        """Return the tripped breaker of each of these targets, with `None` for a target whose
+        breaker is not tripped. Raises: CloudError, also if one is damaged."""
         keys: list[Key] = []
         for target in targets:
             keys += _breaker_keys(target)
@@ -186,23 +194,24 @@ class Breakers(Store):
         return states
 
     def _later_state(self, *items: Document) -> BreakerState | None:
-        """Return the state of these items that was tripped last; `None` if all items are empty."""
+        """Return the state of these stored items that was tripped last; `None` if all items are
+        empty. Raises: CloudError if one is damaged."""
         stored = [item for item in items if item]
         states = self._table.records(BreakerState, stored)
         return max(states, key=lambda state: state.tripped_at, default=None)
 
-    def release_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Release this breaker, and none that has tripped since; return whether this call released
-        it."""
-        is_it = where("tripped_at", "<=", state.tripped_at)
-        released = [
-            self._table.try_transaction(delete(key, is_it)) for key in _breaker_keys(target)
+    def reset_breaker(self, target: Target, state: BreakerState) -> bool:
+        """End the freeze of a target that `state` describes, and none that began later. Return true
+        if this call ended one; false if none stood. Raises: CloudError."""
+        is_not_newer = where("tripped_at", "<=", state.tripped_at)
+        was_deleted = [
+            self._table.try_transaction(delete(key, is_not_newer)) for key in _breaker_keys(target)
         ]
-        return any(released)
+        return any(was_deleted)
 
     def set_breaker(self, target: Target, state: BreakerState) -> bool:
         """Trip the breaker, and return true. If it is tripped already, replace its state, and
-        return false."""
+        return false. Raises: CloudError."""
         new_key, old_key = _breaker_keys(target)
         if self._table.try_transaction(insert(new_key, state), put(old_key, state)):
             return True
@@ -211,7 +220,8 @@ class Breakers(Store):
 
 
 def _hour_counts(item: Document) -> dict[datetime, HourCount]:
-    """Return the counts in the hub's item, by their hour. Raises: as `DAMAGED`."""
+    """Return the counts in the hub's item, by the start of their hour; empty if it has none.
+    Raises: one of the errors in `DAMAGED` if a count cannot be read."""
     names = [name for name in item if name.startswith((_TURNED, _BACK))]
     counts: dict[datetime, HourCount] = {}
     for hour_name in {name.rpartition("_")[2] for name in names}:
@@ -222,50 +232,52 @@ def _hour_counts(item: Document) -> dict[datetime, HourCount]:
 
 
 def _oldest_kept(hub: Hub, now: datetime) -> datetime:
-    """Return the time from which counts are kept: longer while a freeze stands, which is compared
-    with the days before it."""
+    """Return the time from which counts are kept: `DAYS_KEPT` days before now. While a freeze
+    stands, the days before the freeze are kept, too, because it is compared with them."""
     kept_before = now if hub.freeze is None else min(now, hub.freeze.tripped_at)
     return kept_before - timedelta(days=DAYS_KEPT)
 
 
 def _counts_to_add(
-    ids: Mapping[str, datetime],
-    new: Collection[str],
-    back: Collection[str],
+    hour_by_id: Mapping[str, datetime],
+    turned_ids: Collection[str],
+    working_ids: Collection[str],
     now: datetime,
     oldest: datetime,
 ) -> Counter[str]:
-    """Return the number to add to each attribute of the hub's item, without hours before `oldest`;
-    empty if no count changes."""
+    """Return the number to add to each attribute of the hub's item, such as `turned_2026112709`;
+    empty if no count changes. Instances of hours before `oldest` are left out. `hour_by_id` holds
+    all `working_ids`."""
     add: Counter[str] = Counter()
-    if new:
-        add[_TURNED + _hour_name(now)] = len(new)
-    for instance_id in back:
-        name = _BACK + _hour_name(ids[instance_id])
-        if _hour(name) >= oldest:
-            add[name] += 1
+    if turned_ids:
+        add[_TURNED + _hour_name(now)] = len(turned_ids)
+    for instance_id in working_ids:
+        hour = hour_by_id[instance_id]
+        if hour >= oldest:
+            add[_BACK + _hour_name(hour)] += 1
     return add
 
 
-def _are_still_counted(ids: Mapping[str, datetime]) -> Condition:
-    """Return the condition that exactly these instances are counted."""
-    if ids:
-        return where("ids", "=", _hour_names(ids))
+def _are_still_counted(hour_by_id: Mapping[str, datetime]) -> Condition:
+    """Return the condition that exactly these instances are counted, each in its hour."""
+    if hour_by_id:
+        return where("ids", "=", _hour_names(hour_by_id))
     return absent() | where("ids", "=", {})
 
 
-def _hour_names(ids: Mapping[str, datetime]) -> dict[str, str]:
-    """Return the name of each instance's hour, as the table keeps it."""
-    return {instance_id: _hour_name(hour) for instance_id, hour in ids.items()}
+def _hour_names(hour_by_id: Mapping[str, datetime]) -> dict[str, str]:
+    """Return the name of each instance's hour by instance id, as the table keeps it."""
+    return {instance_id: _hour_name(hour) for instance_id, hour in hour_by_id.items()}
 
 
 def _hour_name(hour: datetime) -> str:
-    """Return the name of an hour, as `_hour` reads it."""
+    """Return the name of an hour: `2026112709` for 09:00 UTC on that day."""
     return f"{hour:{_HOUR}}"
 
 
 def _attributes(hours: Iterable[datetime]) -> list[str]:
-    """Return the attributes of the hub's item that count in these hours."""
+    """Return the names of the attributes of the hub's item that count in these hours, two for each
+    hour."""
     attributes: list[str] = []
     for hour in hours:
         name = _hour_name(hour)
@@ -279,19 +291,22 @@ def _turned_key(target: Target) -> Key:
 
 
 def _is_hub_freeze(state: BreakerState) -> Condition:
-    """Return the condition that exactly this freeze of everything stands."""
+    """Return the condition that the freeze of everything that began at `state.tripped_at`
+    stands."""
     return where("freeze.tripped_at", "=", state.tripped_at)
 
 
 def _end_key(target: Target | None, freeze: BreakerState) -> Key:
-    """Return the key of the request to end this freeze."""
+    """Return the key of the request to end this freeze; `target` is `None` for the freeze of
+    everything."""
     frozen_place = "hub" if target is None else place(target)
     return f"ENDED#{frozen_place}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
 
 
 @lru_cache(2_000)
 def _hour(name: str) -> datetime:
-    """Return the hour by its name, or by an attribute that ends with it."""
+    """Return the start of the hour by its name, such as `2026112709`, or by an attribute that ends
+    with it. Raises: ValueError if it is no such name."""
     # Cached: every sweep of every target reads the hours of two weeks.
     digits = name.rpartition("_")[2]
     return datetime(
