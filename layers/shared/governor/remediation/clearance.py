@@ -43,7 +43,8 @@ class Cleared:
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
-    """Check that the last recheck was for one of these steps. Raises: SafetyError."""
+    """Require that the last recheck let one of these steps through, however long ago. Raises:
+    SafetyError."""
     episode = cleared.episode
     if episode.phase is not Phase.ACTING or episode.cleared_step is None:
         raise SafetyError(
@@ -55,9 +56,9 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
 
 
 def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
-    """Return when the step was rechecked: each call needs a recheck of its own, just before it.
+    """Return the time of the last recheck, if it may let one call of this step through now.
 
-    Raises: MustWait.
+    Raises: MustWait if there was none, a call was sent after it, or it is older than two minutes.
     """
     episode = cleared.episode
     cleared_at = episode.cleared_at

@@ -30,16 +30,19 @@ _OUTCOME_OF_ERROR = {
 
 
 def became_of(entry: LedgerEntry | None) -> Outcome | None:
-    """Return what GPU Governor made of the instance; `None` if it did nothing, or if others did."""
+    """Return `STOPPED` or `TERMINATED` if the entry books that GPU Governor did that to the
+    instance; `None` if there is no entry, or others did it."""
     if entry is None or not entry.ours:
         return None
     return entry.outcome
 
 
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a step that failed.
+    """Return the outcome of a step that failed, and a reason such as `Protected: stop protection is
+    on`, cut to 1,000 characters.
 
-    Step Functions names the error in `Error`, and explains it in `Cause`.
+    `error` is as Step Functions writes it: the name of an error class in `Error`, its text in
+    `Cause`. The outcome is `failed` for a name that is not listed here.
     """
     name = error.get("Error", "unknown error")
     cause = error.get("Cause", "")

@@ -23,10 +23,10 @@ class SentCalls:
     inspect: InspectInstance
 
     def effect(self, episode: Episode, step: Step, now: datetime) -> Effect | None:
-        """Return the effect of the episode's call for this step, as EC2 shows it; `None` if no call
-        was sent.
+        """Return the effect of the noted stop or termination, as EC2 shows it now; `None` if none
+        was noted. Do not call it for snapshots.
 
-        Raises: CloudError.
+        Raises: CloudError if the instance cannot be read.
         """
         sent_at = episode.steps_done.get(step.value)
         if sent_at is None:
@@ -34,6 +34,7 @@ class SentCalls:
         ref = episode.ref
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
+        # Another launch time means that somebody has started the instance since.
         if instance is not None and instance.launch_time != ref.launch_time:
             return Effect.CHANGED_BY_OTHERS
         return effect_of(step, sent_at, instance, now)

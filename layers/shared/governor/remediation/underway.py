@@ -13,7 +13,7 @@ from governor.episode.store.episodes import Episodes
 
 
 def episode_underway(episode_store: Episodes, ref: EpisodeRef) -> Episode:
-    """Return the episode. Raises: SafetyError where it is closed; as `asked_about`."""
+    """Return the episode. Raises: SafetyError if it was never saved or is closed; CloudError."""
     episode = asked_about(episode_store, ref)
     if episode.phase is Phase.CLOSED:
         outcome = episode.outcome.value if episode.outcome else "closed"
@@ -22,10 +22,10 @@ def episode_underway(episode_store: Episodes, ref: EpisodeRef) -> Episode:
 
 
 def own_snapshots(snapshotter: Snapshotter, episode: Episode, target: Target) -> list[Snapshot]:
-    """Return the recorded snapshots of recorded volumes, in the instance's account, begun after
-    the step was noted: by then the instance was seen stopped or, where it runs on, approved.
+    """Return the snapshots in EC2 that count as the episode's own: recorded with the same volume,
+    of the instance's account, and begun after the step was noted. A tag alone proves nothing.
 
-    A tag alone proves nothing.
+    Return an empty list if no snapshot counts, or the step was not noted. Raises: CloudError.
     """
     noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
     tagged = snapshotter.find(target, {EPISODE_TAG: episode.ref.execution_name})

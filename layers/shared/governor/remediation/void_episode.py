@@ -30,7 +30,11 @@ class VoidEpisode:
     workflow: Workflow
 
     def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
-        """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
+        """Void the question, hand that to the waiting workflow, and return true.
+
+        Return false, with nothing changed, if the episode does not ask people now, or its question
+        was answered, expired or void before. Raises: CloudError; then repeat it.
+        """
         episode = self.episode_store.episode(ref)
         if episode is None or episode.phase is not Phase.ASKING:
             return False
@@ -47,8 +51,8 @@ class VoidEpisode:
 def void_question(
     approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
 ) -> bool:
-    """Take the question back. Return False if it was answered, expired or void before: that record
-    stands."""
+    """Void the question in the table, and return true; the workflow is not informed. Return false
+    if it was answered, expired or void before, and stands. Raises: CloudError."""
     try:
         approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
     except errors.ConflictError:

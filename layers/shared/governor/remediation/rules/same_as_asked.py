@@ -20,8 +20,8 @@ from governor.policy.rules.owners import owner_of
 
 
 def must_be_same_machine(episode: Episode, instance: Instance) -> None:
-    """Check that type and volumes are those of the question; a volume may be gone. Raises:
-    SafetyError."""
+    """Require the type of the question, no volume that was attached since, and an unchanged
+    DeleteOnTermination. A volume may be gone. Raises: SafetyError."""
     flags_when_asked = {
         volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
     }
@@ -45,8 +45,10 @@ def must_be_same_machine(episode: Episode, instance: Instance) -> None:
 def must_not_carry_exemption(
     instance: Instance, policy: Policy, asked_under: AskedUnder | None
 ) -> None:
-    """Check that no tag exempts the instance, by today's policy or by that of the question. Raises:
-    SafetyError."""
+    """Require that no tag exempts the instance, by today's policy or by that of the question.
+
+    `asked_under` is `None` for episodes of earlier releases. Raises: SafetyError.
+    """
     exemptions = [policy.exemption]
     if asked_under is not None:
         exemptions.append(asked_under.exemption)
@@ -57,30 +59,36 @@ def must_not_carry_exemption(
 
 
 def must_have_same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
-    """Check that the instance still has its owner and its project. Raises: SafetyError."""
+    """Require that the instance still has the owner and the project of the question. Raises:
+    SafetyError."""
     today = owner_of(instance, policy.ownership)
     _must_be_same_name("owner", episode.owner, today.name)
     _must_be_same_name("project", episode.project, today.project)
 
 
 def _must_be_same_name(kind: str, before: str, now: str) -> None:
-    """Check that the name is still the same; an address has no letter case. Raises: SafetyError."""
+    """Require that the name is still the same; addresses may differ in letter case. `kind` is
+    `owner` or `project`. Raises: SafetyError."""
     is_same_address = is_address(before) and now.lower() == before.lower()
     if now != before and not is_same_address:
         raise SafetyError(f"its {kind} was changed from {before} to {now} since it was asked about")
 
 
 def hold_of(approval: Approval, episode: Episode) -> Decision | None:
-    """Return the hold that counts; `None` if there is none. A hold that came during a call counts
-    once that call is forgotten."""
+    """Return the decision that holds the episode; `None` if there is none.
+
+    Once the last step was noted, only a hold from before that note counts. A hold that came during
+    a call counts after the note of that call was taken back.
+    """
     if episode.begun_at is None:
         return approval.counted_hold
     return approval.brake
 
 
 def must_be_authorized(episode: Episode, approval: Approval, policy: Policy) -> None:
-    """Check that the answer, or the silence, is a yes both by the terms of the question and by
-    those of today's policy. Raises: SafetyError."""
+    """Require that the answer is a yes by the stricter of the terms of the question and those of
+    today's policy; after an expiry, that today's policy still acts on silence. Raises:
+    SafetyError."""
     if approval.status is ApprovalStatus.EXPIRED:
         if not acts_on_silence(policy, episode.plan):
             raise SafetyError("nobody answered, and the policy no longer acts on silence")
