@@ -30,12 +30,17 @@ _SEARCH_EVERY = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class JudgeInstances:
+    """Reads the metrics of a sweep's instances, and judges each."""
+
     gather: GatherEvidence
     sweep_store: Sweeps
 
     def __call__(self, listing: Listing) -> list[Case]:
-        """Return one case for each listed instance, in the same order. An instance that cannot be
-        read is judged as without data, so nothing follows for it."""
+        """Return one case with its verdict for each listed instance, in the same order.
+
+        An instance whose metrics cannot be read gets the verdict `no-data`, so nothing is done
+        about it: a failed read is not raised.
+        """
         gpu_checks = _first_gpu_checks(listing)
         cases: dict[str, Case] = {}
         to_read = []
@@ -46,7 +51,7 @@ class JudgeInstances:
             else:
                 check_at = gpu_checks.get(listed.id)
                 cases[listed.id] = Case(listed, verdict, first_gpu_check_at=check_at)
-        # Instances that the previous sweep did not reach have the oldest observations: first.
+        # First those that the previous sweep did not reach: their observations are the oldest.
         to_read.sort(key=lambda listed: listed.previous.at)
         passes = Passes()
         judged = self._judge_by_metrics(listing, to_read, passes, gpu_checks)
@@ -61,10 +66,12 @@ class JudgeInstances:
         passes: Passes,
         gpu_checks: Mapping[str, UtcDatetime],
     ) -> dict[str, Case]:
-        """Judge instances by the idle window, part by part; return the cases by instance id.
+        """Read the metrics of these instances over the idle window, part by part, and judge each.
+        Return the cases by instance id.
 
-        After each part of a large sweep, save the observations of instances that go on working: if
-        the sweep dies, the next one continues there. A failed save becomes a problem of the sweep.
+        If there are several parts, save after each the observations of instances that go on
+        working: if the sweep dies, the next one need not read them again. A failed save becomes a
+        problem of the sweep. `gpu_checks` are those of `_first_gpu_checks`.
         """
         listed_by_id = {listed.id: listed for listed in to_read}
         requests = [_request(listed) for listed in to_read]
@@ -80,7 +87,8 @@ class JudgeInstances:
                 cases[instance_id] = case
                 if case.goes_on_working:
                     working[instance_id] = case.observation()
-            if working and len(part) < len(to_read):
+            is_one_of_several_parts = len(part) < len(to_read)
+            if working and is_one_of_several_parts:
                 attempt(
                     listing.problems,
                     "a part of the sweep",
@@ -92,8 +100,8 @@ class JudgeInstances:
         return cases
 
     def _prove_idleness(self, listing: Listing, cases: Mapping[str, Case], passes: Passes) -> None:
-        """Judge each instance about which a question may start over a second, longer window, and
-        set the `proof` of its case."""
+        """Read and judge a second, longer window of each instance about which a question may start,
+        and set the `proof` of its case to that verdict. Other cases stay as they are."""
         windows: dict[str, timedelta] = {}
         requests = []
         for case in cases.values():
@@ -108,18 +116,21 @@ class JudgeInstances:
 
 
 def _first_gpu_checks(listing: Listing) -> dict[str, UtcDatetime]:
-    """Return by instance id when an instance new to the sweep is first read GPU by GPU.
+    """Return when each instance that is new to the sweep and has several GPUs is first read GPU by
+    GPU, by instance id; empty if there is none.
 
     In a small fleet that is soon. In a large one a hash of the id spreads the instances over the
-    whole interval, so that no sweep reads them all. Empty if no instance is new.
+    whole interval, so that no sweep reads them all.
     """
     with_several_gpus = [listed for listed in listing.instances if _has_several_gpus(listed)]
-    share = min(1.0, len(with_several_gpus) / _SPREAD_OVER)
+    part_of_interval = min(1.0, len(with_several_gpus) / _SPREAD_OVER)
+    spread_over = GPU_CHECK_EVERY * part_of_interval
     checks = {}
     for listed in with_several_gpus:
         if listed.is_first_sight:
+            # A CRC-32 has 32 bits, so this lies between 0 and 1.
             fraction_by_hash = zlib.crc32(listed.id.encode()) / 2**32
-            checks[listed.id] = listing.now + GPU_CHECK_EVERY * share * fraction_by_hash
+            checks[listed.id] = listing.now + spread_over * fraction_by_hash
     return checks
 
 
@@ -130,14 +141,19 @@ def _has_several_gpus(listed: ListedInstance) -> bool:
 
 
 def _request(listed: ListedInstance) -> EvidenceRequest:
-    """Return the request for the idle window, with the metric series found by earlier sweeps."""
+    """Return the request for the metrics of an instance over its policy's idle window.
+
+    It names the metric series that earlier sweeps found. It asks to search for new series if the
+    last search was an hour ago, or there was none.
+    """
     searched_at = listed.previous.searched_at
+    is_search_due = searched_at is None or listed.now - searched_at >= _SEARCH_EVERY
     return EvidenceRequest(
         instance=listed.instance,
         policy=listed.policy,
         dimensions=listed.previous.dimensions,
         source=listed.previous.source,
-        search=searched_at is None or listed.now - searched_at >= _SEARCH_EVERY,
+        search=is_search_due,
         per_gpu=listed.is_gpu_check_due,
         figures=listed.subject.figures_to_read(),
         only_if=is_candidate,
@@ -147,8 +163,8 @@ def _request(listed: ListedInstance) -> EvidenceRequest:
 def _longer_request(
     listed: ListedInstance, gathered: Gathered, window: timedelta
 ) -> EvidenceRequest:
-    """Return the request for the same series over the window of a question, with every figure that
-    may veto the question."""
+    """Return the request for the same metric series as in `gathered` over a longer `window`, with
+    every figure that may veto a question."""
     return EvidenceRequest(
         instance=listed.instance,
         policy=listed.policy,

@@ -47,12 +47,12 @@ def keep_page(
     list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
     find_creator: Callable[[str], str | None],
 ) -> None:
-    """Replace the page of the target.
+    """Store the page of the target in the console, in place of the previous one. Nothing is stored
+    if a later sweep was first.
 
-    Two parts of the previous page are carried over: earlier hours of utilization, and the
-    ungoverned instances. The latter are listed again once an hour, and not by the very first sweep
-    of the target. `open_episodes` and `rates` are by instance id. Raises: CloudError if the page
-    cannot be read or written.
+    Earlier hours of utilization and the ungoverned instances are carried over from the previous
+    page; the latter are listed again once an hour, and not by the very first sweep. `open_episodes`
+    and `rates` are by instance id. Raises: CloudError if the page cannot be read or written.
     """
     page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
     previous_page = fleet_store.page(sweep.target) or page
@@ -61,8 +61,9 @@ def keep_page(
         ungoverned.refresh()
     rows = _governed_rows(approval_store, sweep, open_episodes, rates, previous_page)
     for row in ungoverned.rows:
-        # An instance listed in an earlier hour may carry the tag by now.
-        if row.instance_id not in rates:
+        # An instance listed in an earlier hour may carry the selector's tag by now.
+        is_governed_now = row.instance_id in rates
+        if not is_governed_now:
             rows.append(row)
     problem = None
     failed_count = len(sweep.summary.problems)
@@ -73,18 +74,22 @@ def keep_page(
 
 
 def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
+    """Return the rows of instances that the policy's selector leaves out; empty if there are
+    none."""
     return [row for row in page.rows if row.verdict == UNGOVERNED]
 
 
 def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:
-    """Return how many hours have begun since the previous page, at most as many as a page shows."""
+    """Return how many hours (UTC) have begun since the previous page: 0 within one hour, and at
+    most 24, as many as a page shows."""
     passed = (hour_of(now) - hour_of(previous_page.swept_at)) // HOUR
     return max(0, min(passed, HOURS))
 
 
 @dataclass(slots=True)
 class _Ungoverned:
-    """The rows of instances that the policy's selector leaves out. They are only shown."""
+    """The rows of instances that the policy's selector leaves out. They are only shown. A refresh
+    changes `rows`."""
 
     sweep: Sweep
     rows: list[FleetRow]
@@ -92,13 +97,17 @@ class _Ungoverned:
     find_creator: Callable[[str], str | None]
 
     def refresh(self) -> None:
-        """List the instances again, and look up who created some of them. If the listing fails, the
-        rows stay as they are, and the failure becomes a problem of the sweep."""
-        if self.sweep.attempt("what is not governed", self._list_again):
+        """Replace the rows by those of the instances that run now, and look up who created some of
+        them. A failure becomes a problem of the sweep; if the listing fails, the rows stay."""
+        is_listed = self.sweep.attempt("what is not governed", self._list_again)
+        if is_listed:
             self.sweep.attempt("who created what is not governed", self._look_up_creators)
 
     def _list_again(self) -> None:
-        """Replace the rows, the most expensive first. Known creators are kept."""
+        """Replace the rows, the most expensive first. Known creators are kept.
+
+        Raises: CloudError if the instances cannot be listed.
+        """
         sweep = self.sweep
         reason = f"Set the tag {sweep.base.selector} to have it governed."
         creators = {row.instance_id: row.created_by for row in self.rows}
@@ -109,10 +118,12 @@ class _Ungoverned:
         self.rows = sorted(rows, key=_by_price)
 
     def _look_up_creators(self) -> None:
-        """Look up the creators of a few instances: CloudTrail allows two requests a second.
+        """Ask CloudTrail for the creators of the first `_CREATORS` rows that have none, and note
+        them in the rows; an empty text if CloudTrail does not know the creator.
 
-        Instances younger than an hour wait, as CloudTrail may show a launch 15 minutes late. The
-        creator is an empty text if CloudTrail does not know it. Raises: CloudError.
+        Only a few, because CloudTrail allows two requests a second. Instances younger than an hour
+        wait, as CloudTrail may show a launch 15 minutes late. Raises: CloudError; the creators
+        found before stay.
         """
         looked_up = 0
         for position, row in enumerate(self.rows):
@@ -133,7 +144,11 @@ def _governed_rows(
     rates: Mapping[str, Rate],
     previous_page: FleetPage,
 ) -> list[FleetRow]:
-    """Return a row for each instance of the sweep, in its order."""
+    """Return a row for each instance of the sweep, in its order.
+
+    Episodes that ended since the previous sweep are read first. If that fails, it becomes a problem
+    of the sweep, and the rows may show a later start of the idleness.
+    """
     previous_rows = {row.instance_id: row for row in previous_page.rows}
     read_ended = partial(
         _read_ended_episodes, approval_store, sweep.cases, open_episodes, previous_rows
@@ -155,7 +170,8 @@ def _governed_rows(
 
 
 def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:
-    """Return the row of an instance, without the hours and idle time that earlier rows add."""
+    """Return the row of an instance, without its `hours` and `idle_since`, for which the previous
+    page is needed. `open_episode` is `None` if the instance has none."""
     row = replace(
         _basic_row(case.instance, case.policy, rate, case.verdict.kind.value, _reason(case)),
         kept_until=_kept_until(case),
@@ -178,11 +194,12 @@ def _read_ended_episodes(
     open_episodes: Mapping[str, OpenEpisode],
     previous_rows: Mapping[str, FleetRow],
 ) -> dict[str, Episode]:
-    """Return by instance id the episodes that ended between two sweeps, as all do in mode
-    `observe`.
+    """Read the episodes that began and ended between two sweeps, as all do in mode `observe`, and
+    return them by instance id; empty if there are none.
 
-    Each is read once, by the first sweep after its end. Empty if there is none. Raises: CloudError.
+    Each is read once, by the first sweep after its end. Raises: CloudError.
     """
+    # After such an episode the instance is quiet, and was not in its previous row.
     refs = []
     for case in cases:
         previous_row = previous_rows.get(case.id)
@@ -200,7 +217,9 @@ def _read_ended_episodes(
 def _basic_row(
     instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str
 ) -> FleetRow:
-    """Return the row that EC2's record of an instance, its rate and its verdict give."""
+    """Return the row of an instance with what EC2, its `rate` and its verdict say; the other fields
+    have their defaults. `verdict` is the value of a `VerdictKind`, or `UNGOVERNED`. A long `reason`
+    is cut."""
     owner, project = rate.whose
     manager = managed_by(instance, policy.managed.tag_keys)
     if len(reason) > REASON_CHARACTERS:
@@ -222,8 +241,8 @@ def _basic_row(
 
 
 def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
-    """Return the row with its open episode, and with its question while the question is
-    pending."""
+    """Return the row with the name and the action of its open episode; with the id of its question
+    while that is pending; and with the times of the question once it was sent."""
     episode = open_episode.episode
     verb = episode.final_step.value if episode.plan.steps else None
     row = replace(row, episode=episode.ref.execution_name, verb=verb)
@@ -239,8 +258,8 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
 
 
 def _reason(case: Case) -> str:
-    """Return the reason of the verdict, without the text of an exemption: that text is only for
-    people who could see the instance when the exemption was written."""
+    """Return the reason of the verdict without the text that somebody wrote for an exemption: only
+    people who could see the instance then may read that text."""
     exempt_reason = case.record.hold.exempt_reason
     if not exempt_reason:
         return case.verdict.reason
@@ -263,10 +282,10 @@ def _is_exempt(case: Case) -> bool:
 
 
 def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
-    """Return whether its idleness is only reported, and no action is planned.
+    """Return whether the idleness of the instance is only reported, so that no action follows.
 
-    The plan of its open episode decides. Without an open episode, the outcome of the last episode,
-    the policy and the instance decide.
+    The plan of its open episode decides. Without one: whether the last episode only reported, the
+    policy only notifies, another service runs the instance, or a stop saves nothing.
     """
     if open_episode is not None:
         return not open_episode.episode.plan.steps
@@ -279,8 +298,8 @@ def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
 
 
 def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:
-    """Return the utilization by hour: that of the previous row, shifted, with this sweep's
-    readings."""
+    """Return the highest utilization in each of the last 24 hours: that of the previous row, moved
+    on by `hours_passed`, with this sweep's readings. An hour without a reading is `None`."""
     evidence = []
     if case.gathered is not None:
         evidence.append(case.gathered.evidence)
@@ -296,10 +315,11 @@ def _idle_since(
     previous_row: FleetRow | None,
     swept_at: UtcDatetime,
 ) -> UtcDatetime | None:
-    """Return since when the instance is idle, or `None` if it is not.
+    """Return since when the instance is idle; `None` if it is not, or that is not known.
 
-    A question covers a longer window than a sweep, so its `episode` may know an earlier start. The
-    previous row keeps that start after the episode. `swept_at` is the time of the previous sweep.
+    `episode` is its open episode, or one that ended since the previous sweep. It covers a longer
+    window than a sweep, so it may know an earlier start, which the rows of later sweeps keep.
+    `swept_at` is the time of the previous page.
     """
     since = case.idle_since
     if since is None:
@@ -316,7 +336,8 @@ def _idle_since(
 
 
 def _is_same_idleness(case: Case, since: UtcDatetime, swept_at: UtcDatetime) -> bool:
-    """Return whether the idleness that the previous sweep saw goes on without a break."""
+    """Return whether the idleness that began at `since` by this sweep is the one that the previous
+    sweep (`swept_at`) saw, without a break between the two."""
     idle_before = case.previous.idle_since
     evidence = case.verdict.evidence
     if evidence is not None and case.proof is None and since == evidence.window.start:

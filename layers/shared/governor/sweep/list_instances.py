@@ -19,7 +19,7 @@ from governor.policy.model.policy import AppliedPolicy
 from governor.policy.ports import Policies
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_case import ListedInstance, Listing
-from governor.verdict.model import YOUNG
+from governor.verdict.model import VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class UndescribedInstance:
     """The last known start, or the time of this sweep if none is known."""
     problem: str
 
-    def of_unknown_type(self) -> Instance:
-        """Return an instance of type `unknown` and without tags, for costs, page and repair."""
+    def as_instance(self) -> Instance:
+        """Return a running instance of type `unknown` and without tags in its place, so that its
+        costs, its row in the console and its open episode are not lost."""
         return Instance(self.target, self.instance_id, "unknown", "running", self.launch_time)
 
 
@@ -45,41 +46,49 @@ def list_instances(
     instance_store: Instances,
     sweep_store: Sweeps,
 ) -> Listing:
-    """List the running instances of the target. Raises: CloudError if EC2's list, or the records in
-    the state table, could not be read."""
+    """Return the running instances of the target that the policy's selector names, each with its
+    policy, its record and the previous observation. Nothing is written.
+
+    An instance that EC2 lists and that cannot be read is in the list with its problem. Raises:
+    CloudError if EC2's list, or the records or observations in the state table, cannot be read.
+    """
     base = policies.base().policy
     observations = sweep_store.observations(target)
     problem_by_id: dict[str, str] = {}
     described = reader.list_selected(target, base.selector, problem_by_id)
     records = instance_store.records(target)
     known_starts = _known_starts(observations, records)
+
     problems = []
+    # The key "" holds the problem of an instance whose id cannot be read. It may be any known
+    # instance that is missing from the list.
     unnamed_problem = problem_by_id.pop("", None)
     if unnamed_problem is not None:
         problems.append(unnamed_problem)
-        # EC2 listed an instance whose id cannot be read. It may be any known instance that is
-        # missing from the list.
         missing = known_starts.keys() - {instance.instance_id for instance in described}
         problem_by_id = dict.fromkeys(missing, unnamed_problem) | problem_by_id
-    undescribed = [
-        UndescribedInstance(target, instance_id, known_starts.get(instance_id, now), problem)
-        for instance_id, problem in problem_by_id.items()
-    ]
+
+    instances = list(described)
+    for instance_id, problem in problem_by_id.items():
+        start = known_starts.get(instance_id, now)
+        instances.append(UndescribedInstance(target, instance_id, start, problem).as_instance())
+
     listed = []
-    for instance in (*described, *(missing.of_unknown_type() for missing in undescribed)):
+    for instance in instances:
         instance_id = instance.instance_id
         record = records.get(instance_id) or InstanceRecord(target, instance_id)
         applied, policy_problem = _applied_policy(policies, instance)
-        problem = problem_by_id.get(instance_id, policy_problem or record.problem)
+        problem_of_instance = problem_by_id.get(instance_id, policy_problem or record.problem)
         previous = _previous_of_this_run(instance, observations.get(instance_id), now)
-        listed.append(ListedInstance(instance, applied, record, previous, now, problem))
+        listed.append(ListedInstance(instance, applied, record, previous, now, problem_of_instance))
     return Listing(target, base, now, listed, records, observations, problems)
 
 
 def _known_starts(
     observations: Mapping[str, Observation], records: Mapping[str, InstanceRecord]
 ) -> dict[str, UtcDatetime]:
-    """Return the last known start by instance id. An observation is newer than an episode."""
+    """Return by instance id when each known instance was last started. If there is an observation
+    and an open episode, the observation counts: it is newer."""
     starts = {}
     for instance_id, record in records.items():
         if record.open_episode is not None:
@@ -90,8 +99,8 @@ def _known_starts(
 
 
 def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPolicy, str | None]:
-    """Return the policy of the instance and `None`. If its overrides cannot be applied, return the
-    base policy and the problem."""
+    """Return the policy of the instance and `None`. If its overrides contradict each other, return
+    the policy without overrides, and the problem as a text."""
     try:
         return policies.applied_to(instance), None
     except PolicyError as error:
@@ -101,10 +110,13 @@ def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPoli
 def _previous_of_this_run(
     instance: Instance, observation: Observation | None, now: UtcDatetime
 ) -> Observation:
-    """Return the observation of the previous sweep. Return one without a verdict if that sweep did
-    not see this run of the instance."""
+    """Return the observation of the previous sweep if it saw this run of the instance. Otherwise
+    return an observation at `now` with an empty verdict.
+
+    An instance that was seen before and has been restarted since counts as newly launched: its last
+    known verdict is `too-young`.
+    """
     if observation is not None and observation.launch_time == instance.launch_time:
         return observation
-    # An instance restarted between two sweeps is treated as newly launched.
-    last_known = None if observation is None else YOUNG[0].value
+    last_known = None if observation is None else VerdictKind.TOO_YOUNG.value
     return Observation(instance.launch_time, verdict="", at=now, last_known=last_known)

@@ -31,9 +31,11 @@ class _TagWrite(NamedTuple):
 
 
 def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -> None:
-    """Set or remove the marks of instances whose marks do not match their verdicts.
+    """Tag idle instances that lack the marks, and remove the marks of instances that work again,
+    are left alone or were started again. Do nothing about others.
 
-    A mark that cannot be written becomes a problem of the sweep.
+    Each change is noted in the state table. A mark or note that cannot be written becomes a problem
+    of the sweep.
     """
     ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
     for case in sweep.cases:
@@ -55,9 +57,10 @@ def _write_marks(
     write: _TagWrite,
     instance_ids: Sequence[str],
 ) -> None:
-    """Write or remove the tags, then note the change of each tagged instance in the state table.
+    """Set or remove the tags on these instances, then note the change of each instance that was
+    tagged in the state table. In a dry run no tag changes, and only the note is written.
 
-    In mode `observe` the call is a dry run: no tag is written, and only the note remains.
+    A tag or note that cannot be written becomes a problem of the sweep.
     """
     tags: dict[str, str | None] = dict.fromkeys(MARKS)
     noted_at = None
@@ -78,14 +81,16 @@ def _write_marks(
 
 
 def _lacks_marks(case: Case) -> bool:
-    """Return whether a mark is missing on the instance; in mode `observe`, whether the note is."""
+    """Return whether one of the two tags is missing on the instance. In mode `observe`, which sets
+    no tag, return whether no mark is noted in its record."""
     if case.policy.mode is Mode.OBSERVE:
         return case.record.marked_at is None
     return not all(tag in case.instance.tags for tag in MARKS)
 
 
 def _has_needless_marks(case: Case) -> bool:
-    """Return whether the instance is marked although it works or is left alone."""
+    """Return whether the instance is marked, by a tag or a note in its record, although it works or
+    is left alone."""
     if case.verdict.kind not in WORKING and case.verdict.kind not in LEFT_ALONE:
         return False
     if case.record.marked_at is not None:
@@ -94,9 +99,11 @@ def _has_needless_marks(case: Case) -> bool:
 
 
 def _has_outdated_marks(case: Case) -> bool:
-    """Return whether the instance was marked before its last start.
+    """Return whether the instance was marked before its last start, so that the marks are about an
+    earlier run. Return false if it is not marked.
 
-    The note says when. Without a note the tag does, except in mode `observe`, which sets no tag.
+    The note in its record says when it was marked. Without a note the tag does, except in mode
+    `observe`, which sets no tag.
     """
     marked_at = case.record.marked_at
     if marked_at is None and case.policy.mode is not Mode.OBSERVE:

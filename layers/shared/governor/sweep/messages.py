@@ -20,7 +20,9 @@ from governor.sweep.rules import group_key
 from governor.verdict.model import Verdict
 
 _MEMBERS_NAMED = 20
-"""Instances named in the text; the facts hold all."""
+"""Idle members of an environment that its message names; the facts hold all."""
+_INSTANCES_NAMED = 50
+"""Instances that any other message names; the facts hold all."""
 
 
 def _slug(kind: Kind) -> str:
@@ -29,8 +31,12 @@ def _slug(kind: Kind) -> str:
 
 
 def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
-    """Return the lines of advice: what keeps idle instances in the environment, and how its owner
-    changes that. `batch` is `None` unless AWS Batch described the environment."""
+    """Return the lines of advice for the owner of an environment: why idle instances stay there,
+    and the command or setting that changes that.
+
+    `batch` is the environment as AWS Batch describes it; `None` for other kinds, and if it could
+    not be read.
+    """
     values = {
         "kind": _slug(home.kind),
         "service": home.service,
@@ -48,7 +54,9 @@ def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
 
 
 def _batch_state(batch: BatchEnvironment | None) -> str:
-    """Return what keeps instances in a compute environment, by the name that the template uses."""
+    """Return why a compute environment keeps its instances, as the template names it: `jobs` run,
+    its `minimum` of vCPUs is above 0, it is `free` to shrink, or it is `unread` (`batch` is
+    `None`)."""
     if batch is None:
         return "unread"
     if batch.jobs_running:
@@ -57,7 +65,8 @@ def _batch_state(batch: BatchEnvironment | None) -> str:
 
 
 def _jobs(count: int, state: str) -> str:
-    """Return the number of jobs in a state as text: `2 jobs are running`."""
+    """Return the number of jobs in a state (`running` or `waiting`) as text: `2 jobs are running`,
+    `no job is waiting`."""
     if count == 0:
         return f"no job is {state}"
     if count == 1:
@@ -75,8 +84,11 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of an environment about its idle members. `governed` counts
-    all members there."""
+    """Return the message to the owner of an environment about its `idle` instances, at least one.
+
+    `governed` is how many governed instances it has. `advice` are the lines of `advice_for`.
+    Members without a known price are counted in the text, and missing in its amounts.
+    """
     usd_per_hour = _usd_per_hour(idle)
     usd_per_day = usd_per_hour * 24
     unpriced = sum(member.usd_per_hour is None for member in idle)
@@ -112,7 +124,8 @@ def _usd_per_hour(idle: Sequence[IdleMember]) -> UsdPerHour:
 
 
 def _which(idle: Sequence[IdleMember]) -> str:
-    """Return the number of members, or the name of the only one."""
+    """Return the subject of the message: `3 GPU instances`, or the only one with its type:
+    `notebook-7 (g5.12xlarge)`."""
     if len(idle) > 1:
         return f"{len(idle)} GPU instances"
     instance = idle[0].instance
@@ -120,18 +133,15 @@ def _which(idle: Sequence[IdleMember]) -> str:
 
 
 def _line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
+    """Return the line of a member: its name, and since when it is idle, in the owner's zone."""
     return f"{named(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
-
-
-_NAMED = 50
-"""Instances named in the text; the facts hold all."""
 
 
 def idle_event(
     instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return the event that an instance turned idle. It is sent once per idle stretch, only to
-    machines, and long before any person is asked."""
+    """Return the event, for machines alone, that an instance has been idle since `idle_since`. Its
+    id is the same whenever it is made for this idle stretch."""
     facts = {"idle_since": idle_since, "reason": verdict.reason}
     dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
     return written("idle", instance, dedup_id, now, facts, owner=owner)
@@ -145,22 +155,28 @@ def silent_alert(
     *,
     outage: bool,
 ) -> Alert:
-    """Return one message about the `silent` instances of an owner; in an `outage`, about those of
-    all owners."""
+    """Return one message about instances that publish no metrics any more, at least one, each with
+    its verdict.
+
+    They are those of `owner`; in an `outage`, those of all owners, and `owner` is the default one.
+    """
     instances = [instance for instance, _ in silent]
     lines = []
     for instance, verdict in silent:
         since = _since(verdict, owner, now)
         lines.append(f"{named(instance)}: {since}{verdict.reason}")
     facts = {"instance_ids": ids(instances), "outage": outage}
-    words = {"which": counted(instances), "listed": some_of(lines, _NAMED)}
+    words = {"which": counted(instances), "listed": some_of(lines, _INSTANCES_NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
     return written("silent", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
 
 def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
-    """Return the text of since when not all GPUs are measured. Return an empty text if that is not
-    known, or if readings still come, but too few."""
+    """Return since when a GPU has had no reading, as the start of a sentence: `since Sat 04:02
+    Berlin (03:02 UTC), `, with `or earlier` if that is the start of the window.
+
+    Return an empty text if nothing was read, or if readings still come, but too few.
+    """
     evidence = verdict.evidence
     if evidence is None:
         return ""
@@ -180,10 +196,13 @@ def exemption_alert(
     owner: Owner,
     now: UtcDatetime,
 ) -> Alert:
-    """Return one message about instances of an owner. `kept` holds each instance with the oddly
-    spelled exemption tag that keeps it running."""
+    """Return one message to an owner about instances, at least one, whose exemption tag is not
+    spelled as the policy's (`exemption`), and which are left alone all the same.
+
+    `kept` holds each instance with its tag, as `gpu-governor=exempt`.
+    """
     instances = [instance for instance, _ in kept]
-    lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _NAMED)
+    lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _INSTANCES_NAMED)
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}
     facts = {"instance_ids": ids(instances)}
     dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"

@@ -24,7 +24,8 @@ _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
 def home_of(instance: Instance, manager: Manager) -> Home:
-    """Return the environment of an instance, by its tags. Its name is empty if no tag gives it."""
+    """Return the environment that an instance belongs to, by its tags. `manager` is the service
+    that runs it. The name of the environment is empty if no tag gives it."""
     tags = instance.tags
     service = manager.service
     group = tags.get(AUTO_SCALING_TAG, "")
@@ -52,7 +53,8 @@ def _batch_environment_name(tags: Mapping[str, str]) -> str:
 
 
 def _kubernetes_home(tags: Mapping[str, str], service: str) -> Home:
-    """Return the node pool of Karpenter or the node group of EKS; else the cluster as a whole."""
+    """Return the node pool of Karpenter or the node group of EKS, each with its cluster. For
+    anything else, return the cluster as a whole. Names that no tag gives are empty."""
     cluster = _cluster(tags)
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
@@ -75,7 +77,7 @@ def _cluster(tags: Mapping[str, str]) -> str:
 
 
 def group_key(target: Target, home: Home, owner: Owner) -> str:
-    """Return the key of an environment and owner: messages under one key are sent once in a
-    time."""
+    """Return the key under which messages about an environment to an owner are counted as one:
+    `managed#` with the target and a hash of both."""
     parts = (home.kind.value, home.service, home.name, home.cluster, owner.name, owner.project)
     return f"managed#{target}#{short_hash(*parts)}"

@@ -41,21 +41,26 @@ _PART_KEPT = timedelta(hours=2)
 
 
 class Sweeps(Store):
+    """Observations of a target's instances, and its sweeps of the last days. A set of observations
+    is packed into chunks, one item each; all chunks of a set have the same `version`."""
+
     def observations(self, target: Target) -> dict[str, Observation]:
         """Return the observations by instance id: the whole set of the last sweep that ended, and
-        newer ones that later sweeps saved before they were cut short.
+        newer ones that later sweeps saved before they were cut short. Empty if there are none.
 
-        A set that is damaged or incomplete counts as empty. Raises: CloudError if the table cannot
-        be read.
+        A set that is damaged, or that other sweeps keep replacing, counts as empty. Raises:
+        CloudError if the table cannot be read.
         """
         observations = None
         for _ in range(_ATTEMPTS):
             sets = self._stored_sets(target)
-            # `None`: another sweep replaced the chunks between two pages of the query. Read again.
-            observations = self._unpacked(target, sets.pop(_OBSERVATIONS[:-1], []))
+            set_of_last_sweep = sets.pop(_OBSERVATIONS[:-1], [])
+            observations = self._unpacked(target, set_of_last_sweep)
             if observations is not None:
                 break
+            # Another sweep replaced the chunks between two pages of the query. Read again.
         observations = observations or {}
+
         ended_at = max((seen.at for seen in observations.values()), default=None)
         for chunks in sets.values():
             saved = self._unpacked(target, chunks) or {}
@@ -65,8 +70,9 @@ class Sweeps(Store):
         return observations
 
     def _stored_sets(self, target: Target) -> dict[str, list[Document]]:
-        """Return the chunks of each stored set by the start of its sort key: the set of the last
-        sweep that ended, and the parts that later sweeps saved."""
+        """Return the chunks of each stored set by its sort key without the number of the chunk:
+        `OBSERVATIONS` for the set of the last sweep that ended, and `OBSERVATIONS#part-...` for
+        each part that a later sweep saved. Empty if none is stored. Raises: CloudError."""
         sets: dict[str, list[Document]] = defaultdict(list)
         for item in self._table.query(target_pk(target), _OBSERVATIONS):
             sets[item["sk"].rpartition("#")[0]].append(item)
@@ -75,13 +81,17 @@ class Sweeps(Store):
     def _unpacked(
         self, target: Target, chunks: Sequence[Document]
     ) -> dict[str, Observation] | None:
-        """Return the observations in these chunks, by instance id. Return an empty mapping if there
-        are no chunks or they are damaged, and `None` if chunks of the set are missing."""
+        """Return the observations in these chunks of one set, by instance id. Return an empty
+        mapping if there are no chunks or they are damaged.
+
+        Return `None` if the set is incomplete, or of another format: reading again may help.
+        """
         if not chunks:
             return {}
         head = chunks[0]
         current = [chunk for chunk in chunks if chunk.get("version") == head.get("version")]
-        is_known = head["sk"].endswith("#000") and head.get("format") == _OBSERVATIONS_FORMAT
+        begins_with_first_chunk = head["sk"].endswith("#000")
+        is_known = begins_with_first_chunk and head.get("format") == _OBSERVATIONS_FORMAT
         if not is_known or len(current) != head.get("chunks"):
             _log.warning(
                 "the remembered observations of %s are incomplete; reading everything anew", target
@@ -99,19 +109,24 @@ class Sweeps(Store):
     def remember(
         self, target: Target, observations: Mapping[str, Observation], at: datetime
     ) -> None:
-        """Replace the observations, and delete saved parts that are not newer. If two sweeps write
-        at once, the last one wins: the observations are a cache. Raises: CloudError."""
+        """Store the observations of a sweep that ended in place of all earlier ones: of sweeps
+        before it, and of parts that it saved while it ran.
+
+        If two sweeps write at once, the last one wins: the observations are a cache. Raises:
+        CloudError.
+        """
         version, last_key = self._keep(target, _OBSERVATIONS, observations, at)
         head_key = (target_pk(target), f"{_OBSERVATIONS}000")
         is_ours = check(head_key, where("version", "=", version))
         for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last_key):
-            # Delete nothing if another sweep has replaced this set, nor a part of a later sweep.
+            # Chunks of an earlier set, and parts. Delete nothing if another sweep has replaced this
+            # set, nor a part of a later sweep.
             is_not_later = where("at", "<=", at)
             self._table.try_transaction(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
-        """Save some observations of a sweep that still runs. If the sweep is cut short, the next
-        one uses them. Raises: CloudError."""
+        """Save some observations (`seen`, by instance id) of a sweep that still runs. If that sweep
+        is cut short, the next one uses them. They expire after two hours. Raises: CloudError."""
         # The key sorts after all chunks, so `remember` deletes this part.
         prefix = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
         self._keep(target, prefix, seen, at, until=at + _PART_KEPT)
@@ -124,7 +139,11 @@ class Sweeps(Store):
         at: datetime,
         **expiry: Any,
     ) -> tuple[str, str]:
-        """Write a set of observations in chunks; return its version, and its last sort key."""
+        """Write a set of observations in chunks, under sort keys of the prefix and a number.
+
+        `expiry` may hold `until`, the time at which the items expire. Return the version of the
+        set, and its last sort key. Raises: CloudError.
+        """
         lines = (
             {"id": instance_id, **self._table.document(observation)}
             for instance_id, observation in seen.items()
@@ -139,14 +158,16 @@ class Sweeps(Store):
         if len(writes) == 1:
             self._table.write(writes[0])
         else:
-            # All at once: two sweeps that wrote chunk by chunk would leave no whole set.
+            # Many chunks in one transaction: two sweeps that wrote chunk by chunk would leave no
+            # whole set.
             for part_of_writes in in_parts(writes, _CHUNKS_AT_ONCE):
                 self._table.transact(*part_of_writes)
         return version, writes[-1].key[1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """Return the largest changes in one sweep for each of the last days, oldest first. Return
-        an empty tuple if there are none, or if they are damaged. Raises: CloudError."""
+        """Return for each of the last days the most instances that turned idle, and the most that
+        fell silent, in one sweep; oldest day first. Return an empty tuple if no day is stored, or
+        the item is damaged. Raises: CloudError."""
         key = (target_pk(target), "SWEEP-DAYS")
         item = self._table.get(key) or {"days": {}}
         try:
@@ -160,7 +181,7 @@ class Sweeps(Store):
             return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
-        """Replace the days. If two sweeps do so at once, the changes of one may be lost; the next
-        sweep adds its own. Raises: CloudError."""
+        """Store these days in place of the stored ones. If two sweeps do so at once, the counts of
+        one may be lost. Raises: CloudError."""
         counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
         self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))

@@ -69,10 +69,12 @@ class ListedInstance:
 
     @property
     def id(self) -> str:
+        """Return the id of the instance."""
         return self.instance.instance_id
 
     @property
     def policy(self) -> Policy:
+        """Return the policy of the instance, with its overrides."""
         return self.applied.policy
 
     @property
@@ -82,7 +84,8 @@ class ListedInstance:
 
     @property
     def subject(self) -> Subject:
-        """Return everything by which the instance is judged, besides its metrics."""
+        """Return everything by which the instance is judged, besides its metrics: the instance, its
+        policy, people's decisions about it, and the memory of the previous sweep."""
         return Subject(
             self.instance,
             self.policy,
@@ -94,8 +97,11 @@ class ListedInstance:
 
     @property
     def _memory(self) -> Memory | None:
-        """Return the previous observation, or only its verdict and time if the policy has changed
-        since; `None` if there is no previous verdict."""
+        """Return what the previous sweep found out about this run of the instance. Under another
+        version of the policy, only its verdict and time count.
+
+        Return `None` if that sweep did not see this run, or its verdict is unknown to this release.
+        """
         previous = self.previous
         kind = known_kind(previous.verdict)
         if kind is None:
@@ -114,15 +120,16 @@ class ListedInstance:
 
     @property
     def verdict_without_metrics(self) -> Verdict | None:
-        """Return the verdict that needs no metrics, or `None` if metrics must be read."""
+        """Return the verdict that needs no metrics, such as `exempt`, or `no-data` for an instance
+        with a `problem`; `None` if its metrics must be read."""
         if self.problem is not None:
             return Verdict(VerdictKind.NO_DATA, self.problem)
         return self.subject.before_reading()
 
     @property
     def is_gpu_check_due(self) -> bool:
-        """Return whether this sweep reads the instance GPU by GPU, although it is busy and watched
-        by an aggregate of its GPUs."""
+        """Return whether the daily read GPU by GPU is due: only for an instance that works and
+        is watched by an aggregate of its GPUs; return false for any other."""
         previous = self.previous
         if previous.verdict not in WORKING or previous.source != MetricSource.AGGREGATE:
             return False
@@ -131,13 +138,14 @@ class ListedInstance:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether an answer, or a question that nobody answered, keeps a new question about
-        this idleness from being asked."""
+        """Return whether nobody is asked yet about this run of the instance, because of an earlier
+        answer, expiry or failure."""
         return self.record.is_quiet(self.instance.launch_time, self.now)
 
     @property
     def is_managed_due(self) -> bool:
-        """Return whether the owner of its environment may be notified again."""
+        """Return whether the owner of its environment may be notified of its idleness now: they
+        never were in this run, or `managed.tell_again_after_hours` ago."""
         told_at = self.previous.managed_told_at
         if told_at is None:
             return True
@@ -146,8 +154,9 @@ class ListedInstance:
 
     @property
     def people_know(self) -> bool:
-        """Return whether people know of its idleness. Then only metrics that show resumed work need
-        to be read."""
+        """Return whether people know of its idleness, if it is idle: an episode is open, nobody is
+        asked yet, or the owner of its environment was notified lately. Then only metrics that show
+        resumed work need to be read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
 
@@ -362,7 +371,8 @@ class OpenEpisode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All running instances of a target at one moment, before any is judged."""
+    """The running instances of a target that the policy selects, at one moment and before any is
+    judged."""
 
     target: Target
     base: Policy
@@ -378,17 +388,16 @@ class Listing:
 
     @property
     def swept_before(self) -> UtcDatetime | None:
-        """Return the time of the last sweep that ended, or `None` if there was none.
-
-        A later sweep that was cut short may have saved newer observations: the oldest one counts.
-        """
+        """Return the time of the last sweep that ended, or `None` if there is no observation."""
+        # A later sweep that was cut short may have saved newer observations, so the oldest counts.
         times = (observation.at for observation in self.observations.values())
         return min(times, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All running instances of a target at one moment, each with its verdict."""
+    """The running instances of a target that the policy selects, at one moment, each with its
+    verdict."""
 
     target: Target
     base: Policy
@@ -403,15 +412,21 @@ class Sweep:
     spread: Spread
 
     def is_hourly_check_due(self, key: str) -> bool:
-        """Return whether the hourly check of this key is due. Each key has a minute of its own. At
-        the first sweep of a target all are due."""
+        """Return whether the hourly check of this key, such as an instance id, is due now.
+
+        Each key has a time of its own within the hour. At the first sweep of a target all are due.
+        """
         if self.swept_before is None:
             return True
         return is_due(key, timedelta(hours=1), self.swept_before, self.now)
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
-        """Try effects that do not depend on each other, several at a time. Each has the label of
-        its problem. Return for each, in order, whether it succeeded."""
+        """Try effects that do not depend on each other, several at a time, and return for each, in
+        order, whether it succeeded.
+
+        Each effect comes with the label of its problem, such as an instance id. A GovernorError
+        becomes a problem of the sweep; any other error is raised.
+        """
         return list(self.spread(lambda effect: self.attempt(*effect), list(effects)))
 
     def attempt(
@@ -421,13 +436,13 @@ class Sweep:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> bool:
-        """Try one effect and return whether it succeeded. A GovernorError becomes a problem of the
-        sweep; the next sweep repairs what failed."""
+        """Call `effect` with these arguments, and return whether it succeeded. A GovernorError
+        becomes a problem of the sweep, after the `label`; any other error is raised."""
         return attempt(self.summary.problems, label, effect, *args, **kwargs)
 
     def attempt_read(self, label: str, read: Callable[[], Answer]) -> Answer | None:
-        """Return the result of `read`. If it raises a GovernorError, note the problem and return
-        `None`."""
+        """Call `read` and return its result. If it raises a GovernorError, add that to the problems
+        of the sweep, after the `label`, and return `None`."""
         try:
             return read()
         except GovernorError as error:
@@ -442,7 +457,8 @@ def attempt(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> bool:
-    """Try one effect and return whether it succeeded. A GovernorError is added to `problems`."""
+    """Call `effect` with these arguments, and return whether it succeeded. A GovernorError is added
+    to `problems`, after the `label`; any other error is raised."""
     try:
         effect(*args, **kwargs)
     except GovernorError as error:
@@ -452,4 +468,5 @@ def attempt(
 
 
 def _note_failure(problems: list[str], label: str, error: GovernorError) -> None:
+    """Add the error to `problems` as a text: `i-0abc: NotFound: ...`."""
     problems.append(f"{label}: {type(error).__name__}: {error}")

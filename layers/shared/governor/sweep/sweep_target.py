@@ -53,8 +53,13 @@ class SweepTarget:
     spread: Spread
 
     def __call__(self, target: Target) -> SweepSummary:
-        """Sweep the target; return counts and problems. Raises: CloudError. If the instances could
-        not be listed, nothing has changed."""
+        """Sweep the target: judge its instances, tag the idle ones, end and start episodes, notify
+        people, count costs, and store the results.
+
+        Return counts and problems; most failed steps are problems and are not raised. Raises:
+        CloudError if the instances cannot be listed, and nothing has changed then; if the breakers
+        cannot be read or written; or if the observations cannot be stored.
+        """
         now = self.clock.now()
         listing = list_instances(
             target, now, self.policies, self.instances, self.instance_store, self.sweep_store
@@ -74,6 +79,8 @@ class SweepTarget:
         return sweep.summary
 
     def _sweep(self, listing: Listing, cases: Sequence[Case]) -> Sweep:
+        """Return the sweep of these judged instances, with a summary that goes on with the problems
+        of the listing."""
         summary = SweepSummary(
             listing.target, listing.now, instances=len(cases), problems=listing.problems
         )
@@ -89,8 +96,9 @@ class SweepTarget:
         )
 
     def _notify(self, sweep: Sweep, *, just_froze: bool) -> None:
-        """Send the alerts that are new. The alert of a new freeze takes the place of alerts about
-        silence. A failure becomes a problem of the sweep."""
+        """Send the alerts that are due, except those about managed instances. If plans of the
+        target were just frozen, that alert takes the place of alerts about silence. A failure
+        becomes a problem of the sweep."""
         self.alerts.publish_idle_events(sweep)
         if not just_froze:
             self.alerts.notify_of_silence(sweep)
@@ -100,7 +108,8 @@ class SweepTarget:
         self.alerts.send_reminders(sweep)
 
     def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:
-        """Add the costs up to now to the month's; return the rate of each instance, by id."""
+        """Add the costs up to now to those of the month, and return the rate of each instance of
+        the sweep, by id. If the costs cannot be written, that becomes a problem of the sweep."""
         rates = self.costs.rates(
             [(case.instance, case.policy, case.verdict.kind) for case in sweep.cases]
         )
@@ -145,7 +154,8 @@ class SweepTarget:
 
 
 def _sum_up_verdicts(sweep: Sweep) -> None:
-    """Count the verdicts by kind, and note which instances could not be judged."""
+    """Add to the summary how many verdicts there are of each kind, and the problem of each
+    instance that could not be judged."""
     for case in sweep.cases:
         sweep.summary.verdicts[case.verdict.kind.value] += 1
         if case.listed.problem is not None:
