@@ -56,6 +56,7 @@ FILES = (
     "limits/freezes.py",
     "limits/model/breaker.py",
     "limits/rules/breaker.py",
+    "limits/store/cap_items.py",
     "limits/store/caps.py",
     "notify/vouch.py",
     "remediation/clearance.py",

@@ -486,7 +486,7 @@ BUGS = (
         "within_the_caps",
         (
             Edit(
-                "limits.store.caps:_Count.counted",
+                "limits.store.cap_items:CapCount.counted",
                 "counted.until > now",
                 "counted.until > now + WINDOW",
             ),
@@ -498,7 +498,7 @@ BUGS = (
         "within_the_caps",
         (
             Edit(
-                "limits.store.caps:_Count.counted",
+                "limits.store.cap_items:CapCount.counted",
                 "counted.until > now",
                 "counted.until > now + WINDOW / 2",
             ),

@@ -57,7 +57,7 @@ def test_an_action_leaves_the_window_after_60_minutes(table: EveryStore) -> None
     room_at = table.room_at("ORGANIZATION", 20, NOON + MINUTE)
 
     assert NOON + LONGEST == room_at
-    assert "ORGANIZATION" == table.capped("f", "stop", TWENTY, NOON + LONGEST - SECOND)
+    assert "ORGANIZATION" == table.full_cap("f", "stop", TWENTY, NOON + LONGEST - SECOND)
     assert 0 == reserved(table, ["f"], NOON + LONGEST - SECOND)
     assert {} == table.used(NOON + LONGEST)
     assert 20 == reserved(table, names("f", 21), NOON + LONGEST)
@@ -100,7 +100,7 @@ def test_a_step_without_effect_gives_back_whatever_rests_on_it(table: EveryStore
     assert {"ORGANIZATION": 1} == table.used(NOON)
 
 
-def test_what_nobody_rests_on_any_more_is_given_back(table: EveryStore) -> None:
+def test_what_nobody_rests_on_any_more_try_give_back(table: EveryStore) -> None:
     """By the last of them, once, in whatever order; a stranger's attempt gives back nothing."""
     for attempt in "ab":
         assert table.reserve("e", "stop", {"ORGANIZATION": 1, "OWNER#a": 1}, NOON, attempt) is None
@@ -131,7 +131,7 @@ def test_a_repeated_step_counts_once_and_from_its_newest_attempt_on(table: Every
 def test_a_step_whose_count_has_left_the_window_is_counted_anew(table: EveryStore) -> None:
     """No attempt of then holds it: the one of now gives back all of it."""
     assert table.reserve("e", "stop", {"ORGANIZATION": 1}, NOON, "a") is None
-    assert table.capped("e", "stop", {"ORGANIZATION": 1}, NOON + LONGEST - SECOND) is None
+    assert table.full_cap("e", "stop", {"ORGANIZATION": 1}, NOON + LONGEST - SECOND) is None
     assert table.reserve("e", "stop", {"ORGANIZATION": 1}, NOON + LONGEST, "b") is None
     table.give_back("e", "stop", "b")
 

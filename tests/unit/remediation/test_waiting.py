@@ -195,7 +195,7 @@ def test_a_step_that_waited_for_hours_is_counted_when_it_begins() -> None:
     """Before, a count of an earlier hour passed caps of 0, by which everything is held back."""
     state, later = MemoryStateTable(), NOW + timedelta(hours=5)
     assert state.reserve("e1", "stop", CAPS, NOW, "a") is None
-    assert state.capped("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
+    assert state.full_cap("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
     assert state.reserve("e1", "stop", dict.fromkeys(CAPS, 0), later, "b") == "ORGANIZATION"
     assert state.reserve("e1", "stop", CAPS, later, "b") is None
     assert {*CAPS} == {*state.used(later)}
@@ -223,8 +223,8 @@ def test_a_cap_of_0_holds_back_what_was_counted_too() -> None:
     state = world.state
     assert state.reserve("e1", "stop", CAPS, NOW, "a") is None
     assert (None, "ACCOUNT#1") == (
-        state.capped("e1", "stop", CAPS, NOW),
-        state.capped("e1", "stop", {**CAPS, "ACCOUNT#1": 0}, NOW),
+        state.full_cap("e1", "stop", CAPS, NOW),
+        state.full_cap("e1", "stop", {**CAPS, "ACCOUNT#1": 0}, NOW),
     )
 
 

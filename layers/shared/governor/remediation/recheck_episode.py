@@ -332,7 +332,7 @@ class RecheckEpisode:
         if step is Step.SNAPSHOT or cleared.dry_run:
             return None
         name = cleared.episode.ref.execution_name
-        full_cap = self.cap_store.capped(name, step.value, cleared.caps, now)
+        full_cap = self.cap_store.full_cap(name, step.value, cleared.caps, now)
         if full_cap is None:
             return None
         most_actions = cleared.caps[full_cap]

@@ -36,19 +36,21 @@ class Pauses(Store):
     """The pause of everything. Every method may raise CloudError."""
 
     def pause(self) -> Pause | None:
-        """Return the pause that stands; `None` if nothing is paused."""
+        """Return the pause that stands; `None` if nothing is paused. Raises: CloudError, also if
+        the pause cannot be read."""
         return standing_pause(self._table)
 
     def begin_pause(self, pause: Pause) -> bool:
-        """Pause everything, and return true; return false if everything is paused already."""
+        """Pause everything, log it, and store the message about it, all or nothing; return true.
+        Return false, with nothing changed, if everything is paused already. Raises: CloudError."""
         entry = {"what": "paused", "by": pause.by, "reason": pause.reason}
         begun = update(PAUSE, {"pause": pause}, absent("pause"))
         message = PauseMessage(PauseEvent.BEGUN, pause, pause.by, pause.at)
         return self._table.try_transaction(begun, _logged(pause.at, entry), _to_send(message))
 
     def end_pause(self, pause: Pause, by: str, at: datetime) -> None:
-        """End this pause, and none that began since. Raises: ConflictError if this pause no longer
-        stands."""
+        """End this pause, and none that began since; log it, and store the message about it, all or
+        nothing. Raises: ConflictError if this pause no longer stands; CloudError."""
         entry = {"what": "pause ended", "by": by, "paused_at": pause.at, "paused_by": pause.by}
         ended = update(PAUSE, {}, where("pause.at", "=", pause.at), remove=["pause"])
         message = PauseMessage(PauseEvent.ENDED, pause, by, as_utc(at))
@@ -56,7 +58,7 @@ class Pauses(Store):
 
     def unsent_pause_messages(self) -> list[PauseMessage]:
         """Return the messages about pauses that were not sent yet, the oldest first; empty if there
-        are none. Messages that cannot be read are left out."""
+        are none. Messages that cannot be read are left out. Raises: CloudError."""
         items = self._table.query(_MESSAGES)
         unsent: list[Document] = []
         for item in items:
@@ -66,12 +68,12 @@ class Pauses(Store):
         return list(Readable(self._table).records(PauseMessage, unsent))
 
     def note_pause_message_sent(self, message: PauseMessage, at: datetime) -> None:
-        """Note that people were sent this message."""
+        """Note that people were sent this message. Raises: CloudError."""
         self._table.write(update(_message_key(message), {"sent_at": at}, until=at + MESSAGES_KEPT))
 
 
 def standing_pause(table: Table) -> Pause | None:
-    """Return the pause that stands; `None` if nothing is paused. Raises: CloudError also if the
+    """Return the pause that stands; `None` if nothing is paused. Raises: CloudError, also if the
     pause cannot be read, so that nothing acts meanwhile."""
     item = table.get(PAUSE) or {}
     stored = [item["pause"]] if "pause" in item else []
@@ -79,21 +81,23 @@ def standing_pause(table: Table) -> Pause | None:
 
 
 def not_paused() -> Write:
-    """Return a check for a transaction, which then fails while everything is paused."""
+    """Return a check for a transaction, which lets the whole transaction fail while everything is
+    paused."""
     return check(PAUSE, absent("pause"))
 
 
 def _to_send(message: PauseMessage) -> Write:
-    """Return the write that keeps a message until it was sent."""
+    """Return the write that stores a message, so that a sweep can send it if nobody else does."""
     return update(_message_key(message), {"message": message}, until=message.at + MESSAGES_KEPT)
 
 
 def _message_key(message: PauseMessage) -> Key:
-    """Return the key of a message, so that the messages of the partition are in order of time."""
+    """Return the key of a message. Keys of the partition sort by the time of their message."""
     return _MESSAGES, f"{as_utc(message.at).isoformat()}#{message.event}"
 
 
 def _logged(at: datetime, entry: Document) -> Write:
-    """Return the write that adds an entry to the log of pauses."""
+    """Return the write that adds an entry to the log of pauses. `entry["what"]` names the event.
+    The write fails if the log has an entry of that event at this time."""
     key = _LOG, f"{as_utc(at).isoformat()}#{entry['what']}"
     return update(key, entry, absent(), until=at + _LOGGED_FOR)
