@@ -43,42 +43,52 @@ class AnnounceEnd:
     failure_store: Failures
 
     def __call__(self, alert: Alert) -> None:
-        """Send the alert. Raises: CloudError."""
+        """Send the alert about an end, and note its failure or the steps that worked.
+
+        A failure is marked as a repeat if subscribers of the topic had one of the same cause within
+        the hour. Raises: CloudError if the alert was not accepted; a failure is then the first of
+        its cause again.
+        """
         # Without this note, an incident only stays open for longer.
         with suppress(errors.CloudError):
-            self._note(alert)
+            self._note_incident(alert)
         if alert.kind is not AlertKind.FAILURE:
             self.announcer.announce(alert)
             return
         key = f"failure#{cause_of(str(alert.facts['outcome_reason']))}"
         now = self.clock.now()
-        is_first = self._is_first(alert, key, now)
+        is_first = self._claim_cause(alert, key, now)
         if not is_first:
             alert = replace(alert, facts={**alert.facts, REPEATS: True})
         try:
             self.announcer.announce(alert)
         except errors.CloudError:
             if is_first:
+                # It is over at once, so that the next try may claim the cause.
                 self.claim_store.done(key, now, timedelta())
             raise
         if is_first:
             with suppress(errors.CloudError):
                 self.claim_store.done(key, now, _SAME_CAUSE)
 
-    def _is_first(self, alert: Alert, key: str, now: UtcDatetime) -> bool:
-        """Return whether subscribers of the topic must get this failure, too."""
+    def _claim_cause(self, alert: Alert, key: str, now: UtcDatetime) -> bool:
+        """Claim the cause that `key` names, for one failure an hour, and return true if subscribers
+        of the topic must get this failure. Return false if another failure holds the claim.
+
+        Return true without a claim if no channel of a person gets it, or the claim is not possible:
+        two messages are better than none.
+        """
         try:
             contacts = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
             if not any(contact.has_own_channel for contact in contacts):
                 return True
             return self.claim_store.claim(key, now, LEASE)
         except (errors.CloudError, errors.PolicyError):
-            # Two messages are better than none.
             return True
 
-    def _note(self, alert: Alert) -> None:
-        """Note what failed for which cause, or which steps worked. `SweepAlerts.recovered` reads
-        it."""
+    def _note_incident(self, alert: Alert) -> None:
+        """Store the failure with its cause, or when the steps of the episode last worked in its
+        target. The sweep finds from both which incidents are over. Raises: CloudError."""
         facts = alert.facts
         target = Target(alert.account, alert.region)
         if alert.kind is AlertKind.FAILURE:

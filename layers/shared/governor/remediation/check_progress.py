@@ -64,11 +64,12 @@ class CheckProgress:
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
         """Return the seconds to the next check; 0 once the state `until` is reached, or nothing
-        waits for it any more.
+        waits for it any more because somebody held or undid the episode.
 
-        Raises: SnapshotFailed; StepTimedOut; NobodyListens if every channel refused the message,
-        or none has delivered it in time; WrongState; SafetyError if the episode is over, or the
-        step was never asked for; CloudError.
+        Raises: SnapshotFailed; StepTimedOut after the limit of the policy; NobodyListens if every
+        channel refused the message, or none has delivered it in time; WrongState if an instance
+        that is to stop was terminated; SafetyError if the episode is over, or the step was never
+        noted; CloudError.
         """
         episode = episode_underway(self.episode_store, ref)
         if until is Until.HEARD:
@@ -98,9 +99,11 @@ class CheckProgress:
         return pause_seconds(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
-        """Return whether EC2 shows the effect of the step, which was noted `elapsed` ago.
+        """Return whether EC2 shows the effect of the step, which was noted `elapsed` ago. An
+        instance that EC2 no longer shows is terminated.
 
-        Raises: SnapshotFailed; WrongState; CloudError.
+        Raises: SnapshotFailed; WrongState if an instance that is to stop has another state than
+        `running`, `stopping` or `stopped`; CloudError.
         """
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         if step is Step.SNAPSHOT:
@@ -114,10 +117,10 @@ class CheckProgress:
         return state == "stopped"
 
     def _until_delivered(self, episode: Episode) -> int:
-        """Return the seconds to wait for a delivery of the message, and then for the end of its
-        notice; 0 once neither is awaited.
+        """Return the seconds to the next check of a message: first for its delivery, then for the
+        end of a notice of mode `auto`. Return 0 once neither is awaited, or the question has ended.
 
-        Raises: NobodyListens; CloudError.
+        Raises: NobodyListens if no channel is left, or the delivery takes too long; CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         is_question = episode.schedule is not None
@@ -136,8 +139,11 @@ class CheckProgress:
     def _time_undelivered(
         self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> timedelta:
-        """Return how long the message has waited for a channel to deliver it. Raises: NobodyListens
-        if no channel is left, or it has waited too long."""
+        """Return how long the message, which no channel has delivered, has waited for that.
+
+        Raises: NobodyListens if every channel refused it, or it has waited longer than the policy's
+        `approval.delivery_limit_minutes`.
+        """
         rule = self.policies.applied_to(episode.instance).policy.approval
         limit = timedelta(minutes=rule.delivery_limit_minutes)
         since = episode.opened_at
@@ -154,8 +160,9 @@ class CheckProgress:
     def _until_notice_ends(
         self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> int:
-        """Return the seconds to the next check of the notice of mode auto; 0 once the notice is
-        over or somebody holds the plan, and for an episode without a notice."""
+        """Return the seconds to the next check of the notice of mode `auto`, at most five minutes;
+        0 once the notice is over or somebody holds the plan, and for an episode without a
+        notice."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         ends_at = notice_until(episode, deliveries, rule.notice_minutes)
         if not episode.gives_notice or ends_at is None:
@@ -167,9 +174,11 @@ class CheckProgress:
         return min(NOTICE_PAUSE_SECONDS, seconds_left)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
-        """Return whether every recorded snapshot is completed.
+        """Return whether every recorded snapshot is completed. Return false also while EC2 may not
+        list new snapshots yet: five minutes after the note of the step, `elapsed` ago.
 
-        Return false while EC2 may not list new snapshots yet. Raises: SnapshotFailed; CloudError.
+        Raises: SnapshotFailed if one failed, or is missing after that, or none is recorded;
+        CloudError.
         """
         snapshots = own_snapshots(self.snapshots, episode, target)
         _must_not_have_failed(snapshots)
@@ -197,8 +206,8 @@ def _must_not_have_failed(snapshots: Iterable[Snapshot]) -> None:
 
 
 def pause_seconds(elapsed: timedelta, until: Until) -> int:
-    """Return the seconds until the next check: a quarter of the time that has gone by, at least 5
-    and at most a limit that depends on the wait.
+    """Return the seconds until the next check: a quarter of the time that has gone by, at least 5,
+    and at most 300 for a stop or a termination, else 900.
 
     The waits grow, because the history of an execution may have 25,000 events
     (`tests/unit/template/test_history.py`).

@@ -44,9 +44,12 @@ class CloseDead:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
-        """Return whether there was something to close, or somebody to notify.
+        """Close the episode as failed, notify people, and return true. `why` is the reason that
+        people read. With `aborted`, people are not asked again as soon as after a failure.
 
-        After an `aborted` workflow people are not asked again soon.
+        An episode that is closed already is only repaired: its lock is freed, and people are
+        notified if they were not. Return false if nothing was left to do, or the episode was never
+        saved and does not lock the instance. Raises: CloudError; repeat it.
         """
         episode = self.episode_store.episode(ref)
         now = self.clock.now()
@@ -68,7 +71,12 @@ class CloseDead:
         failures: int | None,
         now: UtcDatetime,
     ) -> None:
-        """Notify people and close the episode. It is `None` if the workflow died before saving."""
+        """Notify people, then close the episode and book what it saved. `episode` is `None` if the
+        workflow died before saving it.
+
+        `failures` counts earlier failures in a row: the more, the later people are asked again. It
+        is `None` for an aborted workflow. Raises: CloudError.
+        """
         if episode is not None and episode.phase is Phase.ASKING:
             void_question(self.approval_store, episode, why, Outcome.FAILED)
         instance = None if episode is None else episode.instance
@@ -97,9 +105,11 @@ class CloseDead:
     def _notify_late(
         self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
     ) -> bool:
-        """Notify people of an end that was recorded by a last step which died before it did so.
+        """Notify people of an end that was recorded by a last step which died before it did so, and
+        return true.
 
-        Return False if people were notified.
+        Return false if people were notified before, or the record names no outcome. Raises:
+        CloudError.
         """
         if episode.outcome_told_at is not None or episode.outcome is None:
             return False

@@ -370,7 +370,7 @@ class Guards:
     ) -> None:
         """Require that a plan drawn now has the same steps, on a machine with the same type and no
         other volumes. Raises: SafetyError; CloudError."""
-        _, plan, _ = self.inspect.plan(instance, applied.policy)
+        plan = self.inspect.plan(instance, applied.policy).plan
         if plan.steps != episode.plan.steps:
             steps = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""

@@ -10,6 +10,7 @@ import logging
 import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from governor.core.catalog import shape_of
 from governor.core.errors import CloudError, Throttled, Unavailable
@@ -44,6 +45,14 @@ _AHEAD_MINUTES = 121
 """How far ahead readings are searched. CloudWatch takes them up to two hours ahead."""
 
 
+class Planned(NamedTuple):
+    """An instance with its volume sizes, the plan for it, and its price an hour."""
+
+    instance: Instance
+    plan: Plan
+    price: Price
+
+
 @dataclass(frozen=True, slots=True)
 class InspectInstance:
     """Reads one instance in full. Every method may raise CloudError."""
@@ -55,7 +64,7 @@ class InspectInstance:
     instance_store: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """Return the instance as EC2 shows it; `None` if there is none."""
+        """Return the instance as EC2 shows it; `None` if EC2 shows none with this id."""
         return self.instances.describe(target, instance_id)
 
     def judge(
@@ -63,9 +72,10 @@ class InspectInstance:
     ) -> tuple[Verdict, Evidence]:
         """Return the verdict on which a question and an action may rest, with its evidence.
 
-        The verdict is `idle` only if all figures prove it, GPU by GPU, over the whole window. The
-        shorter window is enough while GPU memory is released and a person must approve. Raises:
-        Throttled, Unavailable if something could not be read: the caller then waits.
+        The verdict is `idle` only if all figures prove it, GPU by GPU, over the whole window, and
+        nothing since contradicts it. A shorter window is enough while GPU memory is released and a
+        person must approve. Raises: Throttled, Unavailable if something could not be read: the
+        caller then waits; CloudError.
         """
         hold = self.instance_store.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
@@ -79,9 +89,14 @@ class InspectInstance:
         gathered = self._read(request, now)
         evidence = gathered.evidence
         verdict, shorter_window = subject.judge_again(evidence)
+
+        # Read again over the shorter window, if that is enough for this instance.
         if shorter_window is not None:
             evidence = self._read(replace(request, length=shorter_window), now).evidence
             verdict = subject.judge_question(evidence, shorter_window)
+
+        # The window ends some minutes ago: work that began since, or a person who is logged in,
+        # contradicts it.
         if verdict.is_idle:
             newest = self._newest(instance, policy, gathered, now)
             verdict = _changed_since(evidence, newest, policy, now) or verdict
@@ -92,12 +107,12 @@ class InspectInstance:
     def _unless_logged_in(
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
-        """Return a verdict of `busy` while somebody has a Session Manager session, else the idle
-        verdict itself.
+        """Return a `busy` verdict while somebody has an open Session Manager session, else the
+        given idle `verdict`. Return `verdict` unread if the policy does not ask about sessions.
 
         If sessions cannot be read, return `no_data` if the policy may act without an approval, else
-        the verdict with that as its `presence`, which the question shows. Raises: Throttled,
-        Unavailable.
+        the verdict with a `presence` text that says so, which the question shows. Raises:
+        Throttled, Unavailable.
         """
         hours = policy.vetoes.session_younger_than_hours
         if hours is None:
@@ -117,14 +132,15 @@ class InspectInstance:
         if not open_sessions:
             return verdict
         newest = max(open_sessions, key=lambda session: session.since)
+        # The owner is an ARN, which ends with the name of the user or of the role's session.
         _, _, session_name = newest.owner.rpartition("/")
         who = printable(session_name)
         reason = f"{who} has an open Session Manager session since {in_utc(newest.since)}"
         return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
 
     def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
-        """Return the evidence of one request. Raises: Unavailable if a part of it could not be
-        read."""
+        """Return the evidence that one request asks for. Raises: Unavailable if a part of it could
+        not be read; CloudError."""
         instance = request.instance
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
         problem = gathered.evidence.read_problem
@@ -136,10 +152,11 @@ class InspectInstance:
     def _newest(
         self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
     ) -> Evidence:
-        """Return the evidence since the window of `gathered` ended, and 2 hours ahead: GPUs minute
-        by minute, and EC2's own figures by its five minutes.
+        """Return the evidence from the end of the window of `gathered` until two hours after `now`:
+        GPUs minute by minute, and EC2's own figures by its five minutes.
 
-        A reading that has not arrived yet proves neither work nor idleness. Raises: Unavailable.
+        It looks ahead because the clock of an agent may be fast. A reading that has not arrived yet
+        proves neither work nor idleness. Raises: Unavailable if a part could not be read.
         """
         minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Five minutes more, because EC2's periods do not begin with this window.
@@ -160,9 +177,10 @@ class InspectInstance:
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
 
     def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
-        """Return the last 24 hours for people to see; `None` if they could not be read.
+        """Return utilization, memory and power of the last 24 hours for people to see; `None`, with
+        a warning in the log, if they could not be read. A question is asked without them, too.
 
-        A question is asked without this history, too.
+        Raises: CloudError other than Unavailable.
         """
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # These names say where to read and how finely. No other setting of the policy counts.
@@ -186,9 +204,9 @@ class InspectInstance:
             gathered.percent.get("power", ()),
         )
 
-    def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
-        """Return the instance with its volume sizes, the plan by facts that are read now, and the
-        price."""
+    def plan(self, instance: Instance, policy: Policy) -> Planned:
+        """Return the plan by facts that are read now, with the instance and the price that it rests
+        on. The plan has no steps if nothing can be done. Raises: CloudError."""
         sized_instance, protection, spot_request = read_facts(self.instances, instance)
         price = marginal_price(instance, self.prices.price(instance, policy))
         shape = shape_of(instance.instance_type)
@@ -199,7 +217,7 @@ class InspectInstance:
             shape=shape,
             price=price,
         )
-        return sized_instance, draw_plan(facts, policy), price
+        return Planned(sized_instance, draw_plan(facts, policy), price)
 
 
 def read_facts(
@@ -221,8 +239,9 @@ def read_facts(
 def _changed_since(
     evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime
 ) -> Verdict | None:
-    """Return the verdict of the newest readings if they contradict `evidence`, which shows
-    idleness; `None` if they do not."""
+    """Return the verdict of the `newest` readings if they contradict `evidence`, which shows
+    idleness: `busy` for work, `no_data` for a wrong clock or for GPU memory that is held again.
+    Return `None` if they do not."""
     works = activity(newest, policy)
     if works is not None:
         reason = f"work began in the last minutes: {works}"
@@ -248,7 +267,8 @@ def _changed_since(
 
 
 def _clock_ahead(newest: Evidence, now: UtcDatetime) -> timedelta:
-    """Return how far ahead of `now` the newest GPU reading ends; zero or less if none does."""
+    """Return how far after `now` the newest GPU reading ends; zero or less if it ends before, or
+    there is none."""
     all_series = [gpu.utilization for gpu in newest.gpus]
     if newest.aggregate:
         all_series.append(newest.aggregate)

@@ -80,10 +80,11 @@ class OpenEpisode:
     option."""
 
     def __call__(self, ref: EpisodeRef) -> Opened:
-        """Take the lock and open the episode, or return why not.
+        """Take the lock of the instance and open the episode, or return why not. Return the stored
+        episode if an earlier call has opened it.
 
-        Raises: CloudError; MetricsLate while the newest readings are missing. The lock then stays
-        with this episode, and a retry continues.
+        Raises: MetricsLate while the newest readings are missing; PolicyError; CloudError. The lock
+        then stays with this episode, and a retry continues.
         """
         base = self.policies.base().policy
         if not self.accounts.governs(base, ref.account, ref.region):
@@ -99,7 +100,7 @@ class OpenEpisode:
         instance = self.inspect.describe(target, ref.instance_id)
         if instance is None:
             return self._close_not_running(ref, base)
-        stopping = self._stopping(ref, instance)
+        stopping = self._episode_that_stopped_it(ref, instance)
         if instance.state != "running" and stopping is None:
             return self._close_not_running(ref, base)
         if instance.launch_time != ref.launch_time:
@@ -114,10 +115,11 @@ class OpenEpisode:
         stopping: Episode | None,
         base: Policy,
     ) -> Opened:
-        """Open the episode unless the policy, a freeze or a warning of EC2 forbids it.
+        """Open the episode unless the policy, a freeze or a warning of EC2 forbids it; else close
+        it, and return why.
 
         `stopping` is the earlier episode that stopped the instance; `None` if the instance runs.
-        Return why the episode was closed otherwise. Raises: CloudError; MetricsLate.
+        Raises: MetricsLate while the newest readings are missing; PolicyError; CloudError.
         """
         applied = self.policies.applied_to(instance)
         policy = applied.policy
@@ -140,8 +142,8 @@ class OpenEpisode:
     def _ask_about_idle(
         self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
     ) -> Opened:
-        """Open the episode of a running instance, or close it and return why the instance is not
-        idle. Raises: CloudError; MetricsLate."""
+        """Judge the running instance and open its episode if it is idle; else close it, and
+        return why. Raises: MetricsLate while the newest readings are missing; CloudError."""
         policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
@@ -164,11 +166,11 @@ class OpenEpisode:
         )
         return Opened(self._save(episode), reason="opened")
 
-    def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
-        """Return the closed episode that stopped the instance.
+    def _episode_that_stopped_it(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
+        """Return the closed episode that stopped the instance, which is stopped still.
 
-        Return `None` if no episode did, or the instance runs, or was started since: EC2 gives every
-        start another launch time. Raises: CloudError.
+        Return `None` if the instance is in another state, no episode stopped it, or it was started
+        since: EC2 gives every start another launch time. Raises: CloudError.
         """
         if instance.state != "stopped":
             return None
@@ -196,8 +198,9 @@ class OpenEpisode:
         policy = about_stopped(applied.policy)
         stopped_at = stopping.steps_done[Step.STOP.value]
         record = self.instance_store.record(instance.target, ref.instance_id)
+        # The verdicts that need no metrics: exempt, kept or too young.
         left_alone = judge_unread(instance, record.hold, policy, now)
-        _, plan, _ = self.inspect.plan(instance, policy)
+        plan = self.inspect.plan(instance, policy).plan
         is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
         why_not = None
         if is_observed or not _is_due(stopping, policy, now):
@@ -233,18 +236,22 @@ class OpenEpisode:
         now: UtcDatetime,
     ) -> Episode:
         """Return the episode with everything that is known now, not yet sealed and not yet stored.
+        It has a schedule, which asks people, only in mode `ask` and if the plan acts.
 
         Raises: CloudError.
         """
         policy = applied.policy
-        sized_instance, plan, price = self.inspect.plan(instance, policy)
+        planned = self.inspect.plan(instance, policy)
+        plan = planned.plan
         mode = mode_of(policy, plan)
         is_question = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
         ownership = policy.ownership
         owner, project, _ = owner_of(instance, ownership)
         contacts = ownership.asked(owner, project)
         first_contact = contacts[0] if contacts else Contact()
-        planned = schedule(now, policy.approval, contacts, ownership.escalated(owner, project))
+        planned_schedule = schedule(
+            now, policy.approval, contacts, ownership.escalated(owner, project)
+        )
         phase = Phase.ASKING if is_question else Phase.OPENING
         return Episode(
             ref=ref,
@@ -255,16 +262,16 @@ class OpenEpisode:
             mode=mode,
             policy_version=applied.version,
             overrides=applied.overrides,
-            instance=sized_instance,
+            instance=planned.instance,
             reason=reason,
             evidence=evidence,
             evidence_hash=evidence_hash(evidence),
             plan=plan,
-            price=price,
+            price=planned.price,
             owner=owner,
             project=project,
             keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-            schedule=planned if is_question else None,
+            schedule=planned_schedule if is_question else None,
             time_zone=first_contact.time_zone,
             working_days=first_contact.working_days,
             working_from=first_contact.working_from,
@@ -272,11 +279,12 @@ class OpenEpisode:
             asked_under=asked_under(policy),
             acts_on_silence=acts_on_silence(policy, plan),
             idle_below_percent=policy.idle.utilization_below_percent,
-            terms=terms_of(policy, plan, price),
+            terms=terms_of(policy, plan, planned.price),
         )
 
     def _save(self, episode: Episode) -> Episode:
-        """Seal and store the episode. Return the one that was stored first.
+        """Seal and store the episode, and return it; return the stored one instead if another call
+        was first.
 
         Raises: CloudError, also if KMS could not seal the episode; nothing was stored then.
         """
@@ -294,8 +302,8 @@ class OpenEpisode:
         return self.episode_store.episode(replace(ref, number=ref.number - 1))
 
     def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
-        """Close the episode of an instance that does not run, and return that. Raises:
-        CloudError."""
+        """Close the episode of an instance that neither runs nor was stopped by an episode, and
+        return that as the reason. Raises: CloudError."""
         until = None
         if self.ledger_store.open_entries(ref.target, ref.instance_id):
             # The ledger still counts the instance as stopped: the event of its termination may be
@@ -313,8 +321,8 @@ class OpenEpisode:
     ) -> Opened:
         """Close the episode before anybody was asked, free the lock, and return the reason.
 
-        Sweeps leave the instance alone until `until`. `None` leaves that to the policy, so that a
-        sweep and this second look do not disagree every few minutes. Raises: CloudError.
+        Sweeps leave the instance alone until `until`; `None` leaves the time to the outcome, so
+        that a sweep and this second look do not disagree every few minutes. Raises: CloudError.
         """
         now = self.clock.now()
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
@@ -323,7 +331,8 @@ class OpenEpisode:
 
 
 def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
-    """Return whether it is time to ask about the instance that the episode `stopping` stopped."""
+    """Return whether it is time to ask whether the instance that the episode `stopping` stopped may
+    be terminated. Return false if the policy never asks that."""
     if ended_unsealed(stopping) and stopping.plan.destroys:
         # People had decided to terminate it, and an update made their answer invalid.
         return True
@@ -336,10 +345,11 @@ def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
 def _idle_for(
     evidence: Evidence, policy: Policy, history: History | None, instance: Instance
 ) -> timedelta:
-    """Return for how long the instance has been idle, as its last day shows it.
+    """Return for how long the instance has been idle, as far back as the `history` of its last day
+    shows it.
 
-    Return the length of the measured window if the `history` is not known, or shows no earlier
-    idleness.
+    Return the length of the measured window if the history is not known, or shows no idleness
+    before that window.
     """
     window = evidence.window
     if history is None:
