@@ -79,7 +79,7 @@ class _Taken:
 
     @property
     def are_all_ended(self) -> bool:
-        """Return whether none of the recorded snapshots is left."""
+        """Return whether the end of every recorded snapshot was noted, so that none is left."""
         ended = {expiry.snapshot_id for expiry in self.notices.values() if expiry.ended_at}
         return all(ended.issuperset(episode.snapshots) for episode in self.episodes)
 
@@ -103,20 +103,21 @@ class ExpireSnapshots:
     announcer: Announcer
 
     def __call__(self) -> Expired:
-        """Go over every target of the policy, and return what was done.
+        """Notify owners and delete snapshots in every target of the policy; return what was done,
+        with a `problem` for each instance that failed and stopped no other.
 
-        The result is empty if no policy deletes expired snapshots. A failure of one instance stops
-        no other. Raises: CloudError if the closed episodes cannot be read.
+        Do nothing, and return an empty result, if no policy deletes expired snapshots. Raises:
+        CloudError if the ledger cannot be read.
         """
         now = self.clock.now()
         run = Expired()
         if not any(policy.plan.delete_expired_snapshots for policy in self.policies.variants):
             return run
-        closed = self._closed_episodes(now)
+        closed_episodes = self._closed_episodes(now)
         hub = Target(self.accounts.hub_account, self.accounts.hub_region)
         for place in swept_targets(self.policies.base().policy, hub):
             read_notices = cache(partial(self.expiry_store.expiries, place))
-            for instance_id, refs in closed.get(place, {}).items():
+            for instance_id, refs in closed_episodes.get(place, {}).items():
                 try:
                     self._expire(refs, read_notices, now, run)
                 except GovernorError as error:
@@ -125,7 +126,8 @@ class ExpireSnapshots:
         return run
 
     def _closed_episodes(self, now: UtcDatetime) -> dict[Target, dict[str, list[EpisodeRef]]]:
-        """Return the booked episodes of the last years, by target and instance id."""
+        """Return the episodes that were booked in the last three years, by target and instance id;
+        empty if there are none. Raises: CloudError."""
         closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
         for month in months(now - _LOOKED_BACK, now):
             for entry in self.ledger_store.entries(month):
@@ -136,9 +138,10 @@ class ExpireSnapshots:
     def _expire(
         self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices, now: UtcDatetime, run: Expired
     ) -> None:
-        """Notify the owner of one instance's snapshots, and delete those that are due.
+        """Notify the owner of one instance's snapshots, and delete those that are due. Only note in
+        `run` why they are kept if something keeps them all.
 
-        The result is added to `run`. Raises: GovernorError.
+        What is done is added to `run`. Raises: PolicyError; ConfigurationError; CloudError.
         """
         taken = self._taken(refs, read_notices)
         if taken.are_all_ended:
@@ -163,7 +166,8 @@ class ExpireSnapshots:
         self._delete_due(taken, dates, run, now)
 
     def _taken(self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices) -> _Taken:
-        """Return the episodes of one instance that took snapshots, with the notices about them."""
+        """Return the episodes of one instance that took snapshots, with the notices about these.
+        `refs` name the episodes of the instance, at least one. Raises: CloudError."""
         episodes: list[Episode] = []
         for ref in refs:
             episode = self.episode_store.episode(ref)
@@ -177,8 +181,8 @@ class ExpireSnapshots:
         return _Taken(refs[0].target, refs[0].instance_id, episodes, notices)
 
     def _end_interrupted(self, taken: _Taken, holdings: Holdings, now: UtcDatetime) -> None:
-        """Note the end of snapshots that an earlier run deleted, if that run died before it noted
-        their end."""
+        """Note the end of snapshots that an earlier run began to delete and that EC2 no longer has:
+        that run died before it noted their end. Raises: CloudError."""
         for expiry in taken.notices.values():
             is_begun = expiry.begun_at is not None and expiry.ended_at is None
             if is_begun and expiry.snapshot_id not in holdings.snapshots:
@@ -192,9 +196,10 @@ class ExpireSnapshots:
         run: Expired,
         now: UtcDatetime,
     ) -> None:
-        """Notify the owner of snapshots that expire in a week, in one message for each episode.
+        """Notify the owner of snapshots that expire in a week, in one message for each episode; do
+        nothing if none does. `dates` says when each snapshot expires, by snapshot id.
 
-        The notices are added to `taken.notices` and to `run`.
+        The notices are added to `taken.notices` and to `run`. Raises: CloudError.
         """
         for episode in taken.episodes:
             expiring = to_notice(dates, taken.notices, now)
@@ -208,7 +213,8 @@ class ExpireSnapshots:
     def _delete_due(
         self, taken: _Taken, dates: Mapping[str, UtcDatetime], run: Expired, now: UtcDatetime
     ) -> None:
-        """Delete the snapshots whose date is over, and whose owner has known that for a week."""
+        """Delete the snapshots whose date is over, and whose owner got the notice a week ago. Skip
+        those that something keeps now. What is done is added to `run`. Raises: CloudError."""
         expiries = taken.notices.values()
         delivered_at = self._delivered_at(
             {expiry.message for expiry in expiries if expiry.ended_at is None}
@@ -223,7 +229,8 @@ class ExpireSnapshots:
                 self._delete(taken.target, expiry, run)
 
     def _holdings(self, taken: _Taken, now: UtcDatetime) -> Holdings:
-        """Return the snapshots, and everything that can keep them, as they are now."""
+        """Return the snapshots of these episodes in EC2, and everything that can keep them, as they
+        are now. Raises: PolicyError; CloudError."""
         target = taken.target
         instance = self.instances.describe(target, taken.instance_id)
         instances = [episode.instance for episode in taken.episodes]
@@ -249,9 +256,9 @@ class ExpireSnapshots:
     def _notify(
         self, episode: Episode, due: Sequence[str], holdings: Holdings, now: UtcDatetime
     ) -> list[Expiry]:
-        """Send one message about these snapshots, note it, and return the notices.
-
-        A message that is sent again the same day has the same id, and counts once.
+        """Send one message that the snapshots `due` expire, store a notice for each, and return the
+        notices. If the store fails, the message goes out again the same day under the same id, and
+        counts once. Raises: CloudError.
         """
         name = episode.ref.execution_name
         message = f"expire-{short_hash(name, *due)}-{now:%Y-%m-%d}"
@@ -268,7 +275,8 @@ class ExpireSnapshots:
         message: str,
         now: UtcDatetime,
     ) -> Alert:
-        """Return the notice that these snapshots expire, with their sizes and their price."""
+        """Return the message that the snapshots `due` expire in a week, with their sizes, and their
+        price a month if all sizes are known."""
         policy = self.policies.applied_to(episode.instance).policy
         delete_at = now + NOTICE
         price = policy.prices.snapshot_usd_per_gib_month
@@ -298,7 +306,8 @@ class ExpireSnapshots:
         return written("expiring", episode.instance, message, now, facts, words, owner=owner)
 
     def _delivered_at(self, messages: Iterable[str]) -> dict[str, UtcDatetime]:
-        """Return when people first got each message. A message that nobody got is left out."""
+        """Return when people first got each message, by its id. A message that nobody got is left
+        out. Raises: CloudError."""
         delivered_at: dict[str, UtcDatetime] = {}
         for message in messages:
             deliveries = self.delivery_store.deliveries(message)
@@ -308,10 +317,11 @@ class ExpireSnapshots:
         return delivered_at
 
     def _delete(self, target: Target, expiry: Expiry, run: Expired) -> None:
-        """Note the deletion, ask EC2 for it, and note its result.
+        """Note that the deletion begins, ask EC2 for it, and note its end. Do nothing while
+        everything is paused, or if the notice has changed since it was read.
 
-        If a run dies in between, the next day's run repeats this; EC2 then no longer has the
-        snapshot.
+        The result, or why EC2 refused, is added to `run`. If a run dies in between, the next day's
+        run notes the end. Raises: CloudError if a note cannot be written.
         """
         if not self.expiry_store.begin_deletion(target, expiry, self.clock.now()):
             return

@@ -88,13 +88,13 @@ class RecordOutcome:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
-        """Close the episode, and return the outcome that stands: the first one that was stored.
+        """Close the episode, notify people, and return the outcome that stands: the first one that
+        was stored.
 
-        The outcome of the workflow is a claim: the record or the answer of a person must prove it.
-        Of `reason`, only the name of an error is believed. An episode that was locked and never
-        saved is closed by its lock, as failed or refused only. Raises: SafetyError if nothing was
-        locked or saved, or nothing proves the claim; then nothing was written or sent. CloudError:
-        it was not written, or no channel has taken the message.
+        `outcome` is the claim of the workflow, which the record or a person's answer must prove. Of
+        `reason`, only the name of an error is believed. Raises: SafetyError if nothing was locked
+        or saved, or nothing proves the claim, and then nothing was written or sent; CloudError if
+        something could not be written or sent. Repeat it then.
         """
         now = self.clock.now()
         episode = self.episode_store.episode(ref)
@@ -103,12 +103,13 @@ class RecordOutcome:
             self._close_unsaved(ref, record, outcome, reason, now)
             return outcome
         if episode.outcome is not None:
-            said = episode.outcome_reason or ""
-            end = _End(episode.outcome, said, record.quiet_until, episode.became)
+            # An earlier try has closed it: what follows is repeated, as it may have died there.
+            stored_reason = episode.outcome_reason or ""
+            end = _End(episode.outcome, stored_reason, record.quiet_until, episode.became)
         else:
             end = self._close(episode, outcome, reason, record.failures, now)
         void_question(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
-        reason = self._clean_marks(episode, end.outcome, end.reason)
+        reason = self._remove_marks(episode, end.outcome, end.reason)
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
             approval = self.approval_store.approval(episode.approval_id)
@@ -127,8 +128,11 @@ class RecordOutcome:
         reason: str,
         now: UtcDatetime,
     ) -> None:
-        """Close an episode that took the lock and failed before it was saved. Raises:
-        SafetyError."""
+        """Notify people and close an episode that took the lock and failed before it was saved.
+
+        Raises: SafetyError if it does not hold the lock, or the workflow claims another outcome
+        than `failed` or `refused`; CloudError.
+        """
         if record.open_episode != ref:
             raise errors.SafetyError("there is no such episode: it was neither saved nor locked")
         if outcome not in (Outcome.FAILED, Outcome.REFUSED):
@@ -144,8 +148,12 @@ class RecordOutcome:
     def _close(
         self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
     ) -> _End:
-        """Close an open episode with the outcome that its record proves, and book it. Raises:
-        SafetyError."""
+        """Close an open episode with the outcome that its record proves, book what it saved, and
+        return its end. Nobody is notified here.
+
+        `failures` counts earlier failures in a row. Raises: SafetyError if nothing proves the
+        claimed outcome; CloudError.
+        """
         outcome, reason = self._proved_end(episode, claimed, reason)
         if outcome is Outcome.STOPPED and episode.undone_by is not None:
             reason = f"it was stopped, and {episode.undone_by} had it started again"
@@ -173,9 +181,10 @@ class RecordOutcome:
         return _End(outcome, reason, quiet, became_of(ledger_entry))
 
     def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
-        """Return the outcome and the reason that the record or the stored answer proves.
+        """Return the outcome and the reason that the record or the stored answer proves. After an
+        answer this may be another outcome than the claimed one.
 
-        Raises: SafetyError if neither proves the claimed outcome.
+        Raises: SafetyError if neither proves the claimed outcome; CloudError.
         """
         own_reason = _OWN_REASONS.get(claimed)
         if own_reason is not None:
@@ -192,7 +201,8 @@ class RecordOutcome:
         return self._answered_end(episode, claimed, reason)
 
     def _why_held(self, episode: Episode) -> str:
-        """Return the reason of the stored hold. Raises: SafetyError if nobody holds the episode."""
+        """Return the reason of the stored hold, as `held by alice@example.com`. Raises: SafetyError
+        if nobody holds the episode; CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         hold = None
         if approval is not None:
@@ -204,9 +214,11 @@ class RecordOutcome:
         return hold.why
 
     def _answered_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
-        """Return the outcome and the reason of the stored answer.
+        """Return the outcome and the reason of the stored answer, whatever the workflow claims;
+        after an approval, or silence that counts as one, the claim if a recheck has noted it.
 
-        An approval, or silence that counts as one, ends as the recheck noted. Raises: SafetyError.
+        Raises: SafetyError if the question is pending, or an approval cannot have led to the claim;
+        CloudError.
         """
         approval = must_be_answered(self.approval_store.approval(episode.approval_id))
         is_approved = approval.status is ApprovalStatus.APPROVED
@@ -222,9 +234,14 @@ class RecordOutcome:
         return Outcome(str(outcome)), str(answer["reason"])
 
     def _noted_reason(self, episode: Episode, outcome: Outcome, reason: str) -> str:
-        """Return why the episode went no further, as the recheck or the step noted it. Raises:
-        SafetyError."""
+        """Return why the episode went no further: as the recheck or the step noted it, else the
+        error that `reason` begins with, explained by what the record shows.
+
+        Raises: SafetyError if only a recheck can find this outcome, and none has noted it;
+        CloudError.
+        """
         error_name = reason.partition(":")[0]
+        # Noted as `woke-up: ...` by a recheck, or as `Protected: ...` by a step.
         noted, _, why = (episode.last_no or "").partition(": ")
         if noted == outcome.value:
             return why
@@ -238,12 +255,15 @@ class RecordOutcome:
         return _by_name(reason, refusals or _recorded(episode, error_name, self.clock.now()))
 
     def _refusals(self, episode: Episode) -> str:
-        """Return why channels refused its messages; an empty text if none did."""
+        """Return why channels refused messages of the episode, joined by semicolons; an empty text
+        if none did. Raises: CloudError."""
         deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
         return "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
 
     def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
-        """Return whether people can know of the episode. If not, another one follows soon."""
+        """Return whether people can know of the episode. They cannot if no channel took its
+        message, or it failed in mode `ask` before its question waited for an answer: then another
+        episode follows soon. Raises: CloudError."""
         if reason.startswith(errors.NobodyListens.__name__):
             return False
         if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
@@ -251,10 +271,12 @@ class RecordOutcome:
         approval = self.approval_store.approval(episode.approval_id)
         return approval is not None and approval.task_token is not None
 
-    def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
-        """Remove the tags of an instance that is no longer marked.
+    def _remove_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
+        """Remove the marks, which are tags, from an instance that goes on after this outcome; in
+        mode `observe`, only as a dry run. After other outcomes do nothing.
 
-        Return the reason, with the tags that could not be removed; the sweep tries those again.
+        Return the `reason`, with the tags that could not be removed; the sweep tries those again.
+        Raises: CloudError if the record of the marks cannot be written.
         """
         if outcome not in _UNMARKED:
             return reason
@@ -270,7 +292,12 @@ class RecordOutcome:
 
 
 def _by_name(reason: str, why: str = "") -> str:
-    """Return the error's name, if it is one of ours or of Step Functions, and why it came."""
+    """Return the name of the error that `reason` begins with, and `why` it came, as
+    `StepTimedOut: stop was requested 30 min ago`.
+
+    The name is `a step failed` unless the error is one of ours or of Step Functions, so that a
+    workflow's text is never repeated.
+    """
     name = reason.partition(":")[0]
     is_ours = isinstance(vars(errors).get(name), type)
     if not is_ours and not _OF_STEP_FUNCTIONS.fullmatch(name):
@@ -279,10 +306,8 @@ def _by_name(reason: str, why: str = "") -> str:
 
 
 def _recorded(episode: Episode, error_name: str, now: UtcDatetime) -> str:
-    """Return what the record says of an error that the function which met it may not note.
-
-    Return an empty text if it says nothing.
-    """
+    """Return what the record shows about an error whose function may not write the record, such as
+    `stop was requested 30 min ago`; an empty text for other errors, or if it shows nothing."""
     if error_name == errors.SnapshotFailed.__name__ and episode.snapshots:
         return f"one of {', '.join(episode.snapshot_ids)}; nothing is destroyed"
     if error_name == errors.StepTimedOut.__name__ and episode.steps_done:
@@ -294,7 +319,8 @@ def _recorded(episode: Episode, error_name: str, now: UtcDatetime) -> str:
 
 
 def _can_have_ended(episode: Episode, outcome: Outcome) -> bool:
-    """Return whether the episode's own record can have led to this outcome of `_OWN_REASONS`."""
+    """Return whether the steps, the plan and the mode of the episode can have led to this outcome.
+    Call it only for an outcome of `_OWN_REASONS`; it is false for any other."""
     is_dry_run = episode.mode is Mode.OBSERVE
     if outcome is Outcome.STOPPED:
         is_stopped = Step.STOP in episode.steps_done
