@@ -138,7 +138,7 @@ def write(table: Any, log: Any) -> None:
         log.keep_notice(notice, remind=True)
     log.keep_notice(replace(_NOTICES[0], source_id="arn:2", at=None), remind=False)
     log.drop_notice(replace(_NOTICES[0], source_id="arn:3"))
-    log.keep_told(TARGET, [f"{IDS[1]}#hot"], LATER)
+    log.note_known(TARGET, [f"{IDS[1]}#hot"], LATER)
 
 
 def _write_sweeps(table: Any) -> None:
@@ -260,7 +260,7 @@ def read(table: Any, log: Any) -> dict[str, Any]:
         ],
         "count": log.count(TARGET, "interruption#us-east-1a", NOW, timedelta(minutes=10)),
         "notices": sorted(log.notices(TARGET), key=lambda notice: notice.source_id),
-        "told": sorted(log.told(TARGET, NOW)),
+        "told": sorted(log.known_keys(TARGET, NOW)),
     }
     return {name: plain(value) for name, value in reads.items()}
 

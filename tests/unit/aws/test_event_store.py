@@ -215,19 +215,19 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
 
 def test_what_people_were_told_is_known_until_its_time_is_over(log: EveryEventStore) -> None:
     """A later call moves the end; other targets know nothing of it."""
-    log.keep_told(TARGET, [], NOW)
-    log.keep_told(TARGET, ["i-1#hot", "i-2#hot"], NOW + timedelta(hours=1))
-    log.keep_told(TARGET, ["i-2#hot", "i-2#hot"], NOW + timedelta(hours=3))
+    log.note_known(TARGET, [], NOW)
+    log.note_known(TARGET, ["i-1#hot", "i-2#hot"], NOW + timedelta(hours=1))
+    log.note_known(TARGET, ["i-2#hot", "i-2#hot"], NOW + timedelta(hours=3))
 
-    assert {"i-1#hot", "i-2#hot"} == set(log.told(TARGET, NOW))
-    assert {"i-2#hot"} == set(log.told(TARGET, NOW + timedelta(hours=2)))
-    assert not log.told(TARGET, NOW + timedelta(hours=3))
-    assert not log.told(replace(TARGET, region="eu-west-1"), NOW)
+    assert {"i-1#hot", "i-2#hot"} == set(log.known_keys(TARGET, NOW))
+    assert {"i-2#hot"} == set(log.known_keys(TARGET, NOW + timedelta(hours=2)))
+    assert not log.known_keys(TARGET, NOW + timedelta(hours=3))
+    assert not log.known_keys(replace(TARGET, region="eu-west-1"), NOW)
 
 
 def test_a_flood_of_findings_is_kept_in_few_calls(log: EveryEventStore) -> None:
     """Fifty instances with eight GPUs each: more than any batch and any page of what is written."""
     keys = {f"i-{number // 8}#hot#{number % 8}" for number in range(400)}
-    log.keep_told(TARGET, keys, NOW + timedelta(hours=1))
+    log.note_known(TARGET, keys, NOW + timedelta(hours=1))
 
-    assert keys == set(log.told(TARGET, NOW))
+    assert keys == set(log.known_keys(TARGET, NOW))

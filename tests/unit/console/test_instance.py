@@ -102,8 +102,8 @@ def test_faults_that_last_and_advice_are_on_the_page() -> None:
         f"{make_row(2).instance_id}#{start}#hot#5#0",
     ]
     target = Target(ROW.account, ROW.region)
-    EveryEventStore(world.table).keep_told(target, keys, NOW + timedelta(hours=1))
-    EveryEventStore(world.table).keep_told(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
+    EveryEventStore(world.table).note_known(target, keys, NOW + timedelta(hours=1))
+    EveryEventStore(world.table).note_known(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
     page = text(world)
 
     assert "<strong>Memory error</strong> on GPUs 0, 1. Distrust results since then" in page

@@ -134,7 +134,7 @@ def site(
         failed = "AccessDenied: no"
         where = Target(row.account, row.region)
         fault = f"{row.instance_id}#{int(row.launched_at.timestamp())}#hot#{row.owner}#0"
-        EveryEventStore(world.table).keep_told(where, [fault], NOW + timedelta(hours=1))
+        EveryEventStore(world.table).note_known(where, [fault], NOW + timedelta(hours=1))
         failing = Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW)
         world.state.note_failing(replace(failing, owner=row.owner, project=row.project))
     for back in range(40):

@@ -78,7 +78,7 @@ class CheckHealth:
         if not base.health.enabled or not self.claim_store.claim(turn, now, _LEASE):
             return summary
         summary.looked = True
-        known = self.finding_store.told(target, now)
+        known = self.finding_store.known_keys(target, now)
         repeat = _repeat_of(known, now)
         readings = self._readings(summary, base, known, repeat)
         summary.instances = len(readings)
@@ -93,7 +93,7 @@ class CheckHealth:
             # The claim lapses before the next check, which then checks only these instances.
             prefix = f"{_REPEAT}#{iso(next_look)}"
             keys = [f"{prefix}#{instance_id}" for instance_id in failed_ids]
-            self.finding_store.keep_told(target, keys, next_look)
+            self.finding_store.note_known(target, keys, next_look)
         else:
             self.claim_store.done(turn, now, next_look - now)
         return summary
@@ -164,13 +164,13 @@ class CheckHealth:
             self.announcer.announce(alert)
             summary.messages += 1
             summary.told += len(sent)
-            self.finding_store.keep_told(summary.target, _keys(sent), known_until)
+            self.finding_store.note_known(summary.target, _keys(sent), known_until)
         kept_keys = _keys(lasting) | _unclear_keys(readings, known)
-        self.finding_store.keep_told(summary.target, kept_keys, known_until)
+        self.finding_store.note_known(summary.target, kept_keys, known_until)
         # Also if there was no advice to send: reading the metrics for it is what costs.
         if is_advice_due and any(_was_seen_working(reading) for reading in readings):
             advised_until = now + timedelta(hours=base.health.advice_every_hours)
-            self.finding_store.keep_told(summary.target, [advice_key(owner)], advised_until)
+            self.finding_store.note_known(summary.target, [advice_key(owner)], advised_until)
 
     def _notify_of_empty(
         self, base: Policy, known: Collection[str], summary: HealthSummary

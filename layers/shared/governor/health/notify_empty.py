@@ -54,9 +54,9 @@ def notify_empty(
         since_key = f"{_SINCE}#{reservation_id}#{iso(since)}"
         if not reservation.available:
             if reservation_id in empty_since:
-                finding_store.keep_told(target, [since_key], now)
+                finding_store.note_known(target, [since_key], now)
             continue
-        finding_store.keep_told(target, [since_key], known_until)
+        finding_store.note_known(target, [since_key], known_until)
         is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
         sent_key = f"{_SENT}#{reservation_id}"
         if is_young or sent_key in known:
@@ -64,7 +64,7 @@ def notify_empty(
         announcer.announce(_alert(reservation, since, policy, now))
         message_count += 1
         next_due = now + timedelta(hours=policy.health.advice_every_hours)
-        finding_store.keep_told(target, [sent_key], next_due)
+        finding_store.note_known(target, [sent_key], next_due)
     return message_count
 
 

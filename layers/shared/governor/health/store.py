@@ -16,10 +16,12 @@ _TOLD = "TOLD#"
 
 
 class Findings(Store):
-    """Keys of findings that people were notified of. Every method may raise CloudError."""
+    """Keys that are kept for a while, as of findings that people were notified of. Every method
+    may raise CloudError."""
 
-    def told(self, target: Target, now: datetime) -> frozenset[str]:
-        """Return everything of the target that `keep_told` has kept and whose time is not over."""
+    def known_keys(self, target: Target, now: datetime) -> frozenset[str]:
+        """Return the keys of the target that `note_known` has stored and whose time is not over;
+        empty if there are none."""
         items = self._table.query(target_pk(target), _TOLD)
         keys: set[str] = set()
         for item in items:
@@ -27,8 +29,9 @@ class Findings(Store):
                 keys.add(item["sk"].removeprefix(_TOLD))
         return frozenset(keys)
 
-    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
-        """Keep that people know what the keys name; a later call sets another end."""
+    def note_known(self, target: Target, keys: Collection[str], until: datetime) -> None:
+        """Store that these keys are known until then. A key that is known already gets the new
+        end, an earlier one, too; without keys nothing is written."""
         pk = target_pk(target)
         self._table.write_all(
             [put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))]

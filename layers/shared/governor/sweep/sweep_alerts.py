@@ -204,7 +204,7 @@ class SweepAlerts:
         for incident in self.failure_store.incidents():
             if incident.ends_at > sweep.now:
                 continue
-            findings = self.finding_store.told(incident.target, sweep.now)
+            findings = self.finding_store.known_keys(incident.target, sweep.now)
             if not findings.isdisjoint(incident.lasts_with):
                 continue
             alert = over_alert(incident, sweep.now)

@@ -140,7 +140,7 @@ def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str
 
 def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
     """Return the health findings that were sent since the instance was launched."""
-    sent_alerts = request.reader.finding_store.told(page.target, request.now)
+    sent_alerts = request.reader.finding_store.known_keys(page.target, request.now)
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
     for kind, gpus in gpus_by_kind.items():
