@@ -28,20 +28,21 @@ class Accounts:
     def governs(self, policy: Policy, account: str, region: str) -> bool:
         """Return whether the policy's targets name this account and Region.
 
-        An event proves nothing, because anybody may forward events.
+        Ask this also about an event's account: anybody may forward events.
         """
         return Target(account, region) in swept_targets(
             policy, Target(self.hub_account, self.hub_region)
         )
 
     def require_governed(self, policy: Policy, account: str, region: str) -> None:
-        """Require that the policy's targets name this account and Region. Raises: SafetyError."""
+        """Do nothing if the policy's targets name this account and Region. Raises: SafetyError if
+        they do not."""
         if not self.governs(policy, account, region):
             raise SafetyError(f"the policy's targets do not name {account}/{region}")
 
     def why_ungoverned(self, policy: Policy, instance: Instance) -> str | None:
-        """Return why the policy does not govern the instance, or no longer does; `None` if it
-        does."""
+        """Return why the policy does not govern the instance, or no longer does: its targets do not
+        name the account and Region, or the selector's tag is missing. Return `None` if it does."""
         target = instance.target
         if not self.governs(policy, target.account, target.region):
             return f"the policy's targets no longer name {target}"

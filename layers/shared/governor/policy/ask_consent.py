@@ -78,7 +78,8 @@ class ParsedConsents(Parsed, Protocol):
 def consents_now(
     policy_store: PolicyVersions, standing: StandingVersion, document: ParsedConsents
 ) -> Consented:
-    """Return whose acceptances of the version in force count now.
+    """Return whose acceptances of the version in force (`standing`) count now, by the people who
+    have accepted it. Nothing is written.
 
     `document` is the parsed text of that version. Raises: CloudError.
     """
@@ -106,12 +107,12 @@ def consents_of_new(
     people_in_force: KnownPeople,
 ) -> Consented:
     """Return whose acceptances count when `version` comes into force in place of the `standing`
-    one.
+    one. Nothing is written.
 
-    `document` is the parsed text of `version`. `people_in_force` are the people of the document in
-    force. They are used only if the standing version has no recorded people, as after an earlier
-    release. A first version has no acceptances. Earlier acceptances carry over if the terms are the
-    same. Raises: CloudError.
+    `document` is the parsed text of `version`. If `standing` is `None`, it is the first version,
+    and nobody's count. Acceptances of the standing version carry over if the terms are the same.
+    `people_in_force`, those of the document in force, are used if the standing version has none
+    recorded, as after an earlier release. Raises: CloudError.
     """
     people_of_document = known_people(document.base().policy.ownership)
     if standing is None:
@@ -139,9 +140,11 @@ class CountAcceptances:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self) -> None:
-        """Count the acceptances of the version in force, and notify people whose are missing.
+        """Store whose acceptances of the version in force count now, and notify each person, once,
+        whose acceptance is missing. Do nothing if no override needs consent.
 
-        Raises: CloudError; fewer acceptances count then, never more.
+        Without a version in force the document is the SSM parameter: people are notified, and
+        nothing is stored. Raises: CloudError; fewer acceptances count then, never more.
         """
         standing = self.policy_store.standing_version()
         document = self.parse_accepted(self.policy_text.read())
@@ -162,8 +165,8 @@ class CountAcceptances:
         self._notify(standing.version, document, consented.people)
 
     def _store(self, version: str, consented: Consented) -> None:
-        """Store whose acceptances count, unless another version is in force by now. Raises:
-        CloudError."""
+        """Store whose acceptances count. Store nothing if another version is in force by now.
+        Raises: CloudError."""
         # The review that put the other version in force counts the acceptances of that version.
         with suppress(ConflictError):
             self.policy_store.store_acceptances(version, consented)
@@ -192,7 +195,8 @@ class CountAcceptances:
 def _why_not_counted(
     person: str, people_of_document: KnownPeople, counting_people: KnownPeople
 ) -> str:
-    """Return why the person's acceptance would not count; an empty text if it would."""
+    """Return why the acceptance of the person with this address would not count; an empty text if
+    it would. `counting_people` are those whose acceptances count under the version in force."""
     if person not in people_of_document.everybody:
         return _NOT_MAPPED
     if person not in counting_people.named_by(people_of_document).everybody:
@@ -201,7 +205,8 @@ def _why_not_counted(
 
 
 def _by_person(unaccepted_overrides: Sequence[Unaccepted]) -> dict[str, list[str]]:
-    """Return the names of the overrides that wait for each person, by the person's address."""
+    """Return the names of the overrides that wait for each person, by the person's address; empty
+    if none waits for anybody."""
     names_by_person: dict[str, list[str]] = {}
     for override in unaccepted_overrides:
         for person in override.missing:

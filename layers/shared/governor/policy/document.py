@@ -47,14 +47,20 @@ from governor.policy.yaml_document import Document, Path, dotted, read_document
 
 class PolicyBook:
     """A parsed policy document; answers which policy an instance is under. Fulfils the port
-    `Policies`."""
+    `Policies`.
+
+    `add_accounts`, `ask_over_budget` and `apply_acceptances` change the book, and return it.
+    """
 
     whole = True
     """False if only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
-        """Check the whole document. If an earlier release has `accepted` it, rules about acting
-        without people are not checked. Raises: PolicyError."""
+        """Check the whole document. `accepted` says that an earlier release has accepted it: rules
+        about acting without people are not checked then.
+
+        Raises: PolicyError, with every mistake.
+        """
         self.document = document
         parts = split_document(document.settings)
         self._settings = parts.settings
@@ -93,10 +99,11 @@ class PolicyBook:
             self._people = frozenset(addresses(tuple(base.ownership.contacts.values())))
         self._over_budget: frozenset[str] = frozenset()
         self._accepted = NOBODY_ACCEPTED
-        self._refuse(_reckless_anywhere(base, readings, self._people))
+        self._refuse_if(_reckless_anywhere(base, readings, self._people))
 
     def add_accounts(self, accounts: Iterable[str]) -> Self:
-        """Add the accounts of the organizational units to the targets."""
+        """Add these accounts, those of the document's organizational units, to the targets of the
+        policy. Return the changed book."""
         policy = self._base.policy
         targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))
         self._base = replace(self._base, policy=replace(policy, targets=targets))
@@ -104,8 +111,8 @@ class PolicyBook:
         return self
 
     def ask_over_budget(self, projects: Iterable[str]) -> Self:
-        """Ask about instances of these projects even if an override only observes them; silence is
-        never a yes then.
+        """From now on, ask about instances of these projects even if an override only observes
+        them; an unanswered question then ends without an action. Return the changed book.
 
         If the document itself only observes, nothing changes: people stop everything with that
         mode.
@@ -121,18 +128,23 @@ class PolicyBook:
 
     @property
     def terms(self) -> str:
-        """Return the hash of what people accept with this document."""
+        """Return the hash of what people accept with this document: its overrides, and the settings
+        that decide what these do."""
         return terms_of_consent(self._settings, self.overrides)
 
     def apply_acceptances(self, acceptances: Acceptances) -> Self:
-        """Let the overrides count that these people have accepted. Acceptances of other terms do
-        not count."""
+        """Let the overrides count from now on that these people have accepted, in place of earlier
+        acceptances. Return the changed book.
+
+        Acceptances of other terms than those of this document count for nothing.
+        """
         is_of_these_terms = self.needs_consent and acceptances.terms == self.terms
         self._accepted = acceptances if is_of_these_terms else NOBODY_ACCEPTED
         return self
 
     def unaccepted(self) -> tuple[Unaccepted, ...]:
-        """Return the overrides that count as `ask` because people have not accepted them."""
+        """Return the overrides that count as `ask` because people have not accepted them; empty if
+        there are none."""
         return unaccepted(self.overrides, self._accepted.people)
 
     def base(self) -> AppliedPolicy:
@@ -140,9 +152,12 @@ class PolicyBook:
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance; later overrides win. If an override lacks the
-        acceptances that it names, people are asked about the instance. Raises: PolicyError if the
-        overrides contradict each other."""
+        """Return the policy of one instance: the document's, with the overrides for the instance;
+        later overrides win.
+
+        If an override lacks acceptances, mode `auto` becomes `ask`. If the project is over budget,
+        `observe` does. Raises: PolicyError if the overrides contradict each other.
+        """
         indices = tuple(
             index
             for index, override in enumerate(self.overrides)
@@ -159,14 +174,19 @@ class PolicyBook:
         return replace(applied, policy=asking_policy, overrides=(*applied.overrides, BY_BUDGET))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the policy of the document under the overrides with these indices, whoever has
-        accepted it. Raises: PolicyError, as `applied_to`."""
+        """Return the policy of the document under the overrides with these indices (places in
+        `overrides`), as if everybody had accepted them. Each combination is made once.
+
+        Raises: PolicyError if the overrides contradict each other.
+        """
         if indices not in self._applied:
             self._applied[indices] = self._apply([self.overrides[index] for index in indices])
         return self._applied[indices]
 
     def _apply(self, chosen: Sequence[Override]) -> AppliedPolicy:
-        """Return the policy under these overrides. Raises: PolicyError."""
+        """Return the policy of the document under these overrides, in their order. Raises:
+        PolicyError, with every mistake, if they contradict each other, or would act with too few
+        people."""
         names = tuple(override.name for override in chosen)
         settings: Mapping[str, Any] = self._settings
         for override in chosen:
@@ -185,20 +205,22 @@ class PolicyBook:
         return AppliedPolicy(policy, self._base.version, names)
 
     def _with_consent(self, applied: AppliedPolicy, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the applied policy, with mode `ask` if a consent is missing."""
+        """Return the applied policy; with mode `ask` instead of `auto`, and no action on silence,
+        if people have not consented to the overrides with these indices."""
         chosen = [self.overrides[index] for index in indices]
         policy = under_consent(applied.policy, chosen, self._accepted.people)
         if policy is applied.policy:
             return applied
         return replace(applied, policy=policy, overrides=(*applied.overrides, NOT_ACCEPTED))
 
-    def _refuse(self, mistakes: Sequence[Mistake]) -> None:
-        """Raises: PolicyError if there are any mistakes."""
+    def _refuse_if(self, mistakes: Sequence[Mistake]) -> None:
+        """Raise PolicyError if there are any mistakes; otherwise do nothing."""
         if mistakes:
             raise PolicyError(self._problems(mistakes))
 
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
-        """Return the mistakes with their lines, in the order of the document."""
+        """Return the mistakes with dotted paths and their lines, in the order of the document. A
+        mistake without a line comes first."""
         problems = [
             PolicyProblem(dotted(path), reason, self.document.line(path))
             for path, reason in mistakes
@@ -207,18 +229,22 @@ class PolicyBook:
 
 
 def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
-    """Return the policy book of a YAML document; empty text means all defaults. Raises:
-    PolicyError, with each path and line.
+    """Return the policy book of a YAML document; an empty text means all defaults.
 
-    With `accepted`, read a document that an earlier release has accepted. Nothing may act by it.
+    `accepted` says that an earlier release has accepted the document: rules about acting without
+    people are not checked, and nothing may act by it. Raises: PolicyError, with the path and line
+    of every mistake.
     """
     return PolicyBook(read_document(text), accepted=accepted)
 
 
 def parse_people_alone(text: str) -> PolicyBook:
-    """Return a book with the people of a document that this release refuses, without the mistakes
-    about them. It also says whether two people must stand behind a change; a demand that cannot be
-    read counts as one."""
+    """Return a book with only the people of a document that this release refuses, and whether two
+    people must stand behind a change. Everything else is a default, and `whole` is false.
+
+    Settings of `ownership` with mistakes are left out. If `two_people_for_policy` cannot be read,
+    it counts as true. A mistake in the document raises nothing.
+    """
     try:
         settings = read_document(text).settings
     except PolicyError:
@@ -240,8 +266,8 @@ def parse_people_alone(text: str) -> PolicyBook:
 
 
 def _without_mistakes(settings: Any, mistakes: Sequence[Mistake]) -> Any:
-    """Return the settings without those that have these mistakes; no settings at all if one cannot
-    be taken out."""
+    """Return the settings without those that have these mistakes. `settings` itself is changed.
+    Return empty settings if one of them cannot be taken out."""
     paths = {path for path, _ in mistakes}
     # The last item of a list first, so that the others keep their places.
     for path in sorted(paths, key=_sort_key, reverse=True):
@@ -251,13 +277,14 @@ def _without_mistakes(settings: Any, mistakes: Sequence[Mistake]) -> Any:
 
 
 def _sort_key(path: Path) -> list[str]:
-    """Sort the indices of lists by their number."""
+    """Return a sort key for paths by which the indices of lists come in order of their number: `9`
+    before `10`."""
     return [part.zfill(9) for part in path]
 
 
 def _mentions_termination(settings: Mapping[str, Any]) -> bool:
-    """Return whether any rule of a refused document may terminate. A rule that cannot be read
-    counts as one that may."""
+    """Return whether the settings or an override of a refused document name a termination. A `plan`
+    or `approval` that is no mapping counts as if it did."""
     overrides = settings.get("overrides")
     items = overrides if isinstance(overrides, list) else []
     patches = []
@@ -268,6 +295,9 @@ def _mentions_termination(settings: Mapping[str, Any]) -> bool:
 
 
 def _patch_mentions_termination(patch: object) -> bool:
+    """Return whether these settings, of the document or of one override, name a termination, or a
+    question about one. Return false if `patch` is no mapping, and true if its `plan` or `approval`
+    is none."""
     if not isinstance(patch, dict):
         return False
     plan = patch.get("plan", {})
@@ -280,8 +310,8 @@ def _patch_mentions_termination(patch: object) -> bool:
 
 
 def _dropped(settings: Any, path: Path) -> bool:
-    """Delete the setting at this path, or the nearest one around it. Return whether there was
-    any."""
+    """Delete from `settings` the setting at this path; if it is not there, delete the nearest one
+    around it. Return false, with nothing deleted, if there is none of these."""
     if not path:
         return False
     key: str | int = path[0]
@@ -297,7 +327,8 @@ def _dropped(settings: Any, path: Path) -> bool:
 
 
 def _needing_two_people(base: Policy, override_policies: Sequence[Policy]) -> Policy:
-    """Return the base. If any rule may terminate, it needs two people for changes of the policy."""
+    """Return the base, with `two_people_for_policy: true` if the base or an override may lead to a
+    termination. Call it only if the document does not set that itself."""
     if any(map(may_terminate, (base, *override_policies))):
         return replace(base, two_people_for_policy=True)
     return base
@@ -306,8 +337,8 @@ def _needing_two_people(base: Policy, override_policies: Sequence[Policy]) -> Po
 def _reckless_anywhere(
     base: Policy, read: Sequence[OverrideReading], people: frozenset[str] | None
 ) -> list[Mistake]:
-    """Return the reckless rules of the base, and of each override. Those of the base are not
-    repeated."""
+    """Return the rules of the base and of each override that would act without people, or with too
+    few; empty if there are none, or `people` is `None`. Rules of the base are not repeated."""
     reckless = reckless_rules(base, (), people)
     for index, reading in enumerate(read):
         if reading.override is None or reading.policy is None:

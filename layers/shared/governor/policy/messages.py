@@ -26,8 +26,9 @@ State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
 def writer_text(writer: str, author: str) -> str:
-    """Return who wrote a version and how that is known: the ARN that CloudTrail recorded, or the
-    author's own statement."""
+    """Return who wrote a version and how that is known, as text. `writer` is the ARN that
+    CloudTrail recorded, and goes first; `author` is the author's own statement. Either may be
+    empty: `somebody unknown`."""
     if writer:
         return f"{writer} (CloudTrail)"
     stated = f"{author}, as stated by the writer" if author else "somebody unknown"
@@ -46,17 +47,19 @@ class Difference:
 
 
 def difference(before: str, after: str) -> Difference:
-    """Return a short unified diff: printable lines, as many as fit into a message.
+    """Return a unified diff of two documents: at most 40 printable lines, and how many more there
+    are.
 
-    Return counts of lines instead if the documents are too long, and an empty `Difference` if they
-    are the same.
+    Return a `summary` with counts of lines instead if the documents are too long, and an empty
+    `Difference` if they are the same.
     """
     old_lines = before.splitlines()
     new_lines = after.splitlines()
     if len(old_lines) + len(new_lines) > _MOST_COMPARED:
         return Difference(summary=_count_of_changes(old_lines, new_lines))
-    # The first two lines name the files.
-    changes = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))[2:]
+    # The first two lines of a unified diff name the files.
+    diff_lines = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))
+    changes = diff_lines[2:]
     lines = [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
     if len(changes) > _MOST_LINES:
         lines.append(f"... and {len(changes) - _MOST_LINES} more lines")
@@ -64,7 +67,8 @@ def difference(before: str, after: str) -> Difference:
 
 
 def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str:
-    """Return the sentence that says how many lines were removed and added."""
+    """Return the sentence that says how many lines were removed and added. A line that moved counts
+    as neither."""
     lines_before = Counter(old_lines)
     lines_after = Counter(new_lines)
     removed = (lines_before - lines_after).total()
@@ -90,10 +94,12 @@ def version_alert(
     changes: Difference = Difference(),
     why_refused: str = "",
 ) -> Alert:
-    """Return the message about the state of a version, or about its writer.
+    """Return the message that a version of the policy is in a state: in force, waiting, refused, or
+    only its `writer` became known. For `parameter`, the SSM parameter changed.
 
-    `supporters` are the people who wrote or accepted it. `consents` are sentences about acceptances
-    that are missing.
+    `writer` is the text of `writer_text`. `risky` are the paths of risky settings, `supporters` the
+    addresses of people who wrote or accepted the version, `consents` the sentences of
+    `consent_line`.
     """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
@@ -110,7 +116,8 @@ def version_alert(
 
 
 def consent_line(override: Unaccepted) -> str:
-    """Return the sentence that an override counts as `ask`, with the people who must accept it."""
+    """Return the sentence that an override counts as `ask`, with the people who must still accept
+    it, or that it names too few people."""
     missing = override.missing
     if not missing:
         return f"Override {override.name} counts as ask: approved_by must name two people."

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 class Policies(Protocol):
-    """The parsed policy document: one snapshot for an invocation. `base` has no overrides;
-    selector, targets, metrics and breaker are taken from there."""
+    """The parsed policy document, the same for a whole invocation.
+
+    `base` is the policy without overrides. Settings of the sweep as a whole, such as `targets` and
+    `breaker`, are read there.
+    """
 
     def base(self) -> AppliedPolicy:
         """Return the policy of the document without overrides."""
@@ -38,9 +41,11 @@ class PolicyVariants(Policies, Protocol):
 
 
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
-    """Return the policy of an instance, for work that must go on in any case. Return the base if
-    the instance is not known, or if its overrides contradict each other, which the sweep
-    reports."""
+    """Return the policy of an instance, for work that must go on in any case. Raises nothing.
+
+    Return the policy without overrides if `instance` is `None`, or if its overrides contradict each
+    other, which the sweep reports.
+    """
     if instance is None:
         return policies.base().policy
     try:
