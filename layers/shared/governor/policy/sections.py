@@ -88,7 +88,8 @@ class OverrideReading(NamedTuple):
 
 
 def split_document(document: Mapping[str, Any]) -> Parts:
-    """Take a document apart, without the settings of the release before."""
+    """Return the parts of a document: its settings, its overrides, and apart from them the settings
+    of earlier releases. Raises nothing: mistakes are in the result."""
     settings, retired = _without_retired(document)
     settings, removed_guards = _without_guards(settings)
     mistakes: list[Mistake] = []
@@ -115,7 +116,8 @@ def split_document(document: Mapping[str, Any]) -> Parts:
 
 
 def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
-    """Return the settings without those of the release before, and the paths of these."""
+    """Return the settings without those of the release before (`_RETIRED`), and the paths of what
+    was left out."""
     left = dict(settings)
     retired: list[Path] = []
     for section, names in _RETIRED.items():
@@ -136,8 +138,8 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the settings without those that held actions back in earlier releases, and a mistake
-    for each of these."""
+    """Return the settings without those that held actions back in earlier releases
+    (`_REMOVED_GUARDS`), and for each of these a mistake: its path, and what to do instead."""
     left = dict(settings)
     removed_guards: list[Mistake] = []
     for section, reason_by_name in _REMOVED_GUARDS.items():
@@ -153,14 +155,15 @@ def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[M
 
 
 def _retired_names(section: object, names: str) -> list[str]:
-    """Return which of these names a section sets; none if it is no mapping."""
+    """Return those of the space-separated names that a section sets; empty if it is no mapping."""
     if not isinstance(section, dict):
         return []
     return [name for name in names.split() if name in section]
 
 
 def read_overrides(parts: Parts, known_mistakes: frozenset[Mistake]) -> list[OverrideReading]:
-    """Return the readings of all overrides, in the order of the document."""
+    """Return the readings of all overrides, in the order of the document; mistakes are in them.
+    `known_mistakes` are those of the settings without overrides, which are not repeated."""
     readings = []
     for override in parts.overrides:
         readings.append(_read_override(override, parts.settings, known_mistakes))
@@ -170,8 +173,8 @@ def read_overrides(parts: Parts, known_mistakes: frozenset[Mistake]) -> list[Ove
 def _read_override(
     item: object, base: Mapping[str, Any], base_mistakes: frozenset[Mistake]
 ) -> OverrideReading:
-    """Read an override, and check the policy that it makes of the base. Mistakes of the base itself
-    are not repeated."""
+    """Return an override as it was read, with the policy that it alone makes of the settings in
+    `base`, and its mistakes. Mistakes of the base itself are not repeated."""
     override, mistakes = validated(Override, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if not isinstance(patch, dict):
@@ -189,15 +192,16 @@ def _read_override(
 
 
 def mistakes_of_overrides(read: Sequence[OverrideReading]) -> Iterator[Mistake]:
-    """Yield the mistakes of all overrides, by their paths in the document."""
+    """Yield the mistakes of all overrides, each with its path in the document, such as
+    `overrides, 0, set, mode`. Nothing if there are none."""
     for index, reading in enumerate(read):
         for path, reason in reading.mistakes:
             yield ("overrides", str(index), *path), reason
 
 
 def wrong_names(items: Sequence[Any]) -> list[Mistake]:
-    """Return the mistakes in the names of overrides. Each needs a name of its own: episodes record
-    it, and messages show it."""
+    """Return a mistake for each name of an override that is empty, has outer spaces, or is given
+    twice; empty if there is none. A missing name is found elsewhere."""
     mistakes: list[Mistake] = []
     first_index: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -217,7 +221,7 @@ def wrong_names(items: Sequence[Any]) -> list[Mistake]:
 
 
 def _sets_path(settings: object, path: Path) -> bool:
-    """Return whether these settings set what is at this path, or a list around it."""
+    """Return whether these settings set the value at this path, or a list that contains it."""
     for part in path:
         if not isinstance(settings, dict) or part not in settings:
             return isinstance(settings, list)
@@ -226,7 +230,8 @@ def _sets_path(settings: object, path: Path) -> bool:
 
 
 def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without those that an override may not change."""
+    """Return the settings without those that only the document itself may set
+    (`ONLY_IN_BASE`)."""
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 

@@ -24,11 +24,12 @@ SCHEMA = 1
 
 
 class PolicyVersions(Store):
-    """Versions of the policy document, by their version ids in S3."""
+    """Versions of the policy document, by their version ids in S3. Every method may raise
+    CloudError."""
 
     def record_schema(self) -> None:
-        """Note that items are stored in this schema. Raises: CloudError if they are in a newer
-        one."""
+        """Store the number of this release's schema, unless it is stored already. Raises:
+        CloudError if items are stored in a newer schema, which this release cannot read."""
         item = self._table.get(SCHEMA_KEY) or {}
         stored = int(item.get("number", 1))
         if stored > SCHEMA:
@@ -40,8 +41,8 @@ class PolicyVersions(Store):
             self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))
 
     def keep_policy(self, text: str, at: datetime) -> None:
-        """Keep the text of an accepted policy document, to fall back on if the next one cannot be
-        used."""
+        """Store the text of an accepted policy document in place of the last one, to fall back on
+        if the next one cannot be used."""
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
@@ -66,7 +67,8 @@ class PolicyVersions(Store):
     def put_in_force(
         self, version: str, before: str | None, at: datetime, consented: Consented | None = None
     ) -> None:
-        """Let a version count from now on, in place of `before`; `None` if it is the first one.
+        """Store that this version is in force from now on, in place of `before`, and whose
+        acceptances of it count. `before` is `None` for the first version.
 
         Raises: ConflictError if another version than `before` is in force.
         """
@@ -79,14 +81,14 @@ class PolicyVersions(Store):
         self._table.transact(put(_IN_FORCE, item, is_unchanged))
 
     def store_acceptances(self, version: str, consented: Consented) -> None:
-        """Keep whose acceptances of the version in force count. Raises: ConflictError if another
-        version is in force by now."""
+        """Store whose acceptances of the version in force count. Raises: ConflictError, with
+        nothing stored, if another version is in force by now."""
         item = {**_counted(consented), "what": "acceptances of the policy counted"}
         self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
-        """Return the accounts of the targets' organizational units; `None` if the accounts that
-        were noted last are those of other units."""
+        """Return the accounts of the targets' organizational units, as they were stored last;
+        `None` if none are stored, or they are those of other units."""
         item = self._table.get(_ACCOUNTS) or {}
         has_same_units = item.get("units") == [*targets.units]
         if not has_same_units or item.get("without_units") != [*targets.without_units]:
@@ -94,8 +96,8 @@ class PolicyVersions(Store):
         return tuple(item["accounts"])
 
     def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
-        """Keep the accounts of the units, for all functions. Only a change is written, and
-        audited."""
+        """Store the accounts of the targets' organizational units, for all functions. Nothing is
+        written, nor audited, if they are stored already."""
         if self.accounts_of(targets) == tuple(accounts):
             return
         document = {
@@ -116,14 +118,16 @@ class PolicyVersions(Store):
         return ()
 
     def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
-        """Keep these projects, for all functions. Only a change is written, and audited."""
+        """Store which projects have used more than their budget of this month (`yyyy-mm`), for all
+        functions. Nothing is written, nor audited, if that is stored already."""
         if self.over_budget(month) == tuple(projects):
             return
         document = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
         self._table.write(put(_OVER_BUDGET, document))
 
     def note_parameter(self, text: str, at: datetime) -> None:
-        """Keep the text of the SSM parameter, of which people were notified."""
+        """Store the text of the SSM parameter of which people were notified, in place of the last
+        one."""
         self._table.write(put(_PARAMETER, {"text": text, "at": at}))
 
     def noted_parameter(self) -> str | None:
@@ -131,7 +135,7 @@ class PolicyVersions(Store):
         return self._text(_PARAMETER, "text")
 
     def note_writer(self, version: str, arn: str) -> None:
-        """Note the ARN that wrote a version."""
+        """Store the ARN that wrote a version."""
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
 
     def writer(self, version: str) -> str:
@@ -139,12 +143,13 @@ class PolicyVersions(Store):
         return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
-        """Note that somebody with this identity accepts the version. A later time replaces an
-        earlier one."""
+        """Store that the person with this identity (`aws:ARN`) accepts the version. A later time
+        replaces an earlier one."""
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
     def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
-        """Keep once, for the audit alone, that somebody may not accept a version."""
+        """Store once, for the audit alone, that somebody may not accept a version, and why. If that
+        fails, it is only logged."""
         # No version in S3 has this name, so the refusal counts as no acceptance.
         key = (f"ACCEPTED#refused#{version}", identity)
         self._keep_for_audit(
@@ -152,7 +157,7 @@ class PolicyVersions(Store):
         )
 
     def accepted(self, version: str) -> tuple[str, ...]:
-        """Return the identities that accept a version; empty if none does."""
+        """Return the identities (`aws:ARN`) that accept a version; empty if none does."""
         return tuple(self.accepted_at(version))
 
     def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
@@ -167,7 +172,7 @@ class PolicyVersions(Store):
 
 
 def _counted(consented: Consented) -> dict[str, object]:
-    """Return the attributes that store whose acceptances count."""
+    """Return the attributes under which it is stored whose acceptances count."""
     return {
         "terms": consented.acceptances.terms,
         "accepted_by": sorted(consented.acceptances.people),

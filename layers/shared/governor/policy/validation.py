@@ -24,7 +24,7 @@ Made = TypeVar("Made", Policy, Override, Ownership)
 
 @cache
 def _reader(kind: Any) -> TypeAdapter[Any]:
-    """Return the validator of a dataclass."""
+    """Return pydantic's validator of a dataclass."""
     # Made on first use: not every function reads a policy, nor does every policy have overrides.
     return TypeAdapter(kind)
 
@@ -32,8 +32,12 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 def validated(
     kind: type[Made], settings: object, **given: Any
 ) -> tuple[Made | None, list[Mistake]]:
-    """Return the section of these settings, with those in `given` set as they are; or `None` and
-    the mistakes."""
+    """Return the section that these settings make, and no mistakes. If they have mistakes, return
+    `None`, and each mistake with its path within the settings.
+
+    `given` are values that replace those of the section, unchecked one by one; they must fit
+    together with the rest.
+    """
     reader: TypeAdapter[Made] = _reader(cast(Any, kind))
     try:
         # Read as JSON: a list may be a tuple there, and text may be a choice, but no text is a
@@ -47,7 +51,8 @@ def validated(
 
 
 def _mistakes(error: ValidationError) -> list[Mistake]:
-    """Return the mistakes that the validator has found, each with its path."""
+    """Return the mistakes that the validator has found, each with its path. A mistake that a
+    section found itself has the path of the setting within it."""
     mistakes: list[Mistake] = []
     for details in error.errors(include_url=False):
         path = tuple(str(part) for part in details["loc"])
@@ -78,7 +83,8 @@ _WANTED = {
 
 
 def _reason(details: ErrorDetails) -> str:
-    """Return the reason of one mistake, in the words of the policy's documentation."""
+    """Return what is wrong with a setting, as a person reads it after its path: `is 500; it must be
+    at most 100`, `unknown setting`."""
     kind = details["type"]
     if kind == "unexpected_keyword_argument":
         return "unknown setting"

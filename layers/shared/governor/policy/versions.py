@@ -76,9 +76,10 @@ class PolicyDocuments(Protocol):
 
 
 _ANNOUNCED_FOR = timedelta(days=365)
+"""How long a message about a version is remembered as sent."""
 _IN_FORCE_SOON = timedelta(minutes=1)
-"""A version is in force right after it was announced. After a crash in between, the next review
-announces it again after this time."""
+"""A version is in force right after people were notified of it. After a crash in between, the next
+review notifies them again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,12 @@ class ReviewPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, written: tuple[str, str] | None = None) -> None:
-        """Review the newest version, unless it is in force. It comes into force once people were
-        notified. Then count who has accepted the version in force.
+        """Review the newest version, unless it is in force: notify people of it, and put it in
+        force if it need not wait. Then store whose acceptances of the version in force count.
 
         `written` is a version, perhaps an older one, and the ARN of its writer, which CloudTrail
-        has named just now. Raises: CloudError; the previous version stays in force then.
+        has named just now; `None` if it named none. Raises: CloudError; if the new version is not
+        in force then, the previous one stays.
         """
         if written is None:
             self._review()
@@ -126,9 +128,9 @@ class ReviewPolicy:
         self._count_acceptances()
 
     def _review_with_writer(self, version: str, writer: str) -> None:
-        """Note who wrote the version, review the newest one, and notify people once of the writer.
+        """Store who wrote the version, review the newest one, and notify people once of the writer.
 
-        Raises: CloudError.
+        `writer` is an ARN. Raises: CloudError.
         """
         self.policy_store.note_writer(version, writer)
         announced_version = self._review()
@@ -137,7 +139,8 @@ class ReviewPolicy:
             self._announce(_Reviewed(version, writer), "writer")
 
     def _count_acceptances(self) -> None:
-        """Count who has accepted the version in force. Raises: CloudError."""
+        """Store whose acceptances of the version in force count, and notify people whose are
+        missing. Raises: CloudError."""
         count = CountAcceptances(
             clock=self.clock,
             policy_text=self.policy_text,
@@ -150,10 +153,11 @@ class ReviewPolicy:
         count()
 
     def _review(self) -> str | None:
-        """Review the newest version, unless it is in force.
+        """Review the newest version, unless it is in force. Before the first version is in force,
+        also notify people of a change of the SSM parameter.
 
-        Return the version of which this call notified people; `None` if it notified nobody. Raises:
-        CloudError.
+        Return the version of which this call notified people. Return `None` if there is no newer
+        version, or people were notified of it before. Raises: CloudError.
         """
         newest = self.documents.newest()
         standing = self.policy_store.standing_version()
@@ -167,9 +171,11 @@ class ReviewPolicy:
         return newest.version if is_announced else None
 
     def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
-        """Announce a version that is not in force, and put it in force if it need not wait.
+        """Notify people that a version is refused, waits for two people, or comes into force; and
+        put it in force in the last case.
 
-        Return whether this call notified people of it. Raises: CloudError.
+        Return whether this call notified people; false if an earlier call did or does so, which
+        then also puts it in force. Raises: CloudError.
         """
         text_in_force = self.policy_text.read()
         in_force = self.parse_accepted(text_in_force)
@@ -199,8 +205,9 @@ class ReviewPolicy:
         return is_announced
 
     def _parsed(self, newest: StoredPolicy) -> ParsedConsents:
-        """Return the document of the newest version. Raises: PolicyError."""
-        # A bucket without versioning: S3 then calls every version "null".
+        """Return the parsed document of the newest version. Raises: PolicyError if it has mistakes,
+        or its bucket keeps no versions."""
+        # Without versioning, S3 calls every version "null".
         if newest.version == "null":
             problem = PolicyProblem("", "has no version: turn on versioning of its bucket")
             raise PolicyError([problem])
@@ -209,26 +216,30 @@ class ReviewPolicy:
     def _put_in_force(
         self, version: str, standing: StandingVersion | None, consented: Consented
     ) -> None:
-        """Put the version in force in place of the `standing` one, unless another review was
-        faster. Raises: CloudError."""
+        """Put the version in force in place of the `standing` one; `None` if it is the first. Do
+        nothing if another review was first. Raises: CloudError."""
         replaced_version = standing.version if standing else None
         with suppress(ConflictError):
             self.policy_store.put_in_force(version, replaced_version, self.clock.now(), consented)
 
     def _supporters(self, version: str, in_force: Parsed) -> frozenset[str]:
-        """Return the addresses of those who wrote or accepted the version; empty if none counts.
-        Only people of the policy in force count, so no version brings its own. Raises:
-        CloudError."""
+        """Return the addresses of the people who wrote or accepted the version; empty if there are
+        none.
+
+        Only people whom the document in force names are returned, so that no version brings its
+        own. Raises: CloudError.
+        """
         people = in_force.base().policy.ownership
         return people_behind(
             self.policy_store.writer(version), self.policy_store.accepted(version), people
         )
 
     def _note_parameter(self) -> None:
-        """Notify people of a change of the SSM parameter, and note its text.
+        """Notify people of a change of the SSM parameter, then store its text. Do nothing if the
+        text is the stored one.
 
-        Called while no version is in force: the parameter then counts without a review. Raises:
-        CloudError; the next review notifies people then.
+        Call it only while no version is in force: the parameter then counts without a review.
+        Raises: CloudError; the next review tries again.
         """
         text = self.policy_text.read()
         noted = self.policy_store.noted_parameter()
@@ -249,9 +260,10 @@ class ReviewPolicy:
     def _announce(
         self, reviewed: _Reviewed, state: State, supporters: Collection[str] = ()
     ) -> bool:
-        """Notify people once of the version in this state, and return whether this call did.
+        """Notify people once of the version in this state. Return whether this call did so; false
+        if an earlier call did or does so.
 
-        Raises: CloudError.
+        `supporters` are the addresses of people who wrote or accepted it. Raises: CloudError.
         """
         alert = version_alert(
             self.hub,
@@ -290,10 +302,13 @@ class AcceptPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
-        """Record that the person with this identity accepts the version.
+        """Store that the person with this identity (`aws:ARN`) accepts the version. A refusal is
+        stored, too, for the audit.
 
-        `people` are those of the version in force. Raises: DecisionRefused, which includes
-        NotAllowed; CloudError, which includes NotFound if there is no such version.
+        `people` are those of the version in force. Raises: NotAllowed if they do not include the
+        person, or the person wrote the version and no override asks them; DecisionRefused if the
+        version is in force already and asks nobody; NotFound if there is no such version;
+        CloudError.
         """
         # Read first, so that a version that does not exist leaves no trace.
         document = self.parse_accepted(self.documents.read(version))
@@ -321,9 +336,11 @@ class AcceptPolicy:
     def _refuse_needless_acceptance(
         self, person: str, writer: str, people: Ownership, *, is_in_force: bool
     ) -> None:
-        """Require that the acceptance of a person whom no override names changes something.
+        """Do nothing if the acceptance of this person changes something, although no override asks
+        for it: it may count as support of a version that waits.
 
-        Raises: NotAllowed if the person wrote the version; DecisionRefused if it is in force.
+        `writer` is the ARN that wrote the version, or empty. Raises: NotAllowed if the person wrote
+        the version; DecisionRefused if it is in force.
         """
         if person in people_behind(writer, (), people):
             raise NotAllowed("you wrote this version: another person must accept it")
@@ -337,9 +354,10 @@ class AcceptPolicy:
         standing: StandingVersion | None,
         people: Ownership,
     ) -> tuple[Unaccepted, ...]:
-        """Return the overrides that would still count as `ask` if acceptances were counted now.
+        """Return the overrides of the version that would still count as `ask` if acceptances were
+        counted now; empty if none would. `document` is changed: those acceptances apply to it.
 
-        Return an empty tuple if none would. Raises: CloudError.
+        Raises: CloudError.
         """
         if not document.needs_consent:
             return ()
@@ -354,10 +372,11 @@ class AcceptPolicy:
 
 
 def waits_for_two(in_force: ParsedConsents) -> bool:
-    """Return whether a risky version waits for two people of the version in force.
+    """Return whether a risky version must wait until two people of the document in force have
+    written or accepted it.
 
-    It always does if the document sets `two_people_for_policy: true`. If that is only the default,
-    and fewer than two people can accept, it does not wait: nobody could ever change the policy.
+    It must if that document sets `two_people_for_policy: true`. If that is only the default, and
+    fewer than two people can accept, it need not: nobody could ever change the policy.
     """
     policy = in_force.base().policy
     if not policy.two_people_for_policy:
