@@ -28,8 +28,8 @@ class PolicyVersions(Store):
     CloudError."""
 
     def record_schema(self) -> None:
-        """Store the number of this release's schema, unless it is stored already. Raises:
-        CloudError if items are stored in a newer schema, which this release cannot read."""
+        """Store the number of this release's schema if a lower one is stored. Raises: CloudError
+        if a higher one is stored: this release cannot read those items."""
         item = self._table.get(SCHEMA_KEY) or {}
         stored = int(item.get("number", 1))
         if stored > SCHEMA:

@@ -35,8 +35,7 @@ def validated(
     """Return the section that these settings make, and no mistakes. If they have mistakes, return
     `None`, and each mistake with its path within the settings.
 
-    `given` are values that replace those of the section, unchecked one by one; they must fit
-    together with the rest.
+    The values in `given` then replace those of the section, which is checked again.
     """
     reader: TypeAdapter[Made] = _reader(cast(Any, kind))
     try:

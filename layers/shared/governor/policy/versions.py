@@ -174,8 +174,8 @@ class ReviewPolicy:
         """Notify people that a version is refused, waits for two people, or comes into force; and
         put it in force in the last case.
 
-        Return whether this call notified people; false if an earlier call did or does so, which
-        then also puts it in force. Raises: CloudError.
+        Return whether this call notified people. Return false, and put nothing in force, if an
+        earlier call did or does so. Raises: CloudError.
         """
         text_in_force = self.policy_text.read()
         in_force = self.parse_accepted(text_in_force)

@@ -52,8 +52,8 @@ class Document:
     lines: Mapping[Path, int]
 
     def line(self, path: Path) -> int | None:
-        """Return the line of the setting at this path, else of the nearest setting around it;
-        `None` if neither has a line."""
+        """Return the line (from 1) of the setting at this path, else of the nearest setting around
+        it; `None` if none of them has a line."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -61,10 +61,11 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the settings of a YAML document; no settings for an empty text or `null`.
+    """Return the settings of a YAML document, with their lines; no settings for an empty text or
+    `null`.
 
-    Raises: PolicyError, with every mistake, if the text is too long, too deep, not YAML, or not one
-    mapping with text keys that each stand once.
+    Raises: PolicyError if the text is too long, too deep, not YAML, or no mapping; or with every
+    setting whose key is no text or stands twice, or whose value no setting can have.
     """
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
@@ -81,8 +82,8 @@ def read_document(text: str) -> Document:
 
 
 def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
-    """Return the reader of a document and its root; `None` for the root of an empty document.
-    Raises: PolicyError if it is not readable as YAML."""
+    """Return the reader of a document and the root of its nodes; `None` for the root of an empty
+    document. Raises: PolicyError, with the line, if it is not readable as YAML."""
     try:
         reader = _Reader(text)
         return reader, reader.get_single_node()
@@ -106,7 +107,8 @@ def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
 
 
 def shown(value: object) -> str:
-    """Return a value as a person would write it, on one line, and shortened if it is long."""
+    """Return a value as a message shows it, on one line: text in quotes and cut to 40 characters,
+    `true`, `null`, `a list` or `a mapping`."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -122,12 +124,14 @@ def shown(value: object) -> str:
 
 
 def _refused(reason: str, line: int | None) -> PolicyError:
-    """Return the error of one mistake that is about no single setting."""
+    """Return the error of one mistake that is about the document as a whole, to be raised. `line`
+    is `None` if it is in no single line."""
     return PolicyError([PolicyProblem("", reason, line)])
 
 
 class _Reader(yaml.SafeLoader):
-    """Composes the nodes of a document, turns them into settings, and collects every mistake."""
+    """Composes the nodes of a document, and turns them into settings. Mistakes are added to
+    `problems`, and the line of each setting to `lines`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -151,7 +155,8 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """Return the value of the node at this path; `None` for a mistake, which is collected.
+        """Return the value of the node at this path. Return `None` for a mistake, which is added to
+        `problems`, and for the value `null`.
 
         `above` are the nodes around it, the outermost first. Raises: PolicyError if there are too
         many values.
@@ -168,7 +173,8 @@ class _Reader(yaml.SafeLoader):
         return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
 
     def _count_setting(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> None:
-        """Count one more value. Raises: PolicyError if there are too many, or it is too deep."""
+        """Count one more value of the document. Raises: PolicyError if there are too many by now,
+        or this one is too deep."""
         self._settings += 1
         if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
             reason = (
@@ -179,7 +185,7 @@ class _Reader(yaml.SafeLoader):
     def _sequence(
         self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> list[Any]:
-        """Return the values of a list, and note the line of each."""
+        """Return the values of a list, and add the line of each to `lines`."""
         values: list[Any] = []
         for index, item in enumerate(node.value):
             item_path = (*path, str(index))
@@ -190,8 +196,8 @@ class _Reader(yaml.SafeLoader):
     def _mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
-        """Return the settings of a mapping, without those whose key is a mistake, and note the line
-        of each."""
+        """Return the settings of a mapping, and add the line of each to `lines`. A setting whose
+        key is no text or stands twice is left out, and is a mistake."""
         settings: dict[str, Any] = {}
         line_by_key: dict[str, int] = {}
         # Merged settings come first: the mapping's own keys, and their lines, replace them.
@@ -214,8 +220,11 @@ class _Reader(yaml.SafeLoader):
         return settings
 
     def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """Return the settings of the mappings that `<<` names: one alias, or a list of them. If
-        two of the mappings have the same key, the earlier one counts."""
+        """Return the settings of the mappings that the merge key `<<` names: one alias, or a list
+        of them. If two of the mappings have the same key, the earlier one counts.
+
+        Anything but a mapping is a mistake, and is left out.
+        """
         merged: dict[str, Any] = {}
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for source in reversed(sources):
@@ -226,7 +235,7 @@ class _Reader(yaml.SafeLoader):
         return merged
 
     def _key(self, node: yaml.Node, path: Path) -> Any:
-        """Return the text of a key, or `None` if it is a mistake."""
+        """Return the text of a key. If it is no text, add a mistake and return `None`."""
         if not isinstance(node, yaml.ScalarNode):
             return self._mistake(path, "has a key that is no text", node)
         key = self._scalar(node, (*path, node.value))
@@ -235,7 +244,8 @@ class _Reader(yaml.SafeLoader):
         return self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
-        """Return the value of a scalar, or `None` if it is a mistake."""
+        """Return the value of a scalar: text, a number, a boolean or `None` for `null`. If it is a
+        mistake, add that and return `None`."""
         text = str(node.value)
         kind = node.tag.removeprefix(_TAG) if node.tag.startswith(_TAG) else ""
         if _is_text(kind, text):
@@ -257,20 +267,23 @@ class _Reader(yaml.SafeLoader):
         return value
 
     def _mistake(self, path: Path, reason: str, node: yaml.Node) -> Any:
-        """Collect a mistake, and return `None` as the value of its node."""
+        """Add a mistake, with the line of its node, to `problems`. Return `None`, as the value of
+        that node."""
         self.problems.append(PolicyProblem(dotted(path), reason, node.start_mark.line + 1))
         return None
 
 
 def _is_text(kind: str, text: str) -> bool:
-    """Return whether YAML 1.2 reads a scalar as text, although YAML 1.1 reads it as this kind."""
+    """Return whether a scalar is text in YAML 1.2 although YAML 1.1 reads it as this kind: a date,
+    a word such as `off`, or a time such as `18:00`. `kind` is the name of its tag, as `bool`."""
     is_word = kind == "bool" and text.lower() not in ("true", "false")
     is_clock_time = kind in _NUMBERS and ":" in text
     return kind in _TEXT or is_word or is_clock_time
 
 
 def _why_odd(number: str) -> str | None:
-    """Return why YAML 1.1 reads this number differently from 1.2; `None` if it does not."""
+    """Return why a number is refused that YAML 1.1 and 1.2 read differently, such as `0120`; `None`
+    if both read it alike."""
     for pattern, reason in _ODD:
         if re.match(pattern, number):
             return reason
@@ -283,11 +296,11 @@ def _has_surrogate(text: str) -> bool:
 
 
 def dotted(path: Path) -> str:
-    """Return a path as people read it: its keys and indices, with dots between them."""
+    """Return a path as people read it: `overrides.0.set.mode`."""
     return printable(".".join(path))
 
 
 def _short(tag: str) -> str:
-    """Return a tag as a person would write it."""
+    """Return a tag as a person would write it: `!!set` for `tag:yaml.org,2002:set`."""
     short_tag = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
     return printable(short_tag)

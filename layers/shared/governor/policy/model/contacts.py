@@ -93,12 +93,13 @@ class Contact(Section):
 
     @property
     def has_own_channel(self) -> bool:
-        """Return whether the policy names an address, a list or a Slack channel of this contact,
-        even if that channel is not set up."""
+        """Return whether messages can be sent to this contact alone: the policy names an address, a
+        list or a Slack channel of it. Slack itself may not be set up."""
         return bool(self.emails or self.lists or self.slack_channel)
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the path and the reason of each mistake: working hours that never come, and
+        identities that prove nobody or name an unknown address."""
         if not self.working_days:
             yield ("working_days",), "working_days is empty: nobody could ever be asked"
         if self.working_from >= self.working_until:
@@ -146,12 +147,14 @@ class Ownership(Section):
     do."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the path and the reason of each mistake: unknown contacts, and people's addresses
+        that are also lists."""
         yield from self._unknown_contacts()
         yield from self._people_in_lists()
 
     def _unknown_contacts(self) -> Iterator[Mistake]:
-        """Yield each place that names a contact which does not exist."""
+        """Yield a mistake, with its path and reason, for each setting that names a contact which
+        does not exist."""
         named_at: list[tuple[tuple[str, ...], str]] = []
         for project, name in self.project_owners.items():
             named_at.append((("project_owners", project), name))
@@ -163,7 +166,8 @@ class Ownership(Section):
                 yield path, f"there is no contact {name!r}: add it under ownership.contacts"
 
     def _people_in_lists(self) -> Iterator[Mistake]:
-        """Yield each address of a person that is also the address of a list."""
+        """Yield a mistake, with its path and reason, for each address of a person that is also the
+        address of a list."""
         contact_by_list: dict[str, str] = {}
         for name, contact in self.contacts.items():
             for address in contact.lists:
@@ -191,16 +195,18 @@ class Ownership(Section):
         return tuple(self.contacts[name] for name in self.default_contacts)
 
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return the contacts who are asked in addition if nobody answers, without those who were
-        asked first. Return an empty tuple if there are none."""
+        """Return the contacts who are asked in addition if nobody answers: the escalation and
+        default contacts, without those who were asked first. Return an empty tuple if there are
+        none."""
         asked_before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         contacts = [self.contacts[name] for name in names]
         return tuple(contact for contact in contacts if contact not in asked_before)
 
     def person(self, identity: str) -> str | None:
-        """Return the address of the person with this identity (an address, `slack:`, `oidc:` or
-        `aws:`); `None` if nobody has it."""
+        """Return the address, in lower case, of the person with this identity: an address of
+        `emails`, or one such as `slack:U012ABCDEF` or `aws:ARN`. Return `None` if no contact has
+        it."""
         wanted = identity.strip()
         for contact in self.contacts.values():
             if wanted in contact.identities:
