@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from governor.console.app import Console
 from governor.console.page import Page, Table, ViewRequest
-from governor.console.views.figures import name_in, project_href
+from governor.console.views.addresses import name_in, project_href
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
 from governor.core.parsing import parse

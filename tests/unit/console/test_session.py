@@ -248,13 +248,13 @@ def test_a_form_is_of_one_session_and_one_page() -> None:
     at = Entrance()
     ada = known("oidc:1", email="ada@example.com")
     token = at.doors.token("/questions", ada)
-    at.doors.check("/questions", ada, token)
+    at.doors.check_form("/questions", ada, token)
 
     for page, caller in (("/sign-out", ada), ("/questions", replace(ada, session_id="t"))):
         with pytest.raises(NotAllowed):
-            at.doors.check(page, caller, token)
+            at.doors.check_form(page, caller, token)
     with pytest.raises(NotAllowed):
-        at.doors.check("/questions", ada, "")
+        at.doors.check_form("/questions", ada, "")
 
 
 def test_a_person_of_several_contacts_has_what_each_of_them_owns() -> None:

@@ -20,7 +20,7 @@ from aws_lambda_powertools.event_handler import Response as Routed
 from governor.console import formats
 from governor.console.page import Caller, Page, Reader, ViewRequest
 from governor.console.session import Doors, caller_of
-from governor.console.views import figures
+from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
 from governor.core.units import people, sentence
 from governor.web.answers import status_of
@@ -72,7 +72,8 @@ class Request:
 
     @property
     def address(self) -> str:
-        """The page's own path with its query, to come back to."""
+        """Return the page's own path with its query, such as `/fleet?sort=price`, to come back to
+        after a sign-in."""
         if not self.query:
             return self.path
         fields = [f"{quote(name)}={quote(value)}" for name, value in self.query.items()]
@@ -103,13 +104,16 @@ class Console:
         self._add("/console", {"GET": _enter_page, "POST": self._take_code})
 
     def _add_pages(self, views: Mapping[str, View], posts: Mapping[str, Post]) -> None:
-        """Add the routes of the pages and their forms, and of each page's CSV."""
+        """Register a route for each page and its form, and one for the CSV of each page whose path
+        has no parameter: `/fleet.csv`, and `/overview.csv` for `/`."""
         answers_by_rule: dict[str, dict[str, Answer]] = {}
         for rule, view in views.items():
-            answers_by_rule[rule] = {"GET": partial(self._known, partial(self._view, view))}
+            show = partial(self._show_view, view)
+            answers_by_rule[rule] = {"GET": partial(self._answer_caller, show)}
         for rule, post in posts.items():
             answers = answers_by_rule.setdefault(rule, {})
-            answers["POST"] = partial(self._known, partial(self._act, post))
+            carry_out = partial(self._carry_out_form, post)
+            answers["POST"] = partial(self._answer_caller, carry_out)
         for rule, answers in answers_by_rule.items():
             self._add(rule, answers)
             has_parameters = "<" in rule
@@ -118,19 +122,22 @@ class Console:
                 self._add(f"{page}{_CSV}", {"GET": answers["GET"]})
 
     def handle(self, event: dict[str, Any], context: Any, request: Request) -> dict[str, Any]:
-        """Answer one event of API Gateway, which `request` was read from."""
+        """Return the answer to an event of API Gateway, in the form that API Gateway takes.
+        `request` is the same event, read. Raises: CloudError."""
         self._request = request
         answered: dict[str, Any] = self._routes.resolve({**event, "rawPath": request.path}, context)
         return answered
 
     def _add(self, rule: str, answers: Mapping[str, Answer]) -> None:
-        """Add a route with an answer for each method."""
+        """Register a route (`/projects/<name>`) with an answer for each method. HEAD is answered as
+        GET, and any other method with 405."""
 
         def answer(request: Request, parameters: Mapping[str, str]) -> Response:
+            """Return the answer for the method of the request; refuse forms of other sites."""
             if request.method == "POST" and request.is_from_elsewhere:
                 return failed(request, 403, "Refused", "The request came from another site.")
             method = "GET" if request.method == "HEAD" else request.method
-            answer_method = answers.get(method, _refused)
+            answer_method = answers.get(method, _method_not_allowed)
             return answer_method(request, parameters)
 
         register = self._routes.route(rule, _METHODS)
@@ -139,12 +146,13 @@ class Console:
     def _routed(
         self, answer: Answer, parameters: Mapping[str, str] = MappingProxyType({})
     ) -> Routed[str]:
-        """Return the answer to the current request, as Powertools takes it."""
+        """Answer the request that `handle` was called with, given the parameters of its path as
+        they stand in it; return the answer as Powertools takes it."""
         request = self._request
         assert request is not None
         suffix = _CSV if request.wants_csv else ""
         names = {
-            parameter: figures.name_in(part.removesuffix(suffix))
+            parameter: addresses.name_in(part.removesuffix(suffix))
             for parameter, part in parameters.items()
         }
         response = answer(request, names)
@@ -156,17 +164,19 @@ class Console:
         body = "" if request.method == "HEAD" else response.body
         return Routed(response.status, content_type, body, headers)
 
-    def _known(
+    def _answer_caller(
         self,
         answer: Callable[[Request, ViewRequest], Response],
         request: Request,
         parameters: Mapping[str, str],
     ) -> Response:
-        """Answer a caller who has signed in and whom the policy grants something; else refuse."""
+        """Return the answer for a caller who has signed in and whom the policy grants something;
+        for any other, the way to sign in or the reason why not. Refusals become pages. Raises:
+        CloudError."""
         now = self._now()
         known = self._doors.known(request.cookies, now)
         if known is None:
-            return self._ask_who(request)
+            return self._not_signed_in(request)
         reader = self._reader()
         caller = caller_of(reader.policy, known)
         if not caller.grants:
@@ -189,17 +199,19 @@ class Console:
         return failed(request, 403, "Nothing is shared with you", text, sign_in_again)
 
     def _refusal(self, request: Request, error: InputError | DecisionRefused) -> Response:
-        """Return the answer for a request that was refused, with a link to sign in again if that
-        helps."""
+        """Return the page or document for a request that a view or form refused, with a link to
+        sign in again if that helps."""
         status = status_of(error)
         sign_in_again = ""
         if isinstance(error, SignInTooOld):
             sign_in_again = self._sign_in(request.path, is_fresh=True)
         return failed(request, status, _REFUSALS[status], sentence(str(error)), sign_in_again)
 
-    def _view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
-        """Return a page as HTML, JSON or CSV, whichever the client asks for."""
-        figures.questions(view_request)  # reads at once what a page would read record by record
+    def _show_view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
+        """Return the view's page as HTML, JSON or CSV, whichever the client asks for. Raises: what
+        the view raises; NotFound for a table that the page lacks."""
+        # Reads at once what the page would read record by record.
+        figures.questions(view_request)
         page = view(view_request)
         if request.wants_csv:
             table_name = request.query.get("table", "")
@@ -210,10 +222,10 @@ class Console:
             )
         return framed(page, view_request, request.path, self._doors.token)
 
-    def _act(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
-        """Carry out a form; return the page that follows. Raises: NotAllowed for a form of another
-        session."""
-        self._doors.check(request.path, view_request.caller, request.form.get("csrf", ""))
+    def _carry_out_form(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
+        """Check that the form belongs to this page and session, then carry it out; return the page
+        that follows. Raises: NotAllowed for a form of another session; what the form raises."""
+        self._doors.check_form(request.path, view_request.caller, request.form.get("csrf", ""))
         outcome = post(view_request)
         if isinstance(outcome, str):
             return redirect(outcome)
@@ -222,16 +234,17 @@ class Console:
         return framed(outcome, view_request, request.path, self._doors.token)
 
     def _sign_out(self, view_request: ViewRequest) -> Response:
-        """End the caller's session."""
+        """End the caller's stored session; return the page that says so. Raises: CloudError."""
         return self._doors.leave(view_request.caller.session_id, view_request.now)
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Answer the form with a code of `governor open`."""
+        """Return the answer to the form with a code of `governor open`: whose session it opens or,
+        once that is confirmed, the session. Raises: CloudError."""
         return self._doors.take_code(request.form, request.cookies, self._now())
 
-    def _ask_who(self, request: Request) -> Response:
-        """Return the answer for a caller without a session: the sign-in, or how to get a
-        session."""
+    def _not_signed_in(self, request: Request) -> Response:
+        """Return the answer for a caller without a session: a redirect to the sign-in, or 401 for a
+        form, for JSON and CSV, and where no issuer is set up."""
         if not self._doors.has_issuer:
             how = "Run `governor open`: it prints the address."
             return failed(request, 401, "Not signed in", how)
@@ -241,7 +254,8 @@ class Console:
         return redirect(self._sign_in(request.address))
 
     def _sign_in(self, path: str, *, is_fresh: bool = False) -> str:
-        """Return the address to sign in at and come back from; empty where no issuer is."""
+        """Return the address that signs the person in and brings them back to `path`, with
+        `is_fresh` even if they are signed in; empty if no issuer is set up."""
         if not self._doors.has_issuer:
             return ""
         address = f"/sign-in?return={quote(path, safe='')}"
@@ -258,7 +272,7 @@ def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str
 
 
 def _enter_page(_request: Request, _: Mapping[str, str]) -> Response:
-    """Return the page that takes a code."""
+    """Return the page with the form that takes a code of `governor open`."""
     # Its script moves the code of `governor open` from the address to the form.
     return formats.html(200, "enter.html", title="Open the console", code="", arn="")
 
@@ -268,7 +282,7 @@ def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> R
     return failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
 
 
-def _refused(request: Request, _: Mapping[str, str]) -> Response:
+def _method_not_allowed(request: Request, _: Mapping[str, str]) -> Response:
     """Return the answer for a method that the page does not know."""
     return failed(request, 405, "Method not allowed", "This page does not know that method.")
 
@@ -276,8 +290,8 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
 def framed(
     page: Page, view_request: ViewRequest, path: str, token: Callable[[str, Caller], str]
 ) -> Response:
-    """Return a page as HTML, with the header that every page has. It counts only what the caller
-    sees."""
+    """Return a page as HTML, with the header that every page has. The forms in it bear the `token`
+    of their page and session. Raises: CloudError."""
     if page.whole is not None:
         html = page.whole(token(path, view_request.caller))
         return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
@@ -291,7 +305,8 @@ def framed(
 
 
 def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
-    """Return what stands in the header of a page."""
+    """Return the template's values for the header of a page: the stack, its mode, how old the sweep
+    of its targets is, and how many questions are open, all as far as the caller sees them."""
     fleet_pages = [fleet_page for _, fleet_page in figures.targets_in(view_request)]
     sweep_times = [page.swept_at for page in fleet_pages if page is not None]
     read_count = sum(view_request.now - swept_at <= _OLD for swept_at in sweep_times)
@@ -309,7 +324,8 @@ def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
 
 
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:
-    """Return an error in the form that the client asks for: JSON or a page."""
+    """Return an error as JSON if the client asks for JSON or CSV, else as a page with a title, a
+    text and, if `sign_in` is an address, a link to it."""
     if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
     # A form is sent to the address of its page.

@@ -40,12 +40,12 @@ _CSV = "text/csv; charset=utf-8"
 
 
 def answer(status: int, body: str, kind: str = _HTML, **headers: str) -> Response:
-    """Return a response with the headers of the console."""
+    """Return a response with the headers of the console; `kind` is its content type."""
     return Response(status, body, {**_HEADERS, "Content-Type": kind, **headers})
 
 
 def html(status: int, template: str, **values: object) -> Response:
-    """Return a page from a template."""
+    """Return a page: this template with these values."""
     return answer(status, TEMPLATES.get_template(template).render(**values))
 
 
@@ -55,8 +55,9 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
 
 
 def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return one table, by default the first. Its file's name says if something is missing.
-    Raises: NotFound."""
+    """Return one table of a page as a CSV file, the first if `name` is empty. Unless `is_whole`,
+    the file's name says that something is missing. Raises: NotFound if the page has no such
+    table."""
     for table in page.tables:
         if name in ("", table.name):
             break

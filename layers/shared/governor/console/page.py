@@ -65,46 +65,57 @@ class Reader:
 
     @cached_property
     def episode_store(self) -> Episodes:
+        """Return the store of the episodes."""
         return Episodes(self.table)
 
     @cached_property
     def approval_store(self) -> Approvals:
+        """Return the store of the questions and their answers."""
         return Approvals(self.table)
 
     @cached_property
     def instance_store(self) -> Instances:
+        """Return the store of the records of instances: keeps, exemptions, episodes."""
         return Instances(self.table)
 
     @cached_property
     def breaker_store(self) -> Breakers:
+        """Return the store of the freezes."""
         return Breakers(self.table)
 
     @cached_property
     def pause_store(self) -> Pauses:
+        """Return the store of the pause."""
         return Pauses(self.table)
 
     @cached_property
     def cap_store(self) -> ActionCaps:
+        """Return the store of the caps and what was used of them."""
         return ActionCaps(self.table)
 
     @cached_property
     def ledger_store(self) -> Ledger:
+        """Return the store of the booked actions and the sums of a month."""
         return Ledger(self.table)
 
     @cached_property
     def fleet_store(self) -> Fleet:
+        """Return the store of the pages of the fleet as sweeps saw it, and the costs by day."""
         return Fleet(self.table)
 
     @cached_property
     def failure_store(self) -> Failures:
+        """Return the store of the workflows that fail."""
         return Failures(self.table)
 
     @cached_property
     def finding_store(self) -> Findings:
+        """Return the store of the health findings that were sent."""
         return Findings(self.table)
 
     @cached_property
     def show(self) -> ShowApproval:
+        """Return the use case that reads a question with its episode and deliveries."""
         return ShowApproval(
             self.episode_store,
             self.approval_store,
@@ -115,7 +126,8 @@ class Reader:
 
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:
-        """Return the pages of all targets, read once. Raises: CloudError."""
+        """Return the page of each target that was swept, read once for the request; empty if none
+        was. Raises: CloudError."""
         return self.fleet_store.pages(self.targets)
 
 
@@ -139,11 +151,13 @@ class Caller:
         return reduce(Scope.__or__, (grant.scope for grant in self.grants), Scope())
 
     def rank(self, account: str, project: str, owner: str) -> Rank | None:
-        """Return what they may do with an instance; `None` if they may not even see it."""
+        """Return the caller's rank for an instance of this account, project and owner: viewer,
+        approver or admin; `None` if they may not even see it."""
         return rank_for(self.grants, account, project, owner)
 
-    def check_fresh(self, now: UtcDatetime) -> None:
-        """Raises: SignInTooOld."""
+    def require_fresh_sign_in(self, now: UtcDatetime) -> None:
+        """Refuse a caller who last proved to their issuer 15 minutes ago or more who they are, or
+        whose issuer does not say when. Raises: SignInTooOld."""
         if now - self.signed_in_at < FRESH:
             return
         if self.signed_in_at.timestamp() > 0:
@@ -177,7 +191,7 @@ class ViewRequest:
 
     @cached_property
     def _rows(self) -> list[Row]:
-        """All instances that the caller may see."""
+        """Return all instances that the caller may see, governed or not, with their pages."""
         sees = self.scope.sees
         rows: list[Row] = []
         for page in self.reader.pages:
@@ -188,8 +202,8 @@ class ViewRequest:
 
     @cached_property
     def governed(self) -> list[Row]:
-        """The governed instances that the caller may see, with their pages. A question that the
-        caller may not see is taken out of its row."""
+        """Return the governed instances that the caller may see, with their pages. A question that
+        the caller may not see is taken out of its row. Raises: CloudError."""
         rows = [(row, page) for row, page in self._rows if row.verdict != UNGOVERNED]
         hidden_questions = self._hidden_questions(rows)
         shown_rows: list[Row] = []
@@ -201,8 +215,9 @@ class ViewRequest:
         return shown_rows
 
     def _hidden_questions(self, rows: Sequence[Row]) -> set[str]:
-        """Return the questions of these rows whose own project and owner are out of scope: tags may
-        have moved the instance since. Callers who see the whole account need no look."""
+        """Return the ids of the questions of these rows whose own project and owner are out of
+        scope: tags may have moved the instance since. Questions of accounts that the caller sees as
+        a whole are not read. Raises: CloudError."""
         sees = self.scope.sees
         episode_by_approval: dict[str, str] = {}
         for row, _ in rows:
@@ -224,13 +239,14 @@ class ViewRequest:
 
     @cached_property
     def open_questions(self) -> list[Row]:
-        """The instances with a question whose time to answer is not over."""
+        """Return the instances with a question whose time to answer is not over, as the last sweep
+        saw them: some may be answered since."""
         return [(row, page) for row, page in self.governed if _has_open_question(row, self.now)]
 
     @cached_property
     def answered_ids(self) -> set[str]:
-        """The questions answered since the sweep: of the most expensive, as many as one read
-        takes."""
+        """Return the ids of the open questions that were answered since the sweep. Only the most
+        expensive 98 are looked at, which one read takes. Raises: CloudError."""
         most_expensive_first = sorted(self.open_questions, key=_negative_price)
         ids = [str(row.approval_id) for row, _ in most_expensive_first[: _READ_AT_ONCE - 2]]
         # Pages ask for the freeze and the pause, too.
@@ -239,14 +255,14 @@ class ViewRequest:
 
     @property
     def what_is_missing(self) -> str:
-        """Return the text of the page about records that cannot be read; empty if none of them is
-        the caller's."""
+        """Return the sentence by which a page says that something is missing; empty if no record of
+        the caller's failed to be read so far."""
         return _INCOMPLETE if self.is_incomplete else ""
 
     @property
     def is_incomplete(self) -> bool:
-        """Return whether a record that cannot be read belongs to the caller, as far as its key
-        says."""
+        """Return whether a record that could not be read so far belongs to the caller, as far as
+        its key says: it names an account or an instance, question or episode of theirs."""
         names = set(self.scope.accounts)
         for row, _ in self.governed:
             names.update((row.instance_id, row.approval_id or "", row.episode or ""))
@@ -258,24 +274,25 @@ class ViewRequest:
 
     @property
     def counts_for(self) -> timedelta:
-        """Return how long an action's saving counts."""
+        """Return how long the saving of an action counts after it was booked, by the policy."""
         return timedelta(days=self.reader.policy.ledger.saving_counts_days)
 
 
 def _without_question(row: FleetRow) -> FleetRow:
-    """Return the row without its episode and question, which the caller may not see."""
+    """Return the row without its episode and question. Use it if the caller may not see these."""
     return replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None)
 
 
 def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:
-    """Return whether the row has a question whose deadline is not past."""
+    """Return whether the row has a question whose deadline is not past; true also for one that was
+    not sent yet, which has no deadline."""
     if not row.approval_id or not row.episode:
         return False
     return row.expires_at is None or row.expires_at > now
 
 
 def _negative_price(row_and_page: Row) -> Decimal | int:
-    """Return the key that sorts the most expensive first; an unknown price counts as nothing."""
+    """Return the sort key that puts the most expensive first; an unknown price counts as 0."""
     row, _ = row_and_page
     return -(row.usd_per_hour or 0)
 
@@ -299,7 +316,7 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """Return the table as CSV."""
+        """Return the table as CSV text, with a head of the columns."""
         return csv_text(self.columns, self.rows)
 
     @property

@@ -17,7 +17,7 @@ from governor.approvals.model.terms import Rank, Role
 from governor.approvals.rules.terms import may
 from governor.approvals.show_approval import ApprovalView
 from governor.console.page import Caller, Page, Row, Table, ViewRequest
-from governor.console.views import figures
+from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.units import UtcDatetime, in_parts, iso
 from governor.episode.ports import Undoer
@@ -48,14 +48,15 @@ _PICK = "pick-"
 
 
 def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> Page:
-    """Return a page of the open questions, the most expensive first, and the results of those just
-    answered. `owner` filters; `select` with the same owner ticks all. Raises: InputError."""
-    owner = figures.text_of(request, "owner")
+    """Return a page of the open questions, the most expensive first, with the `results` of those
+    just answered: the instance's name and what became of it. The query's `owner` filters; `select`
+    with the same owner ticks all. Raises: InputError for a page that cannot be; CloudError."""
+    owner = addresses.text_of(request, "owner")
     all_open = figures.questions(request)
     rows = all_open
     if owner:
         rows = [(row, page) for row, page in all_open if row.owner == owner]
-    shown, pages = figures.paged(request, "/questions", {"owner": owner}, rows, ROWS)
+    shown, pages = addresses.paged(request, "/questions", {"owner": owner}, rows, ROWS)
     views = _views(request, shown)
     documents = [brief(view) for view in views]
     table = _table("questions", documents)
@@ -91,7 +92,8 @@ def _owners(rows: Sequence[Row]) -> list[str]:
 
 
 def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
-    """Return the questions by where the caller answers them."""
+    """Return these questions, grouped by where the caller answers them: together, on their own
+    pages, or not at all."""
     return listed_questions(
         views,
         caller.person,
@@ -100,8 +102,8 @@ def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
 
 
 def _briefs_of_all(request: ViewRequest, rows: Sequence[Row]) -> list[Mapping[str, object]]:
-    """Return the documents of those of these questions that still take an answer and that the
-    caller may see; empty if there are none. Raises: CloudError.
+    """Return the documents of the questions of these rows that the caller may see; empty if there
+    are none. Raises: CloudError.
 
     They are read part by part: the evidence of all at once would fill the memory.
     """
@@ -112,14 +114,16 @@ def _briefs_of_all(request: ViewRequest, rows: Sequence[Row]) -> list[Mapping[st
 
 
 def _views(request: ViewRequest, rows: Sequence[Row]) -> list[ApprovalView]:
-    """Return the stored questions of these rows that the caller may see."""
+    """Return the questions of these rows that the caller may see and that are open or can still be
+    held, as they are stored now, the most expensive first. Raises: CloudError."""
     episode_by_approval = {str(row.approval_id): str(row.episode) for row, _ in rows}
     views = request.reader.show.several(episode_by_approval)
     return [view for view in views if _rank(request.caller, view)]
 
 
 def question(request: ViewRequest) -> Page:
-    """Return one question, as the page of its link. Raises: NotFound, also for one out of scope."""
+    """Return the page of one question, which looks like that of a link. Raises: NotFound, also for
+    a question out of the caller's scope; CloudError."""
     view = _view(request, request.query["approval_id"])
     caller = request.caller
     may_answer = _is_approver(caller, view)
@@ -143,7 +147,7 @@ def question(request: ViewRequest) -> Page:
 
 
 def _table(name: str, documents: Sequence[Mapping[str, object]]) -> Table:
-    """Return the questions as a table for CSV and JSON."""
+    """Return these documents of questions as a table for CSV and JSON."""
     rows = [tuple(document[column] for column in _COLUMNS) for document in documents]
     return Table(name, _COLUMNS, tuple(rows))
 
@@ -156,8 +160,9 @@ class Answers:
     undoer: Undoer
 
     def several(self, request: ViewRequest) -> Page:
-        """Answer every ticked question, and say what became of each. Raises: InputError, NotFound,
-        NotAllowed."""
+        """Answer every ticked question; return the page of open questions with what became of each.
+        A refusal of one does not stop the others. Raises: InputError for a form that cannot be
+        carried out; NotFound if the caller may not see one of them; CloudError."""
         picked = []
         for field, value in request.query.items():
             if field.startswith(_PICK) and value == "yes":
@@ -178,7 +183,8 @@ class Answers:
         return questions(replace(request, query={}), results)
 
     def _picked_views(self, request: ViewRequest, picked: Sequence[str]) -> list[ApprovalView]:
-        """Return these questions, in their order. Raises: NotFound if the caller may not see one.
+        """Return the questions with these ids, in their order. Raises: NotFound if the caller may
+        not see one; CloudError.
 
         They are read at once, only to know whose they are: each decision reads its question again.
         """
@@ -189,24 +195,26 @@ class Answers:
         ]
 
     def one(self, request: ViewRequest) -> str:
-        """Answer one question; return where to go. Raises: InputError, NotFound,
-        DecisionRefused."""
+        """Do what the pressed button says: start the instance again, end its keep, or answer the
+        question. Return the path of the question's page. Raises: InputError; NotFound;
+        DecisionRefused (NotAllowed and Uncertain are such); CloudError."""
         view = _view(request, request.query["approval_id"])
         caller = request.caller
         button = request.query.get("answer")
         if button == UNDO:
             self._start_again(view, request)
         elif button == END_KEEP:
-            self._check_approver(view, request, button)
+            self._refuse_non_approver(view, request, button)
             self.decide.end_keep(view, caller.by, caller.person, _OF_A_KEEP)
         else:
             self._decide(view, request, _decision(request, view.episode.time_zone))
         return f"/questions/{view.approval.approval_id}"
 
     def _start_again(self, view: ApprovalView, request: ViewRequest) -> None:
-        """Start the stopped instance again. Record it if this caller may not; other refusals are
-        not recorded. Raises: DecisionRefused (NotAllowed and Uncertain are such), CloudError."""
-        self._check_approver(view, request, UNDO)
+        """Have EC2 start the stopped instance again. Record a try of a caller who may not; other
+        refusals are not recorded. Raises: DecisionRefused (NotAllowed and Uncertain are such);
+        CloudError."""
+        self._refuse_non_approver(view, request, UNDO)
         by = request.caller.by
         person = request.caller.person
         try:
@@ -217,8 +225,9 @@ class Answers:
             )
             raise
 
-    def _check_approver(self, view: ApprovalView, request: ViewRequest, answer: str) -> None:
-        """Refuse a caller who is no approver, and record the refused answer. Raises: NotAllowed."""
+    def _refuse_non_approver(self, view: ApprovalView, request: ViewRequest, answer: str) -> None:
+        """Refuse a caller who is no approver of the question's instance, and record the answer that
+        they tried to give. Raises: NotAllowed; CloudError."""
         if not _is_approver(request.caller, view):
             self.decide.approval_store.note_refused(
                 view.approval, answer, request.caller.by, _MAY_LOOK, request.now
@@ -233,9 +242,10 @@ class Answers:
         *,
         in_a_list: bool = False,
     ) -> str:
-        """Record an answer; return the text that confirms it. Raises: InputError,
-        DecisionRefused."""
-        self._check_approver(view, request, decision.answer)
+        """Record the caller's answer to a question; return the text that confirms it. With
+        `in_a_list`, the approval of a termination is refused. Raises: InputError; DecisionRefused;
+        CloudError."""
+        self._refuse_non_approver(view, request, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
         decided = self.decide(
@@ -248,8 +258,8 @@ class Answers:
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:
-    """Return the offered ends of a keep, with their labels. Without an end, each question's own
-    offer counts."""
+    """Return the label of each end of a keep that a list of questions offers, by the end as ISO
+    text. The empty end means that of each question's own offer."""
     return {
         "": "until their next working morning",
         iso(now + timedelta(hours=4)): "for 4 hours",
@@ -258,7 +268,8 @@ def keep_options(now: UtcDatetime) -> Mapping[str, str]:
 
 
 def _view(request: ViewRequest, approval_id: str) -> ApprovalView:
-    """Return one question. Raises: NotFound, also for one out of the caller's scope."""
+    """Return a question as it is stored now. Raises: NotFound, also for one out of the caller's
+    scope; CloudError."""
     view = request.reader.show(approval_id)
     if _rank(request.caller, view) is None:
         raise NotFound(f"approval {approval_id} is out of scope")
@@ -271,19 +282,21 @@ def _rank(caller: Caller, view: ApprovalView) -> Rank | None:
 
 
 def _is_approver(caller: Caller, view: ApprovalView) -> bool:
-    """Return whether the caller may answer questions about this instance at all."""
+    """Return whether the caller is an approver or admin of the question's instance. Its terms may
+    still keep them from some answers."""
     return (_rank(caller, view) or Rank.VIEWER) >= Rank.APPROVER
 
 
 def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
-    """Return whether the caller may give this answer."""
+    """Return whether the caller may give this answer: they are an approver, and the question's
+    terms let them."""
     episode = view.episode
     return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
 
 
 def _decision(request: ViewRequest, zone: str = "UTC") -> Decision:
-    """Return the answer of a form; a date of the caller's own choice is in this time zone. Raises:
-    InputError."""
+    """Return the answer in the request's form, as the caller's; nothing is recorded. A typed date
+    of a keep is in this time zone. Raises: InputError."""
     decision = posted(
         request.query, request.caller.by, request.caller.person, "console", request.now
     )

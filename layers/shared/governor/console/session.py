@@ -29,19 +29,20 @@ A form on another site does not send it."""
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Signs people in and out. `console` refuses all codes if people sign in with an issuer."""
+    """Signs people in by a code of `governor open`, knows them by their cookie, and signs them out.
+    `console` refuses all codes if people sign in with an issuer."""
 
     sessions: Sessions
     console: OpenConsole
 
     @property
     def has_issuer(self) -> bool:
-        """Return whether people sign in with an issuer."""
+        """Return whether people sign in with an OpenID Connect issuer, and not by codes."""
         return bool(self.console.issuer)
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return the caller's stored session; `None` if there is none or it has ended. Raises:
-        CloudError."""
+        """Return the session that the cookie names, as it is stored; `None` if there is no valid
+        cookie, or the session has ended. Raises: CloudError."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -51,7 +52,8 @@ class Doors:
         return Known(session.session_id, stored)
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
-        """End the session; return the page that says so. Raises: CloudError."""
+        """End the stored session; return the page that says so and clears the cookie. Raises:
+        CloudError."""
         self.console.sign_in_store.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
@@ -59,9 +61,10 @@ class Doors:
     def take_code(
         self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime
     ) -> Response:
-        """Show whose session the code opens, so that nobody enters as somebody else unaware. Begin
-        the session once the person confirms that. A code that opens nothing is answered with 403.
-        Raises: CloudError."""
+        """Return the page that says whose session the code opens, so that nobody enters as somebody
+        else unaware. If the form confirms that page, begin the session instead, and end the
+        browser's session before it. A code that opens nothing is answered with 403. Raises:
+        CloudError."""
         secret = form.get("code", "")
         secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         was_shown = cookies.get(_CODE_COOKIE) == secret_hash
@@ -80,7 +83,8 @@ class Doors:
         return redirect("/", cookies=(self.sessions.cookie(session, now, SESSION),))
 
     def _show_owner(self, secret: str, secret_hash: str) -> Response:
-        """Return the page that says whose session a code opens. Raises: NotAllowed."""
+        """Return the page that says whose session a code opens, with a cookie by which the browser
+        proves for a minute that it was shown. Raises: NotAllowed if the code opens nothing."""
         arn = self.console.caller(secret)
         page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
         cookie = set_cookie(_CODE_COOKIE, secret_hash, timedelta(minutes=1))
@@ -91,8 +95,9 @@ class Doors:
         session only."""
         return self.sessions.signer.csrf(*_form_binding(page, caller))
 
-    def check(self, page: str, caller: Caller, token: str) -> None:
-        """Check the token of a form. Raises: NotAllowed."""
+    def check_form(self, page: str, caller: Caller, token: str) -> None:
+        """Refuse a form whose token is not the one of this page (its path) and of the caller's
+        session. Raises: NotAllowed."""
         try:
             self.sessions.signer.check_csrf(token, *_form_binding(page, caller))
         except LinkForged:
@@ -102,14 +107,15 @@ class Doors:
 
 
 def _form_binding(page: str, caller: Caller) -> tuple[str, ...]:
-    """Return the page and the session to which the token of a form is bound."""
+    """Return what the token of a form is bound to: the page (its path), the person, and the end and
+    id of their session."""
     ends_at = str(int(caller.ends_at.timestamp()))
     return f"console:{page}", caller.by, ends_at, caller.session_id
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:
-    """Return the caller of a session, with the rights that the policy grants now. A group or
-    contact that the policy has dropped no longer counts."""
+    """Return the person of a session, with the rights that the policy grants them now. A group or
+    contact that the policy has dropped no longer counts; without any, `grants` is empty."""
     who = known.who
     contacts = contacts_of(policy.ownership, who)
     time_zones = [contact.time_zone for contact in contacts.values()]
@@ -120,5 +126,5 @@ def caller_of(policy: Policy, known: Known) -> Caller:
         signed_in_at=who.at,
         session_id=known.session_id,
         ends_at=who.ends_at,
-        zone=time_zones[0] if time_zones else "UTC",
+        zone=next(iter(time_zones), "UTC"),
     )

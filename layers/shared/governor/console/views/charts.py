@@ -32,8 +32,9 @@ class Chart:
 
 
 def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) -> Chart:
-    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. Amounts below zero
-    (storage can make an avoided cost one) are not drawn: they stand in the table beside it."""
+    """Draw a bar for each day, stacked of its amounts in the order of `kinds`, the first at the
+    bottom. Amounts below zero (storage can make an avoided cost one) are not drawn: they stand in
+    the table beside it. Raises: ValueError without any day."""
     top = _round_up(max(_sum_above_zero(amounts) for _, amounts in days))
     step = _WIDTH / len(days)
     boxes: dict[str, list[str]] = {kind: [] for kind in kinds}
@@ -59,12 +60,13 @@ def _sum_above_zero(amounts: Sequence[Usd]) -> Usd:
 
 
 def _share(amount: Usd, top: Usd) -> float:
-    """Return the share of the height that an amount takes; 0 if the amount is below zero."""
+    """Return the share of the height that an amount takes, 1 for `top`; 0 if the amount is below
+    zero."""
     return float(max(amount, Decimal(0)) / top)
 
 
 def _hint(text: str, x: float, width: float) -> str:
-    """Return a part of the chart that shows a text when it is pointed at."""
+    """Return an invisible shape, as high as the chart, that shows a text when it is pointed at."""
     return (
         f'<rect class="hint" x="{x:.1f}" width="{width:.1f}" '
         f'height="{_HEIGHT}"><title>{text}</title></rect>'
@@ -74,8 +76,8 @@ def _hint(text: str, x: float, width: float) -> str:
 def lines(
     days: Sequence[date], series: Sequence[tuple[str, Sequence[Usd]]], limit: Usd | None = None
 ) -> Chart:
-    """Draw sums that grow by day, each series with its class, and a limit if there is one. A series
-    may end before the last day."""
+    """Draw a line for each series, a name (the class of its color) and the sum up to each day, and
+    a level line at `limit` if there is one. A series may end before the last day."""
     highest = max((amount for _, amounts in series for amount in amounts), default=Decimal(0))
     top = _round_up(max(highest, limit or Decimal(0)))
     step = _WIDTH / len(days)
@@ -95,8 +97,8 @@ def lines(
 def hourly(
     hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
 ) -> Chart:
-    """Draw the highest utilization of each hour up to `until`. Hours without a reading are drawn as
-    gaps."""
+    """Draw a bar for the highest utilization in percent of each hour up to `until`; hours without a
+    reading (`None`) are drawn as gaps. Labels are in the time zone `zone`."""
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
@@ -118,8 +120,8 @@ def hourly(
 def strip(
     spans: Iterable[tuple[str, UtcDatetime, UtcDatetime]], start: UtcDatetime, end: UtcDatetime
 ) -> Chart:
-    """Draw spans of time, each with its kind, on one line from `start` to `end`. Parts outside of
-    that are cut off."""
+    """Draw spans of time (kind, from, to) on one line from `start` to `end`, later ones over those
+    before. Parts outside of that are cut off."""
     length = end - start
     boxes: dict[str, list[str]] = {}
     for kind, first, last in spans:
@@ -134,7 +136,8 @@ def strip(
 
 
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
-    """Draw one bar of a waterfall, between two amounts of a whole."""
+    """Draw one bar of a waterfall, from one amount to another, if `whole` takes the full width. The
+    kind is the class of its color."""
     left, right = sorted([_place(start, whole), _place(end, whole)])
     shape = _path(kind, [_box(left, 0, max(2.0, right - left), _HEIGHT)])
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
@@ -147,8 +150,8 @@ def _place(amount: Usd, whole: Usd) -> float:
 
 
 def sparkline(hours: Sequence[int | None]) -> Markup:
-    """Draw a day of utilization in as few bytes as possible, as a table has hundreds. Hours without
-    a reading stay empty; a day without any reading is an empty text."""
+    """Draw the utilization of each hour of a day in as few bytes as possible, as a table has
+    hundreds. Hours without a reading stay empty; without any reading, return an empty text."""
     path = ""
     x = 0
     is_gap = True
@@ -169,7 +172,7 @@ def sparkline(hours: Sequence[int | None]) -> Markup:
 
 
 def _spark_height(percent: int | None) -> int | None:
-    """Return the height of an hour in a sparkline; `None` without a reading."""
+    """Return the height of an hour in a sparkline, from 1 to 12; `None` without a reading."""
     if percent is None:
         return None
     return 1 + round(min(percent, 100) * 0.11)
@@ -181,7 +184,8 @@ def day_text(day: date) -> str:
 
 
 def _markup(parts: Iterable[str]) -> Markup:
-    """Return the parts as HTML that needs no escaping."""
+    """Return the parts joined, as HTML that templates do not escape. Call it only with text of our
+    own."""
     return Markup("".join(parts))  # noqa: S704 - built of numbers and our own words
 
 
@@ -202,7 +206,8 @@ def _box(x: float, y: float, width: float, height: float) -> str:
 
 
 def _round_up(highest: Usd) -> Usd:
-    """Return the next round amount above, with which an axis ends; 1 for an amount of 0."""
+    """Return the round amount, at least this high, with which an axis ends: 600 for 520; 1 for an
+    amount of 0."""
     if highest <= 0:
         return Decimal(1)
     unit = Decimal(1).scaleb(highest.adjusted())
@@ -210,7 +215,7 @@ def _round_up(highest: Usd) -> Usd:
 
 
 def _scale(top: Usd) -> tuple[str, ...]:
-    """Return the labels of the axis: the top, the middle and zero."""
+    """Return the labels of the upright axis: `top`, its half, and zero."""
     return _short(top), _short(top / 2), _short(Decimal(0))
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from governor.console.page import Page, Row, ViewRequest
-from governor.console.views import figures
+from governor.console.views import addresses, figures
 from governor.core.units import HOURS_PER_MONTH
 from governor.fleet.model import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
 from governor.verdict.model import IDLE, VerdictKind
@@ -82,14 +82,14 @@ _ORDER_WORDS = {
 
 
 def fleet(request: ViewRequest) -> Page:
-    """Return the instances that fit the fields of the address. Raises: InputError for an order, a
-    verdict, a page or a text that cannot be."""
-    wanted = {name: figures.text_of(request, name) for name in ("q", *_PLACES)}
-    wanted["verdict"] = figures.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
+    """Return the page of the caller's instances that fit the query, sorted as it says. Raises:
+    InputError for an order, a verdict, a page or a text that cannot be; CloudError."""
+    wanted = {name: addresses.text_of(request, name) for name in ("q", *_PLACES)}
+    wanted["verdict"] = addresses.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
     is_ungoverned = wanted["verdict"] == UNGOVERNED
     rows = request.ungoverned if is_ungoverned else request.governed
-    order = figures.choice_of(request, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
-    size = int(figures.choice_of(request, "size", tuple(map(str, SIZES)), str(SIZES[0])))
+    order = addresses.choice_of(request, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
+    size = int(addresses.choice_of(request, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     fitting = _sorted(rows, wanted, order)
     rates = figures.rate(fitting)
     asked = {
@@ -97,7 +97,7 @@ def fleet(request: ViewRequest) -> Page:
         "sort": order if order != _DEFAULT_ORDER else "",
         "size": size if size != SIZES[0] else "",
     }
-    shown, pages = figures.paged(request, "/fleet", asked, fitting, size)
+    shown, pages = addresses.paged(request, "/fleet", asked, fitting, size)
     last_head = _COMMAND if is_ungoverned else _NEXT
     cut_targets = []
     for page in request.reader.pages:
@@ -125,7 +125,7 @@ def fleet(request: ViewRequest) -> Page:
             "offered": offered_names,
             "sizes": SIZES,
             "pages": pages,
-            "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
+            "csv": addresses.with_query("/fleet.csv", {**asked, "size": ""}),
         },
         document={
             "instances": [row for row, _ in shown],
@@ -138,14 +138,15 @@ def fleet(request: ViewRequest) -> Page:
 
 
 def _sorted(rows: Sequence[Row], wanted: Mapping[str, str], order: str) -> list[Row]:
-    """Return the rows that fit, in this order."""
+    """Return the rows that fit the wanted values, sorted by the order of this name."""
     key_of = _ORDERS[order]
     fitting = [(row, page) for row, page in rows if _fits(row, wanted)]
     return sorted(fitting, key=lambda row_and_page: key_of(row_and_page[0]))
 
 
 def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tuple[str, str, bool]]:
-    """Return the heads of the columns: text, address of its order, and whether it is the order."""
+    """Return the heads of the columns, each with its text, the address that sorts by it (empty if
+    there is none), and whether the table is sorted by it."""
     heads = []
     for text, name in (*_HEADS, (last_head, "")):
         heads.append((text, _order_href(asked, name, order), name == order))
@@ -153,21 +154,23 @@ def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tupl
 
 
 def _verdict_counts(request: ViewRequest) -> list[tuple[str, int]]:
-    """Return how many instances have each verdict, in the order of the filter."""
+    """Return how many of the caller's instances have each verdict, in the order in which the filter
+    lists the verdicts; that of the ungoverned comes last."""
     count_by_verdict = Counter(row.verdict for row, _ in request.governed)
     counts: list[tuple[str, int]] = [(kind, count_by_verdict[kind]) for kind in VerdictKind]
     return [*counts, (UNGOVERNED, len(request.ungoverned))]
 
 
 def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
-    """Return the first names that a filter offers, sorted."""
+    """Return the first 50 names that the filter of a field (`owner`, `region`) offers, sorted."""
     names = {getattr(row, place) for row, _ in rows}
     return sorted(names)[:_OFFERED]
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Return whether the row has the verdict, the places and, in any letter case, the searched
-    text."""
+    """Return whether the row has the wanted verdict, owner, project, account and Region, and
+    contains the searched text `q`. Empty values fit every row; letter case counts for the verdict
+    alone."""
     if wanted["verdict"] and row.verdict != wanted["verdict"]:
         return False
     for place in _PLACES:
@@ -177,7 +180,8 @@ def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
 
 
 def _contains(row: FleetRow, text: str) -> bool:
-    """Return whether a searched field of the row contains the text; true for an empty text."""
+    """Return whether a searched field of the row contains the text, which is in lower case; true
+    for an empty text."""
     return any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 
@@ -189,8 +193,9 @@ def _is_cut(page: FleetPage, request: ViewRequest) -> bool:
 
 
 def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:
-    """Return the address of an order; empty for a column without one, and for the present one."""
+    """Return the address that sorts by the order of this name; empty without a name, and for the
+    `order` that the table has."""
     if not name or name == order:
         return ""
     sort = "" if name == _DEFAULT_ORDER else name
-    return figures.with_query("/fleet", {**asked, "sort": sort})
+    return addresses.with_query("/fleet", {**asked, "sort": sort})

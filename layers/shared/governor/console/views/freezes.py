@@ -14,7 +14,7 @@ from governor.approvals.model.terms import Rank
 from governor.approvals.pause import LONGEST_REASON, PauseAll, Presser
 from governor.approvals.rules.pausing import may_end_pause, may_pause
 from governor.console.page import Caller, Cell, Page, Table, ViewRequest
-from governor.console.views import figures
+from governor.console.views import addresses, figures
 from governor.core.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.instance import Target
 from governor.core.units import parse_iso, people
@@ -29,7 +29,8 @@ PATH = "/freezes"
 
 
 def freezes(request: ViewRequest) -> Page:
-    """Return the pause, the freezes and the caps, as far as the caller may see them."""
+    """Return the page of the pause, the freezes and the caps, as far as the caller may see them.
+    Raises: CloudError."""
     freeze_rows = [
         _freeze_row(request, target, freeze) for target, freeze in _standing_freezes(request)
     ]
@@ -60,7 +61,8 @@ def freezes(request: ViewRequest) -> Page:
 def _freeze_row(
     request: ViewRequest, target: Target | None, freeze: BreakerState
 ) -> tuple[Cell, ...]:
-    """Return the cells of one freeze; its reason and names only if the caller sees all of it."""
+    """Return the cells of one freeze, in the order of `_COLUMNS`; its reason and names are `None`
+    unless the caller sees all that it covers. `target` is `None` for the freeze of everything."""
     ended_by = request.reader.breaker_store.freeze_end_requested_by(target, freeze)
     shown_reason = None
     shown_names = None
@@ -78,20 +80,24 @@ def _freeze_row(
 
 
 def _sees_all(request: ViewRequest, target: Target | None) -> bool:
-    """Return whether the caller sees everything that a freeze covers: of one target, or of all."""
+    """Return whether the caller sees everything that a freeze covers: a whole target, or everything
+    (`None`)."""
     if target is None:
         return request.scope.everything
     return figures.is_whole(target, request.scope)
 
 
 def _place_name(target: Target | None) -> str:
-    """Return the name of the place that a freeze holds; `None` stands for everything."""
+    """Return the name of what a freeze covers: a target as `111122223333/eu-central-1`, or
+    `everything` for `None`."""
     return str(target or _EVERYTHING)
 
 
 def _caps(request: ViewRequest) -> Iterator[tuple[str, int, int]]:
-    """Yield how much of each cap the last 60 minutes used, and the cap itself. Callers who see
-    whole accounts get the caps of these; only those who see everything get the rest."""
+    """Yield the name of each cap, the actions that it counted in the last 60 minutes, and how many
+    it allows. Callers who see whole accounts get the caps of these; only those who see everything
+    get the rest. Raises: CloudError."""
+    # A name is `ACCOUNT#111122223333`, for example.
     for what, used, most in used_caps(
         request.reader.cap_store, request.reader.policy.caps, request.now
     ):
@@ -102,14 +108,15 @@ def _caps(request: ViewRequest) -> Iterator[tuple[str, int, int]]:
 
 
 def _words(what: str) -> str:
-    """Return the name of a cap, such as `account 111122223333`."""
+    """Return the name of a cap for people: `account 111122223333` for `ACCOUNT#111122223333`, and
+    `all accounts` for a name without `#`."""
     kind, _, name = what.partition("#")
     return f"{kind.lower()} {name}" if name else "all accounts"
 
 
 def pause_values(request: ViewRequest) -> dict[str, Any]:
-    """Return what a page shows about the pause, and which of its buttons the caller may press.
-    Only callers who see everything get its reason and who paused."""
+    """Return the template's values about the pause, and which of its buttons the caller may press.
+    Only callers who see everything get its reason and who paused. Raises: CloudError."""
     caller = request.caller
     policy = request.reader.policy
     is_whole = request.reader.policy_is_whole
@@ -132,7 +139,8 @@ def pause_values(request: ViewRequest) -> dict[str, Any]:
 
 
 def _pause_document(request: ViewRequest) -> dict[str, object] | None:
-    """Return the pause, as far as the caller may see it; `None` if nothing is paused."""
+    """Return the pause as JSON, for callers who do not see everything only its time; `None` if
+    nothing is paused. Raises: CloudError."""
     pause = request.reader.pause_store.pause()
     if pause is None:
         return None
@@ -142,7 +150,8 @@ def _pause_document(request: ViewRequest) -> dict[str, object] | None:
 
 
 def _waiting(request: ViewRequest) -> list[str]:
-    """Return the instances whose plan continues when the pause ends, unless somebody holds it."""
+    """Return the names of the caller's instances whose plan was approved or notified and can still
+    be held: it goes on when the pause ends. Raises: CloudError."""
     episode_by_approval: dict[str, str] = {}
     for row, _ in request.governed:
         if row.approval_id and row.episode:
@@ -153,14 +162,15 @@ def _waiting(request: ViewRequest) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FreezeForms:
-    """Takes the forms of the page."""
+    """Carries out the forms of the page: begin a pause, end it, end a freeze."""
 
     breaker_store: Breakers
     pause_all: PauseAll
 
     def take(self, request: ViewRequest) -> str:
-        """Pause everything, end the pause or end a freeze; return where to go on. Raises:
-        InputError, NotFound, NotAllowed, DecisionRefused."""
+        """Do what the pressed button says: pause everything, end the pause, or end a freeze. Return
+        the path of the page. Raises: InputError; NotFound; NotAllowed; DecisionRefused;
+        CloudError."""
         match request.query.get("answer"):
             case "pause":
                 return self._begin_pause(request)
@@ -169,16 +179,17 @@ class FreezeForms:
         return end_freeze(self.breaker_store, request)
 
     def _begin_pause(self, request: ViewRequest) -> str:
-        """Pause everything; return the address to go on to. Raises: NotAllowed, InputError."""
+        """Pause everything, with the reason in the form; return the path of the page. Raises:
+        NotAllowed; InputError; CloudError."""
         self.pause_all.begin(
             _presser(request.caller), request.query.get("reason"), request.reader.policy
         )
         return PATH
 
     def _end_pause(self, request: ViewRequest) -> str:
-        """End the pause that the page showed; return the address to go on to. Raises: InputError,
-        NotAllowed, DecisionRefused."""
-        request.caller.check_fresh(request.now)
+        """End the pause that the page showed; return the path of the page. Raises: InputError;
+        NotAllowed; SignInTooOld; DecisionRefused if it is another pause by now; CloudError."""
+        request.caller.require_fresh_sign_in(request.now)
         if request.query.get("confirmed") != "yes":
             raise InputError("check the box that says which steps continue when the pause ends")
         try:
@@ -193,15 +204,16 @@ class FreezeForms:
 
 
 def _presser(caller: Caller) -> Presser:
-    """Return the caller as the use cases of the pause know people."""
+    """Return the caller as the use cases of the pause know who presses its button."""
     return Presser(caller.by, caller.person, caller.grants)
 
 
 def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
-    """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
-    InputError, NotFound, NotAllowed, DecisionRefused."""
-    place_name = figures.text_of(request, "where")
-    shown_since = figures.text_of(request, "since")
+    """Record that the freeze which the page showed is ended, which the next sweep carries out;
+    return the path of the page. Raises: InputError; NotFound; NotAllowed; SignInTooOld;
+    DecisionRefused if it is another freeze by now, or somebody has ended it; CloudError."""
+    place_name = addresses.text_of(request, "where")
+    shown_since = addresses.text_of(request, "since")
     target, freeze = _freeze_at(request, place_name)
     if not _may_end(request, target):
         raise NotAllowed(
@@ -211,7 +223,7 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
         raise NotAllowed(
             "the policy asks for two people (two_people_for_policy): lift the freeze there"
         )
-    request.caller.check_fresh(request.now)
+    request.caller.require_fresh_sign_in(request.now)
     if request.query.get("answer") != "end-freeze":
         raise InputError("choose the button of the page")
     try:
@@ -227,7 +239,8 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
 
 
 def _freeze_at(request: ViewRequest, place_name: str) -> tuple[Target | None, BreakerState]:
-    """Return the freeze of the place that a form names. Raises: NotFound."""
+    """Return the freeze of the place that a form names, such as `everything`, and its target
+    (`None` for everything). Raises: NotFound; CloudError."""
     for target, freeze in _standing_freezes(request):
         if _place_name(target) == place_name:
             return target, freeze
@@ -235,8 +248,9 @@ def _freeze_at(request: ViewRequest, place_name: str) -> tuple[Target | None, Br
 
 
 def _standing_freezes(request: ViewRequest) -> list[tuple[Target | None, BreakerState]]:
-    """Return the freezes that the next sweep will not lift by itself: that of everything first,
-    then those of the caller's targets."""
+    """Return the freezes that the policy has not lifted, each with its target: that of everything
+    (`None`) first, then those of the targets that the caller sees. Raises:
+    CloudError."""
     breaker_store = request.reader.breaker_store
     rule = request.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(request)]
@@ -252,7 +266,8 @@ def _standing_freezes(request: ViewRequest) -> list[tuple[Target | None, Breaker
 
 
 def _may_end(request: ViewRequest, target: Target | None) -> bool:
-    """Return whether the caller is an admin of everything, or of the whole account of a target."""
+    """Return whether the caller may end the freeze of this target (`None` for everything): they are
+    an admin of everything, or of the target's whole account."""
     for grant in request.caller.grants:
         if grant.rank is not Rank.ADMIN:
             continue

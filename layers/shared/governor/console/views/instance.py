@@ -18,7 +18,7 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
 from governor.approvals.rules.terms import may_undo
 from governor.console.page import Page, Row, Table, ViewRequest
-from governor.console.views import charts, figures
+from governor.console.views import addresses, charts, figures
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
@@ -56,7 +56,7 @@ Stop = tuple[LedgerEntry, Usd | None]
 
 
 class _Present(NamedTuple):
-    """An instance as the last sweep saw it."""
+    """An instance as the last sweep saw it; all empty if the caller does not see it now."""
 
     line: figures.Line | None
     row: FleetRow | None
@@ -65,8 +65,9 @@ class _Present(NamedTuple):
 
 
 def instance(request: ViewRequest) -> Page:
-    """Return one instance. Raises: NotFound where the caller may not see it, InputError for an
-    episode that cannot be."""
+    """Return the page of the instance that the query names. Raises: NotFound if the caller sees
+    neither the instance now nor a stop of it; InputError for an `episode` that cannot be;
+    CloudError."""
     account, region, instance_id = _PLACE(request.query)
     target = Target(account, region)
     reader = request.reader
@@ -121,7 +122,8 @@ def instance(request: ViewRequest) -> Page:
 
 
 def _present(request: ViewRequest, current_row: Row | None) -> _Present:
-    """Return what the last sweep saw; nothing if the caller does not see the instance now."""
+    """Return what the last sweep saw of the instance, and its health findings; empty if the caller
+    does not see the instance now (`None`). Raises: CloudError."""
     if current_row is None:
         return _Present(None, None, [], None)
     row, page = current_row
@@ -139,7 +141,8 @@ def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str
 
 
 def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
-    """Return the health findings that were sent since the instance was launched."""
+    """Return the health findings that people were notified of since the instance was launched: the
+    kind, the GPUs and the advice of each; empty if there are none. Raises: CloudError."""
     sent_alerts = request.reader.finding_store.known_keys(page.target, request.now)
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
@@ -150,7 +153,8 @@ def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[s
 
 
 def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> dict[str, object]:
-    """Return what the page shows about a keep or an exemption."""
+    """Return the template's values about a keep or an exemption. Without a row, that is to callers
+    who do not see the instance now, only `hold` and its `key` are set."""
     values: dict[str, object] = {"hold": hold, "key": key_of(hold)}
     if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
@@ -163,7 +167,7 @@ def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> d
 
 
 def _hours_chart(request: ViewRequest, row: FleetRow, page: FleetPage) -> charts.Chart:
-    """Return the chart of the utilization by hour."""
+    """Return the chart of the utilization in each of the hours before the sweep."""
     idle_below = request.reader.policy.idle.utilization_below_percent
     return charts.hourly(row.hours, page.swept_at, request.caller.zone, idle_below)
 
@@ -174,8 +178,8 @@ def _startable(
     stops: Sequence[Stop],
     current_row: Row | None,
 ) -> Episode | None:
-    """Return the first episode whose instance the caller may start again; `None` if there is
-    none."""
+    """Return the first of these episodes whose instance is still stopped and may be started again
+    by the caller; `None` if there is none."""
     run_again = {entry.episode for entry, _ in stops if entry.ended_at}
     for episode in episodes:
         if episode.ref not in run_again and _may_start(request, episode, current_row):
@@ -184,14 +188,15 @@ def _startable(
 
 
 def end_hold(decide: Decide, request: ViewRequest) -> str:
-    """End a keep or an exemption, as only admins may; return where to go on. Raises: InputError,
-    NotFound, NotAllowed, DecisionRefused."""
+    """End the keep or exemption that the page showed, as only admins may; return the path of the
+    instance's page. Raises: InputError; NotFound; NotAllowed; SignInTooOld; DecisionRefused if it
+    is another hold by now; CloudError."""
     account, region, instance_id = _PLACE(request.query)
     caller = request.caller
     current_row = _find_row(request)
     if current_row is None:
         raise NotFound(f"there is no instance {instance_id}")
-    caller.check_fresh(request.now)
+    caller.require_fresh_sign_in(request.now)
     if request.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
     row, _ = current_row
@@ -210,9 +215,9 @@ def _find_row(request: ViewRequest) -> Row | None:
 
 
 def _may_end(request: ViewRequest, row: FleetRow, hold: Hold) -> bool:
-    """Return whether the caller is an admin of the instance's project now, and of its project when
-    it was held. Both count, because whoever may set tags can move an instance to another
-    project."""
+    """Return whether the caller may end this hold: they are an admin of the instance's project now,
+    and of its project when it was kept or exempted. Both count, because anybody who may set tags
+    can move an instance to another project."""
     projects = {row.project}
     if hold.exempt_reason is not None:
         projects.add(hold.exempt_in or "")
@@ -222,14 +227,16 @@ def _may_end(request: ViewRequest, row: FleetRow, hold: Hold) -> bool:
 
 
 def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
-    """Return whether the last sweep saw it held by a decision."""
+    """Return whether the last sweep saw the instance kept, and its keep is not over, or exempted by
+    somebody's decision."""
     was_kept = row.kept_until is not None and row.kept_until > now
     return was_kept or row.reason == EXEMPT_BY_DECISION
 
 
 def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None:
-    """Return why the instance is exempt, for callers who see the project that it was exempted in;
-    `None` if it is not exempt. A tag may have moved it to another project since."""
+    """Return the reason of the instance's exemption. Callers who do not see the project that it was
+    exempted in get a sentence without the reason: a tag may have moved it since. Return `None` if
+    it is not exempt."""
     if hold.exempt_reason is None:
         return None
     project = hold.exempt_in
@@ -239,7 +246,8 @@ def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None
 
 
 def _may_start(request: ViewRequest, episode: Episode, current_row: Row | None) -> bool:
-    """Return whether the caller may start what the episode has stopped, and nobody has since."""
+    """Return whether the episode has stopped its instance, the last sweep saw no later launch of
+    it, and the caller may start it again."""
     if current_row is not None:
         row, _ = current_row
         if row.launched_at > episode.ref.launch_time:
@@ -252,7 +260,9 @@ def _may_start(request: ViewRequest, episode: Episode, current_row: Row | None) 
 
 
 def _stops(request: ViewRequest) -> list[Stop]:
-    """Return the booked actions that stopped it in these weeks, the newest first."""
+    """Return the booked actions on the instance of the page since six weeks ago, or somewhat
+    earlier, that the caller may see, the newest first. Entries of episodes that ended without an
+    action are left out. Raises: CloudError."""
     entries = figures.ledger_in(request, request.now - _WEEKS + request.counts_for, request.now)
     stops = []
     for entry in reversed(entries):
@@ -263,14 +273,16 @@ def _stops(request: ViewRequest) -> list[Stop]:
 
 
 def _is_at(request: ViewRequest, place: FleetRow | EpisodeRef) -> bool:
-    """Return whether the row or episode belongs to the instance of the page."""
+    """Return whether the row or episode belongs to the instance of the page: same account, Region
+    and id."""
     return (place.account, place.region, place.instance_id) == _PLACE(request.query)
 
 
 def _episodes(
     request: ViewRequest, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> Iterator[Episode]:
-    """Read up to two episodes of this page that the caller may see. Raises: InputError."""
+    """Yield up to two stored episodes of the page's instance that the caller may see. It also reads
+    ahead those of the stops. Raises: InputError; CloudError."""
     refs = _episode_refs(request, current_row, stops, record)
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
     request.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
@@ -285,9 +297,10 @@ def _episodes(
 def _episode_refs(
     request: ViewRequest, current_row: Row | None, stops: Sequence[Stop], record: InstanceRecord
 ) -> list[EpisodeRef]:
-    """Return the first two of: the episode that is asked for, the open one, the last one since the
-    launch, and that of the last stop. Raises: InputError."""
-    names = [figures.text_of(request, "episode")]
+    """Return the names of at most two episodes for the page, the first two of: the one that the
+    query names, the open one, the last one since the launch, and that of the last stop. Raises:
+    InputError if the query's is no name of an episode."""
+    names = [addresses.text_of(request, "episode")]
     if current_row is not None:
         row, _ = current_row
         names.append(row.episode or "")
@@ -309,7 +322,8 @@ def _spans(
     stops: Sequence[Stop],
     episodes: Sequence[Episode],
 ) -> Iterator[Span]:
-    """Yield times with what is known of them; later ones are drawn over those before."""
+    """Yield spans of time with what is known of the instance in each, for the strip of six weeks.
+    Later ones are drawn over those before. Raises: CloudError."""
     for entry, _ in stops:
         yield "running", entry.episode.launch_time, entry.booked_at
     refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
@@ -328,7 +342,8 @@ def _spans(
 
 
 def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Span]:
-    """Yield the times since the launch of an instance that runs."""
+    """Yield the spans since the launch of an instance that the last sweep saw running: measured
+    hours, then its idle time, then its open question."""
     yield "running", row.launched_at, now
     for hours_back, percent in enumerate(reversed(row.hours)):
         start = max(row.launched_at, page.swept_at - _HOUR * (hours_back + 1))
@@ -342,7 +357,8 @@ def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Spa
 
 
 def _day_before(episode: Episode) -> Iterator[Span]:
-    """Yield what was measured on the day before a question, and until when it was open."""
+    """Yield the span in which the question of an episode was open, then those of what was measured
+    on the day before it; none of these if the history could not be read."""
     yield "asked", episode.opened_at, episode.closed_at or episode.opened_at
     if episode.history is None:
         return
@@ -350,6 +366,7 @@ def _day_before(episode: Episode) -> Iterator[Span]:
     window = episode.history.window
     highest = busiest(episode.history.gpus, window, below)
     kinds = [_kind_of(percent, below) for percent in highest]
+    # One span for each run of bins of the same kind.
     for kind, run in groupby(enumerate(kinds), key=itemgetter(1)):
         ends = [window.bin_end(index) for index, _ in run]
         start = max(ends[0] - window.period, episode.ref.launch_time)
@@ -357,14 +374,15 @@ def _day_before(episode: Episode) -> Iterator[Span]:
 
 
 def _kind_of(percent: Percent | None, below: Percent) -> str:
-    """Return how the chart names a reading: `work`, `idle` or `no data`."""
+    """Return the kind of span for a reading: `no data` for `None`, `idle` below the threshold, else
+    `work`."""
     if percent is None:
         return "no data"
     return "work" if percent >= below else "idle"
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
-    """Return the cells of the table for one stop."""
+    """Return the cells of one stop, in the order of `_COLUMNS`."""
     entry, saved_usd = stop
     return (
         entry.episode.execution_name,
@@ -378,7 +396,8 @@ def _cells(stop: Stop) -> tuple[object, ...]:
 
 
 def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[str, object]:
-    """Return an episode as JSON, with the answer if it is that of this episode."""
+    """Return an episode as JSON, with who answered and what if `approval` is that of this episode;
+    else `None` in these fields."""
     answer = None
     answered_by = None
     is_its_answer = approval is not None and approval.episode == episode.ref

@@ -12,6 +12,7 @@ from datetime import date
 from governor.console.page import Page, Row, Table, ViewRequest
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
+from governor.console.views.problems import problems
 from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import Share
 from governor.money.model.ledger import LedgerEntry
@@ -26,7 +27,8 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 
 
 def overview(request: ViewRequest) -> Page:
-    """Return the first page: the fleet, its questions, its problems and the savings."""
+    """Return the first page: the fleet, its questions, its problems and the savings, as far as the
+    caller may see them. Raises: CloudError."""
     idle_rows, unknown_rows = _idle_and_unknown(request)
     idle_rows = figures.by_price(idle_rows)
     questions = figures.questions(request)
@@ -58,7 +60,7 @@ def overview(request: ViewRequest) -> Page:
             "saved": saved,
             "before": saved_before,
             "last_month": last_month,
-            "problems": list(figures.problems(request)),
+            "problems": list(problems(request)),
             "chart": charts.stacked(days, _KINDS) if has_amounts else None,
             "days": days,
             "kinds": _KINDS,
@@ -78,7 +80,7 @@ def overview(request: ViewRequest) -> Page:
 
 
 def _idle_and_unknown(request: ViewRequest) -> tuple[list[Row], list[Row]]:
-    """Return the idle instances, and those that cannot be judged."""
+    """Return the caller's idle instances, and those that cannot be judged; both may be empty."""
     idle_rows = []
     unknown_rows = []
     for row, page in request.governed:
@@ -96,7 +98,7 @@ def _first(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
 
 
 def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
-    """Return the table of the amounts by day."""
+    """Return the table of amounts by day, with a column for each of `_KINDS`."""
     amount_columns = [f"{kind.replace(' ', '_')}_usd" for kind in _KINDS]
     rows = [(day, *amounts) for day, amounts in days]
     return Table("days", ("day", *amount_columns), tuple(rows))
@@ -105,8 +107,8 @@ def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
 def _days(
     request: ViewRequest, entries: Sequence[LedgerEntry]
 ) -> list[tuple[date, tuple[Usd, ...]]]:
-    """Return what was spent and avoided on each of the last days (UTC), in the order of
-    `_KINDS`."""
+    """Return each of the last 30 days (UTC) with what was spent and avoided on it, in the order of
+    `_KINDS`. Raises: CloudError."""
     days = figures.days_between(request.now.date() - DAY * (_DAYS - 1), request.now.date())
     shares_by_day: dict[date, list[Share]] = defaultdict(list)
     for day, _, share in figures.shares(request, days[0], days[-1]):

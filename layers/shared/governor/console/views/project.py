@@ -42,12 +42,13 @@ class Spending:
 
     @property
     def share(self) -> Share:
-        """Return the costs of the days by part."""
+        """Return what was spent on the days of the month, by part: used, idle, kept, not
+        measured."""
         return figures.total(list(self.days.values()))
 
     @property
     def spent(self) -> Usd:
-        """Return the cost of the month so far."""
+        """Return the cost of the month so far, in USD."""
         return self.before_days + self.share.total
 
     @property
@@ -56,7 +57,7 @@ class Spending:
         return figures.rate(self.rows)
 
     def if_it_runs_on(self, now: UtcDatetime) -> Usd:
-        """Return what the month costs if everything that runs now keeps running."""
+        """Return the cost of the whole month, in USD, if everything that runs now keeps running."""
         return self.spent + cost_between(self.rate.usd_per_hour, now, month_end(now))
 
     def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
@@ -71,7 +72,8 @@ class Spending:
 
 
 def projects(request: ViewRequest) -> Page:
-    """Return all projects of the caller, the one that spent most first."""
+    """Return the page of all projects of which the caller sees anything, the one that spent most
+    this month first. Raises: CloudError."""
     spendings = sorted(_spending(request, timedelta(0)), key=_most_spent_first)
     table = Table("projects", _COLUMNS, tuple(map(_cells, spendings)))
     return Page(
@@ -89,7 +91,7 @@ def _most_spent_first(spending: Spending) -> tuple[Usd, str]:
 
 
 def _cells(spending: Spending) -> tuple[object, ...]:
-    """Return the cells of the table for one project."""
+    """Return the cells of one project, in the order of `_COLUMNS`."""
     return (
         spending.name,
         len(spending.rows),
@@ -101,7 +103,8 @@ def _cells(spending: Spending) -> tuple[object, ...]:
 
 
 def project(request: ViewRequest) -> Page:
-    """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
+    """Return the page of the project that the query names. Raises: NotFound for a project of which
+    the caller sees nothing; CloudError."""
     now = request.now
     spending = _spending_of(request, request.query["name"])
     rows = figures.by_price(spending.rows)
@@ -147,12 +150,14 @@ def project(request: ViewRequest) -> Page:
 
 
 def _questions_of(request: ViewRequest, name: str) -> list[Row]:
-    """Return the instances of a project with an open question."""
+    """Return the caller's instances of a project that have an open question, the most expensive
+    first; empty if there are none. Raises: CloudError."""
     return [(row, page) for row, page in figures.questions(request) if row.project == name]
 
 
 def _spending_of(request: ViewRequest, name: str) -> Spending:
-    """Return one project. Raises: NotFound for a project of which the caller sees nothing."""
+    """Return what the project of this name spent this month, and by day for a forecast. Raises:
+    NotFound for a project of which the caller sees nothing; CloudError."""
     for spending in _spending(request, PAST):
         if spending.name == name:
             return spending
@@ -160,8 +165,8 @@ def _spending_of(request: ViewRequest, name: str) -> Spending:
 
 
 def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
-    """Return all projects of which the caller sees an instance, or a cost of this month or of the
-    `past` until now."""
+    """Return each project of which the caller sees an instance, or a cost since the month began or
+    within the `past` until now, whichever is longer. Raises: CloudError."""
     month_begins = month_start(request.now).date()
     first_day = min(month_begins, (request.now - past).date())
     rows_by_project: dict[str, list[Row]] = defaultdict(list)
@@ -196,7 +201,8 @@ def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
 def _shares_by_day(
     request: ViewRequest, first_day: date
 ) -> Mapping[str, Mapping[date, list[Share]]]:
-    """Return what was spent since that day, by project and day."""
+    """Return what was spent since that day of what the caller may see, by project and day; a
+    project or day without costs has an empty entry. Raises: CloudError."""
     shares: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for day, name, share in figures.shares(request, first_day, request.now.date()):
         shares[name][day].append(share)
@@ -204,7 +210,8 @@ def _shares_by_day(
 
 
 def _metered(request: ViewRequest) -> Mapping[str, Usd]:
-    """Return the stored sum of this month by project, zero for those without one."""
+    """Return the stored cost of this month by project, of everybody's instances; 0 for a project
+    without one. Show it only to callers who see all of the project. Raises: CloudError."""
     metered: dict[str, Usd] = defaultdict(Decimal)
     for meter in request.reader.ledger_store.meters(month_of(request.now)):
         for name, usd in meter.usd.items():

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import accumulate
 
 from governor.console.page import Page, Table, ViewRequest
-from governor.console.views import charts, figures
+from governor.console.views import addresses, charts, figures
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import COLUMNS, GROUPS, Report, report
@@ -21,8 +21,9 @@ _MOMENT = timedelta(microseconds=1)
 
 
 def savings(request: ViewRequest) -> Page:
-    """Return the savings of one month. Raises: InputError for a month or a page that cannot be."""
-    start = figures.month_in(request)
+    """Return the page of the savings in the month that the query names. Raises: InputError for a
+    month or a page that cannot be; CloudError."""
+    start = addresses.month_in(request)
     now = request.now
     counts_for = request.counts_for
     end = min(now, month_end(start))
@@ -35,7 +36,7 @@ def savings(request: ViewRequest) -> Page:
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
-    shown, pages = figures.paged(request, "/savings", this_month, month_report.lines, _ROWS)
+    shown, pages = addresses.paged(request, "/savings", this_month, month_report.lines, _ROWS)
     days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
     saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
     days_before = figures.days_between(month_before.date(), days[0] - DAY)
@@ -68,7 +69,7 @@ def savings(request: ViewRequest) -> Page:
             "names": name_by_id,
             "earlier": month_before,
             "later": next_month,
-            "csv": figures.with_query("/savings.csv", this_month),
+            "csv": addresses.with_query("/savings.csv", this_month),
         },
         document={"month": f"{start:%Y-%m}", **month_report.document},
         tables=(table,),
@@ -76,7 +77,8 @@ def savings(request: ViewRequest) -> Page:
 
 
 def _steps(month_report: Report) -> list[tuple[object, ...]]:
-    """Return the steps of the waterfall, each with its bar; the first is the whole."""
+    """Return each step of the report with the bar that a waterfall draws for it; the bar of the
+    first step takes the whole width."""
     whole = month_report.steps[0].usd
     steps: list[tuple[object, ...]] = []
     for step in month_report.steps:

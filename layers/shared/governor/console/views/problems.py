@@ -1,0 +1,133 @@
+"""Problems that the Overview shows: what keeps the governor from its work, and what to do about it.
+
+Reasons that count instances of everybody are shown only to callers who see all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from operator import attrgetter
+from typing import NamedTuple
+
+from governor.approvals.messages.failures import readable, step_text
+from governor.approvals.model.terms import Scope
+from governor.console.page import ViewRequest
+from governor.console.views import figures
+from governor.core import units
+from governor.core.instance import Target
+from governor.core.units import full_stop, left, listed, plural, sentence
+from governor.episode.model.episode import Failing
+from governor.fleet.model import FleetRow
+from governor.limits.rules.breaker import why_frozen
+from governor.verdict.model import HELD_BACK, Family
+
+_STALE = timedelta(hours=1)
+"""A target that was not swept for this long is reported as a problem."""
+
+
+class Problem(NamedTuple):
+    """Something that keeps the governor from its work, and what to do about it."""
+
+    text: str
+    do: str
+    href: str | None = None
+
+
+def problems(request: ViewRequest) -> Iterator[Problem]:
+    """Yield what keeps the governor from its work, as far as this caller may see it; nothing if all
+    is well. Raises: CloudError."""
+    yield from _pause_and_freezes(request)
+    yield from _sweep_problems(request)
+    yield from _failures(request)
+    unsent = [row.name for row, _ in request.governed if _is_unsent(row)]
+    if unsent:
+        text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
+        yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
+    unknown = [
+        (row, page) for row, page in request.governed if figures.family_of(row) is Family.UNKNOWN
+    ]
+    if unknown:
+        usd_per_hour = units.usd(figures.rate(unknown).usd_per_hour)
+        text = f"{plural(len(unknown), 'instance')} cannot be judged ({usd_per_hour} an hour)."
+        yield Problem(
+            text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data"
+        )
+
+
+def _is_unsent(row: FleetRow) -> bool:
+    """Return whether the row has a question that people were not notified of yet."""
+    return bool(row.approval_id) and row.asked_at is None
+
+
+def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
+    """Yield the pause, and the freeze of everything or else of the caller's targets. Reasons count
+    instances of everybody, so only callers who see everything get them. Raises: CloudError."""
+    sees_everything = request.scope.everything
+    pause = request.reader.pause_store.pause()
+    if pause is not None:
+        text = f"Everything is {pause.why}" if sees_everything else "Everything is paused"
+        yield Problem(
+            sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
+        )
+    why = why_frozen(
+        None, request.reader.breaker_store.hub(), request.now, request.reader.policy.breaker
+    )
+    if why is not None:
+        text = f"All plans are frozen: {why}" if sees_everything else "All plans are frozen"
+        yield Problem(
+            sentence(text),
+            "Nobody is asked and nothing is stopped meanwhile: see the freeze",
+            "/freezes",
+        )
+        return
+    frozen = sorted(
+        {str(page.target) for row, page in request.governed if row.verdict in HELD_BACK}
+    )
+    if frozen:
+        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
+
+
+def _sweep_problems(request: ViewRequest) -> Iterator[Problem]:
+    """Yield a problem for each of the caller's targets whose last sweep is missing, was incomplete,
+    or is more than an hour old."""
+    for target, page in figures.targets_in(request):
+        if page is None:
+            yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
+        elif page.problem is not None:
+            # A problem may count instances of everybody.
+            sees_all = figures.is_whole(target, request.scope)
+            text = page.problem if sees_all else "its last sweep was not complete"
+            yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
+        elif request.now - page.swept_at > _STALE:
+            age = left(request.now - page.swept_at)
+            yield Problem(f"{target} was last swept {age} ago.", "Run governor doctor.")
+
+
+def _failures(request: ViewRequest) -> Iterator[Problem]:
+    """Yield a problem for each cause for which workflows of the caller's instances fail now, an
+    undelivered message included; the cause of the newest failure first. Raises: CloudError."""
+    row_by_place = {(page.target, row.instance_id): row for row, page in request.governed}
+    failures_by_cause: dict[str, list[Failing]] = defaultdict(list)
+    for failure in sorted(
+        request.reader.failure_store.failing(), key=attrgetter("at"), reverse=True
+    ):
+        if failure.over_at is None and _is_visible(failure, row_by_place, request.scope):
+            failures_by_cause[failure.cause].append(failure)
+    for failures in failures_by_cause.values():
+        newest = failures[0]
+        names = listed([failure.name for failure in failures], 3)
+        text = f"Could not {step_text(newest.step)} {names}. {readable(newest.reason)}"
+        row = row_by_place[newest.target, newest.instance_id]
+        yield Problem(text, "See what was done", figures.href(row))
+
+
+def _is_visible(
+    failure: Failing, row_by_place: Mapping[tuple[Target, str], FleetRow], scope: Scope
+) -> bool:
+    """Return whether the caller sees the instance of a failure now (a row is in `row_by_place`),
+    and could see it when it failed: the name and the reason belong to its project and owner of that
+    time."""
+    is_seen_now = (failure.target, failure.instance_id) in row_by_place
+    return is_seen_now and scope.sees(failure.target.account, failure.project, failure.owner)
