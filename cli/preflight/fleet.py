@@ -17,6 +17,7 @@ from cli.preflight.world import (
     refuted,
     unknown,
 )
+from governor.aws.ec2 import is_not_known
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import INSTANCE_TAG, Lifecycle
 from governor.core.units import in_parts, plural, printable
@@ -83,7 +84,15 @@ def managed_instances(world: World) -> Finding:
     """
     # Twice: an instance that starts or ends meanwhile is in one of the two lists only.
     before = _running(world)
-    everything = _running(world, IncludeManagedResources=True)
+    try:
+        everything = _running(world, IncludeManagedResources=True)
+    except CloudError as error:
+        if not is_not_known(error):
+            raise
+        return unknown(
+            f"EC2 in {world.region} does not know the parameter",
+            "managed instances that EC2 hides there are not seen; look for them in the bill",
+        )
     after = _running(world)
     missing = (before & after) - everything
     if missing:

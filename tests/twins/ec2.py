@@ -236,7 +236,7 @@ class MemoryEc2:
         return None if dry_run else f"request-{len(self.calls)}"
 
     def _checked(
-        self, operation: str, instance_id: str, dry_run: bool, protected: bool
+        self, operation: str, instance_id: str, dry_run: bool, protected: bool | None
     ) -> Instance:
         self.calls.append((operation, instance_id, dry_run))
         self._raise_planned(operation)

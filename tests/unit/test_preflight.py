@@ -821,6 +821,20 @@ def test_an_answer_in_another_form_is_unknown() -> None:
     assert (UNKNOWN, True) == (one.outcome, "KeyError" in one.seen), one
 
 
+def test_a_region_that_does_not_know_managed_instances_is_said() -> None:
+    """Partitions get parameters months apart."""
+
+    def described(**asked: Any) -> Any:
+        if "IncludeManagedResources" in asked:
+            raise Refused("UnknownParameter")
+        return instances(**asked)
+
+    one = found(Account(DescribeInstances=described), "managed-instances")
+
+    seen = f"EC2 in {REGION} does not know the parameter"
+    assert (UNKNOWN, seen) == (one.outcome, one.seen)
+
+
 def test_nothing_but_reads_and_dry_runs_leaves_this_machine() -> None:
     """By the one way to AWS, of what it would let through, and of what all checks together have
     called."""

@@ -291,6 +291,78 @@ def test_an_old_model_is_asked_without_the_parameter(caplog: pytest.LogCaptureFi
     assert "IncludeManagedResources" in caplog.text
 
 
+NOT_KNOWN = (
+    ("UnknownParameter", "The parameter IncludeManagedResources is not recognized"),
+    ("InvalidParameter", "IncludeManagedResources"),
+    ("InvalidParameterValue", "Value (disableApiStop) for parameter attribute is invalid"),
+    ("InvalidParameterCombination", "no"),
+    ("UnsupportedOperation", "The operation is not supported"),
+    ("Unsupported", "not in this partition"),
+    ("UnknownAttribute", "no"),
+    ("InvalidAttributeValue", "no"),
+)
+"""How EC2 refuses a parameter or an attribute that it does not know."""
+OTHER_REFUSALS = (
+    "UnauthorizedOperation",
+    "RequestLimitExceeded",
+    "InternalError",
+    "InvalidInstanceID.NotFound",
+    "InvalidInstanceID.Malformed",
+    "InvalidFilter",
+)
+
+
+@pytest.mark.parametrize(("code", "message"), NOT_KNOWN)
+def test_a_parameter_that_a_partition_does_not_know_is_left_out(
+    code: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sweep goes on, and what is not seen then is logged once."""
+    first = page(described("i-1"), following="more")
+    script = [client_error(code, message), first, page(described("i-2")), page(described("i-1"))]
+    client = Ec2Client(describe_instances=script)
+    instances = Ec2Instances(FakeClients(client))
+
+    assert 2 == len(instances.list_selected(TARGET, SELECTOR))
+    assert 1 == len(instances.list_selected(TARGET, SELECTOR))
+
+    asked = ["IncludeManagedResources" in parameters for _, parameters in client.calls]
+    assert [True, False, False, False] == asked
+    assert 1 == caplog.text.count("managed instances that it hides are not seen")
+
+
+def test_a_region_that_does_not_know_a_parameter_says_nothing_of_another() -> None:
+    """Partitions get parameters apart from each other."""
+    script = [client_error("UnknownParameter"), page(described("i-1")), page(described("i-1"))]
+    client = Ec2Client(describe_instances=script)
+    instances = Ec2Instances(FakeClients(client))
+
+    instances.list_selected(Target("123456789012", "eusc-de-east-1"), SELECTOR)
+    instances.list_selected(TARGET, SELECTOR)
+
+    assert "IncludeManagedResources" in client.calls[2][1]
+
+
+@pytest.mark.parametrize("code", OTHER_REFUSALS)
+def test_another_refusal_is_none_of_a_parameter(code: str) -> None:
+    """It is not asked again without the parameter, and the list is not empty instead."""
+    client = Ec2Client(describe_instances=[client_error(code)])
+    with pytest.raises(CloudError):
+        Ec2Instances(FakeClients(client)).list_selected(TARGET, SELECTOR)
+    assert 1 == len(client.calls)
+
+
+def test_a_refusal_that_stays_without_the_parameter_is_raised() -> None:
+    """Something else was wrong, and the parameter is asked for again next time."""
+    refusal = client_error("InvalidParameterValue", "the filter")
+    client = Ec2Client(describe_instances=[refusal, refusal, page(described())])
+    instances = Ec2Instances(FakeClients(client))
+
+    with pytest.raises(CloudError, match="the filter"):
+        instances.list_selected(TARGET, SELECTOR)
+    assert 1 == len(instances.list_selected(TARGET, SELECTOR))
+    assert "IncludeManagedResources" in client.calls[2][1]
+
+
 def test_a_failed_page_is_not_a_short_list() -> None:
     """Half a fleet would look like the other half had gone."""
     client = Ec2Client(
@@ -361,6 +433,27 @@ def test_both_protection_flags_are_read(aws: Clients) -> None:
 
     client.modify_instance_attribute(InstanceId=instance_id, DisableApiStop={"Value": True})
     assert Protection(stop=True, termination=True) == instances.protection(TARGET, instance_id)
+
+
+@pytest.mark.parametrize(("code", "message"), NOT_KNOWN)
+def test_a_flag_that_a_partition_does_not_know_is_not_known(code: str, message: str) -> None:
+    """The other flag is read all the same."""
+    refusal = client_error(code, message)
+    known = {"DisableApiTermination": {"Value": True}, "DisableApiStop": {"Value": True}}
+    for script, expected in (
+        ([refusal, known], Protection(stop=None, termination=True)),
+        ([known, refusal], Protection(stop=True, termination=None)),
+    ):
+        client = Ec2Client(describe_instance_attribute=script)
+        assert expected == Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
+
+
+@pytest.mark.parametrize("code", OTHER_REFUSALS)
+def test_a_flag_that_could_not_be_read_is_an_error(code: str) -> None:
+    """It may be set."""
+    client = Ec2Client(describe_instance_attribute=[client_error(code)])
+    with pytest.raises(CloudError):
+        Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
 
 
 @pytest.mark.parametrize("kind", list(SpotRequestType))

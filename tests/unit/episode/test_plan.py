@@ -67,7 +67,7 @@ def any_facts(draw: st.DrawFn) -> PlanFacts:
     )
     return make_facts(
         instance,
-        protection=Protection(draw(st.booleans()), draw(st.booleans())),
+        protection=Protection(draw(st.none() | st.booleans()), draw(st.none() | st.booleans())),
         spot_request=draw(st.sampled_from(SpotRequestType))
         if lifecycle is Lifecycle.SPOT
         else None,
@@ -114,7 +114,7 @@ def test_a_human_no_and_other_owners_are_obeyed(facts: PlanFacts, policy: Policy
     prepaid = instance.capacity_reservation_id or instance.host_id
     if facts.protection.stop or managed or paid_anyway or prepaid:
         assert () == plan.steps
-    if facts.protection.termination:
+    if facts.protection.termination is not False:
         assert Step.TERMINATE not in plan.steps
     if policy.plan.action is not Action.NOTIFY_ONLY and plan.action is not plan.wanted:
         assert plan.replaced_because
@@ -391,6 +391,30 @@ def test_termination_protection_falls_back_to_a_stop_only_where_the_policy_says_
     assert () == draw_plan(facts, TERMINATE).steps
     assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, stop_instead).steps
     assert "a human said no" in draw_plan(facts, stop_instead).replaced_because[0]
+
+
+def test_stop_protection_that_a_partition_does_not_know_is_said() -> None:
+    """The plan is as without it: EC2 would not have let anybody set the flag."""
+    facts = make_facts(protection=Protection(stop=None))
+    said = "stop protection is not known: EC2 in this Region does not know disableApiStop"
+
+    for policy in (STOP, TERMINATE):
+        plan = draw_plan(facts, policy)
+        assert draw_plan(make_facts(), policy).steps == plan.steps
+        assert (said,) == plan.replaced_because
+
+
+def test_termination_protection_that_is_not_known_forbids_a_termination() -> None:
+    """A stop can be undone."""
+    facts = make_facts(protection=Protection(termination=None))
+    stop_instead = Policy(
+        plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP)
+    )
+
+    assert () == draw_plan(facts, TERMINATE).steps
+    assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, stop_instead).steps
+    assert "is not known" in draw_plan(facts, stop_instead).replaced_because[0]
+    assert () == draw_plan(facts, STOP).replaced_because
 
 
 def test_what_has_no_volume_is_not_terminated() -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from governor.aws.clients import Adapter
+from governor.aws.clients import Adapter, Clients
 from governor.aws.ec2_records import literal, read_instance, read_reservation
 from governor.core.catalog import families
 from governor.core.errors import (
@@ -33,6 +33,12 @@ from governor.fleet.model import MOST_UNGOVERNED
 from governor.policy.model.names import TagMatch
 
 _log = logging.getLogger(__name__)
+_DESCRIBE = "ec2:DescribeInstances"
+_MANAGED = "IncludeManagedResources"
+_INCLUDING_MANAGED: Mapping[str, Any] = {_MANAGED: True}
+_NOT_KNOWN_CODES = ("Unknown", "Unsupported", "InvalidParameter", "InvalidAttribute")
+"""The beginnings of EC2's error codes for a parameter or an attribute that it does not know. AWS's
+partitions get new ones months apart."""
 _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
 _FILTER_VALUES = 200
@@ -41,6 +47,11 @@ _FILTER_VALUES = 200
 
 class Ec2Instances(Adapter):
     """The port that reads instances, Spot requests, Capacity Reservations and volumes."""
+
+    def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
+        super().__init__(clients, resource, patient=patient)
+        self._without_managed: set[str] = set()
+        """Regions whose EC2 does not know the parameter for hidden managed instances."""
 
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
@@ -126,10 +137,35 @@ class Ec2Instances(Adapter):
         if filters:
             parameters["Filters"] = list(filters)
             parameters["MaxResults"] = _PAGE
-        parameters |= self._including_managed(target)
+        answers = self._instance_pages(target, parameters)
         path = ("Reservations", "Instances")
         read = partial(read_instance, target, whole)
-        return self._records("ec2:DescribeInstances", target, path, read, odd, **parameters)
+        return self._records(_DESCRIBE, target, path, read, odd, answers)
+
+    def _instance_pages(self, target: Target, parameters: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield EC2's answers for these parameters, hidden managed instances included.
+
+        EC2 in a partition may not know the parameter for those yet. It is then left out, and the
+        call is made again.
+        """
+        if not self._knows_managed(target):
+            yield from self._pages(_DESCRIBE, target, **parameters)
+            return
+        pages = self._pages(_DESCRIBE, target, **parameters, **_INCLUDING_MANAGED)
+        refusal = ""
+        try:
+            first_page = next(pages)
+        except CloudError as error:
+            if not is_not_known(error):
+                raise
+            refusal = str(error)
+        if refusal:
+            pages = self._pages(_DESCRIBE, target, **parameters)
+            # If the parameter was not at fault, this call fails, too.
+            first_page = next(pages)
+            self._note_managed_not_known(target, refusal)
+        yield first_page
+        yield from pages
 
     def _known(
         self, operation: str, target: Target, list_field: str, **parameters: Any
@@ -141,35 +177,51 @@ class Ec2Instances(Adapter):
         except NotFound:
             return ()
 
-    def _including_managed(self, target: Target) -> dict[str, Any]:
-        """Return the parameter by which EC2 lists hidden managed instances, too.
-
-        It is empty with an older model of EC2, which lacks the parameter.
-        """
+    def _knows_managed(self, target: Target) -> bool:
+        """Return whether EC2 can be asked for hidden managed instances: both botocore's model and
+        the Region know the parameter."""
+        if target.region in self._without_managed:
+            return False
         model = self._clients.client("ec2", target).meta.service_model
-        parameters = model.operation_model("DescribeInstances").input_shape.members
-        if "IncludeManagedResources" in parameters:
-            return {"IncludeManagedResources": True}
+        if _MANAGED in model.operation_model("DescribeInstances").input_shape.members:
+            return True
+        self._note_managed_not_known(target, "this botocore lacks it")
+        return False
+
+    def _note_managed_not_known(self, target: Target, why: str) -> None:
+        """Remember, and log once, that the Region lists no hidden managed instances."""
+        self._without_managed.add(target.region)
         _log.warning(
-            "this botocore does not know IncludeManagedResources; hidden managed instances "
-            "are not seen"
+            "EC2 in %s does not know %s (%s): managed instances that it hides are not seen",
+            target.region,
+            _MANAGED,
+            why,
         )
-        return {}
 
     def protection(self, target: Target, instance_id: str) -> Protection:
         """Return whether the instance is protected against stops and against terminations, read
-        now. EC2 answers one attribute a call. Raises: CloudError."""
-
-        def is_set(name: str, key: str) -> bool:
-            """Return whether an attribute is on; its name in the answer is `key`."""
-            parameters: Any = {"InstanceId": instance_id, "Attribute": name}
-            answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
-            return bool(answer[key]["Value"])
-
+        now; a flag is `None` where EC2 does not know it. EC2 answers one attribute a call. Raises:
+        CloudError."""
         return Protection(
-            stop=is_set("disableApiStop", "DisableApiStop"),
-            termination=is_set("disableApiTermination", "DisableApiTermination"),
+            stop=self._is_set(target, instance_id, "disableApiStop", "DisableApiStop"),
+            termination=self._is_set(
+                target, instance_id, "disableApiTermination", "DisableApiTermination"
+            ),
         )
+
+    def _is_set(
+        self, target: Target, instance_id: str, attribute: str, answer_field: str
+    ) -> bool | None:
+        """Return whether a flag of the instance is set; `None` if EC2 does not know the flag there.
+        Raises: CloudError."""
+        parameters: Any = {"InstanceId": instance_id, "Attribute": attribute}
+        try:
+            answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
+        except CloudError as error:
+            if is_not_known(error):
+                return None
+            raise
+        return bool(answer[answer_field]["Value"])
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
         """Return whether a Spot request is one-time or persistent; `None` if EC2 does not know it.
@@ -230,6 +282,11 @@ class Ec2Instances(Adapter):
             )
             volumes.append(sized)
         return tuple(volumes)
+
+
+def is_not_known(error: CloudError) -> bool:
+    """Return whether EC2 refused a request for a parameter or a value that it does not know."""
+    return (error.code or "").startswith(_NOT_KNOWN_CODES)
 
 
 def _launcher(event: Mapping[str, Any]) -> str | None:

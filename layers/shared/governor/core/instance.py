@@ -238,10 +238,10 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Protection:
     """The two flags by which a human says no (DescribeInstanceAttribute). GPU Governor never clears
-    them."""
+    them. `None`: EC2 does not know the flag in this Region."""
 
-    stop: bool = False
-    termination: bool = False
+    stop: bool | None = False
+    termination: bool | None = False
 
 
 class SpotRequestType(StrEnum):

@@ -141,8 +141,8 @@ class Saving:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The drawn plan. `replaced_because` is empty if the action that the policy wants is
-    possible."""
+    """The drawn plan. `replaced_because` says why the action is not the one that the policy wants,
+    and what could not be read; it is empty if neither is so."""
 
     wanted: Action
     action: Action

@@ -128,7 +128,8 @@ def why_unstoppable(facts: PlanFacts) -> str | None:
 
 
 def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
-    """Return the action that is possible, with the reasons if it is not the policy's."""
+    """Return the action that is possible, with the reasons if it is not the policy's, and with what
+    could not be read."""
     if policy.plan.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
     refusal = left_alone(facts.instance, policy.managed.tag_keys)
@@ -136,7 +137,19 @@ def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
         return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
-    return _possible_stop_or_termination(facts, policy.plan)
+    action, reasons = _possible_stop_or_termination(facts, policy.plan)
+    if facts.protection.stop is None:
+        reasons.append(_STOP_PROTECTION_NOT_KNOWN)
+    return action, reasons
+
+
+_STOP_PROTECTION_NOT_KNOWN = (
+    "stop protection is not known: EC2 in this Region does not know disableApiStop"
+)
+_TERMINATION_PROTECTION_NOT_KNOWN = (
+    "termination protection is not known, as EC2 in this Region does not know "
+    "disableApiTermination: it is not terminated"
+)
 
 
 def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
@@ -148,8 +161,11 @@ def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Act
     if action is Action.STOP and unstoppable is not None:
         action = rule.when_stop_is_unsupported
         reasons.append(f"{unstoppable}; the policy then says {action.value}")
-    if action is Action.TERMINATE and facts.protection.termination:
-        reasons.append("termination protection (disableApiTermination) is on: a human said no")
+    if action is Action.TERMINATE and facts.protection.termination is not False:
+        if facts.protection.termination is None:
+            reasons.append(_TERMINATION_PROTECTION_NOT_KNOWN)
+        else:
+            reasons.append("termination protection (disableApiTermination) is on: a human said no")
         action = rule.when_termination_is_protected if unstoppable is None else Action.NOTIFY_ONLY
     if action is Action.TERMINATE and not facts.instance.volumes:
         reasons.append("it has no EBS volume, so nothing could be kept in a snapshot")
