@@ -3,6 +3,7 @@ hooks left."""
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from governor.alerts.model import AlertKind, Severity
 from governor.approvals.model.approval import ApprovalStatus
 from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.core.parsing import parse
+from governor.events.contract import LifecycleEvent
 from governor.events.notify_warning import Notified
 from governor.policy.model.notices import Events
 from governor.policy.model.policy import Mode
 from tests.builders import NOW
-from tests.unit.worlds.warned_world import GROUP, HOOK, WarnedWorld
+from tests.unit.worlds.warned_world import GROUP, HOOK, SAMPLES, WarnedWorld
 from tests.unit.worlds.world import APPROVAL_ID
 
 OWN = Events(completed_lifecycle_hooks=(HOOK,))
@@ -250,6 +253,85 @@ def test_an_instance_for_the_warm_pool_keeps_its_question() -> None:
 
     assert "put into the warm pool" in world.sent[0].lines[0]
     assert (True, False) == (reaction.checkpoint_sent, voided(world))
+
+
+def test_a_replaced_root_volume_is_no_termination() -> None:
+    """The instance goes on to run: its work is saved, and its question stays open."""
+    world = WarnedWorld()
+
+    reaction = world.lifecycle(world.root_volume_replaced())
+
+    (alert,) = world.sent
+    assert "Auto Scaling will replace the root volume of trainer (g5.xlarge)" == alert.subject
+    assert alert.lines[0] == (
+        "The Auto Scaling group trainers will replace the root volume of trainer, which goes on to "
+        "run. Everything on that volume and in memory is lost."
+    )
+    assert "terminat" not in " ".join((alert.subject, *alert.lines))
+    assert (True, False) == (reaction.checkpoint_sent, voided(world))
+
+
+@pytest.mark.parametrize("keeps", ["root volume", "warm pool"])
+def test_a_failed_hook_does_not_say_that_an_instance_that_stays_ends(keeps: str) -> None:
+    """Nor does any other line of the message."""
+    world = WarnedWorld()
+    world.hook.failure = AccessDenied("no", operation="ssm:SendCommand")
+    warned = world.root_volume_replaced()
+    if keeps == "warm pool":
+        warned = world.let_go(to_warm_pool=True)
+
+    with pytest.raises(AccessDenied):
+        world.lifecycle(warned)
+
+    failed = world.sent[-1]
+    assert AlertKind.CHECKPOINT_FAILED is failed.kind
+    text = " ".join((failed.subject, *failed.lines))
+    assert "The instance ends" not in text
+    assert "Its Auto Scaling group waits until about" in text
+
+
+def test_an_instance_refresh_of_root_volumes_is_one_message_about_those() -> None:
+    """It is counted apart from terminations in the same group."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    tags = {**world.instance.tags, **IN_GROUP}
+    ids = [world.add(number, tags=tags) for number in range(1, 4)]
+    for number, instance_id in enumerate(ids):
+        replaced = world.root_volume_replaced(event_id=f"event-{number}", instance_id=instance_id)
+        world.lifecycle(replaced)
+    world.lifecycle(world.let_go(event_id="end", instance_id=ids[0]))
+
+    kinds = [AlertKind.AUTO_SCALING_TERMINATION, AlertKind.MASS_INTERRUPTION]
+    assert [*kinds, AlertKind.AUTO_SCALING_TERMINATION] == world.kinds
+    assert "more than 1 replacements of root volumes by Auto Scaling" in world.sent[1].subject
+    assert "terminat" not in " ".join((world.sent[1].subject, *world.sent[1].lines))
+
+
+@pytest.mark.parametrize(
+    ("detail", "plan"),
+    [
+        ({}, "terminate"),
+        ({"Action": "ReplaceRootVolume"}, "replace the root volume of"),
+        (
+            {"Action": "ReplaceRootVolume", "Destination": "EC2"},
+            "replace the root volume of",
+        ),
+        ({"Action": ""}, "terminate"),
+        ({"Action": 7}, "terminate"),
+        ({"Action": None}, "terminate"),
+        ({"Action": "Melt"}, "terminate (or Melt, which is not known here)"),
+        ({"Destination": "WarmPool"}, "put into the warm pool"),
+        ({"Destination": "AutoScalingGroup"}, "terminate"),
+    ],
+)
+def test_what_the_group_will_do_is_read_from_its_event(detail: dict[str, Any], plan: str) -> None:
+    """An action that is not known here may be a termination."""
+    event = json.loads((SAMPLES / "scale-in.json").read_text())
+    event["detail"] |= detail
+
+    warned = parse(LifecycleEvent, event).to_domain()
+
+    assert plan == warned.plan
+    assert ("terminate" in plan) == (warned.void_reason is not None)
 
 
 def test_instances_that_are_not_governed_are_nobodys_news() -> None:

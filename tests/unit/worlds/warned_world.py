@@ -3,13 +3,17 @@ it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from governor.alerts.model import Alert, AlertKind
 from governor.core.instance import Lifecycle, Volume
+from governor.core.parsing import parse
 from governor.episode.model.episode import Phase
+from governor.events.contract import LifecycleEvent
 from governor.events.model.interruption import Cause, LifecycleAction, Warned
 from governor.events.notify_warning import AdviseElsewhere, NotifyWarning, Reaction
 from governor.events.respond_to_warnings import RespondToWarnings
@@ -27,6 +31,7 @@ BOOT = Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3")
 DATA = Volume("vol-0123456789abcdef1", "/dev/sdb", False, 500, "gp3")
 
 GROUP, HOOK = "trainers", "save-work"
+SAMPLES = Path(__file__).parents[3] / "events/handle_lifecycle_action"
 
 
 @dataclass
@@ -93,6 +98,15 @@ class WarnedWorld:
     def recommended(self, **changes: Any) -> Warned:
         """A rebalance recommendation about the instance."""
         return self.warned(cause=Cause.REBALANCE, action=None, **changes)
+
+    def root_volume_replaced(self, **changes: Any) -> Warned:
+        """The group of the instance replaces its root volume, and has waited for twenty seconds."""
+        event = json.loads((SAMPLES / "root-volume.json").read_text())
+        warned = parse(LifecycleEvent, event).to_domain()
+        own = self.warned(
+            cause=warned.cause, action=warned.action, lifecycle_action=warned.lifecycle_action
+        )
+        return replace(own, **changes)
 
     def let_go(self, *, to_warm_pool: bool = False, **changes: Any) -> Warned:
         """The group of the instance terminates it, and has waited for twenty seconds."""

@@ -27,6 +27,8 @@ _YEARS = range(2006, 3000)
 """EC2 began in 2006. Arithmetic fails for dates at the ends of the calendar."""
 _ACTION_CHARACTERS = 64
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
+_REPLACE_ROOT_VOLUME = "ReplaceRootVolume"
+"""Source: EC2 Auto Scaling user guide, instance refresh example events."""
 _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
 
 
@@ -141,6 +143,10 @@ class LifecycleEvent(_InstanceEvent):
     token: str = detail("LifecycleActionToken", min_length=1)
     transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = detail("LifecycleTransition")
     destination: str = detail("Destination", default="EC2")
+    own_action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail(
+        "Action", default=None
+    )
+    """`ReplaceRootVolume` during an instance refresh of that kind. Other events do not have it."""
 
     def to_domain(self) -> Warned:
         lifecycle_action = LifecycleAction(
@@ -148,9 +154,20 @@ class LifecycleEvent(_InstanceEvent):
             hook=self.hook,
             token=self.token,
             to_warm_pool=self.destination == "WarmPool",
+            replaces_root_volume=self.own_action == _REPLACE_ROOT_VOLUME,
         )
-        action = "put into the warm pool" if lifecycle_action.to_warm_pool else "terminate"
+        action = self._action_text(lifecycle_action)
         return self._warned(Cause.AUTO_SCALING, action=action, lifecycle_action=lifecycle_action)
+
+    def _action_text(self, lifecycle_action: LifecycleAction) -> str:
+        """Return what the group will do, for a sentence after `will` and before the instance."""
+        if lifecycle_action.replaces_root_volume:
+            return "replace the root volume of"
+        if lifecycle_action.to_warm_pool:
+            return "put into the warm pool"
+        if self.own_action is not None:
+            return f"terminate (or {self.own_action}, which is not known here)"
+        return "terminate"
 
 
 class ExecutionEndEvent(Envelope):

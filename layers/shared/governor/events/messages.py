@@ -14,6 +14,7 @@ from governor.core.instance import Instance, Lifecycle, Target
 from governor.core.units import UtcDatetime, iso, left, listed, minutes, plural, usd
 from governor.events.model.interruption import (
     BURST_WINDOW,
+    ROOT_VOLUME,
     Checkpoint,
     HookAnswer,
     SpotPrice,
@@ -52,6 +53,7 @@ def warning_alert(
     }
     words = {
         "plan": warned.plan,
+        "replaces_root_volume": warned.kind == ROOT_VOLUME,
         "end": warned.ends_at,
         "hook": _hook_lines(checkpoint, hook),
     }
@@ -99,7 +101,7 @@ def mass_alert(
         "checkpoint_not_sent": ids(without_hook),
         INCIDENT_UNTIL: max(since + BURST_WINDOW, warned.stands_until(now)),
     }
-    (warnings,) = said("many", {"kind": warned.response.kind})
+    (warnings,) = said("many", {"kind": warned.kind})
     words = {
         "place": zone,
         "which": "there on capacity that EC2 can take back",
@@ -146,7 +148,10 @@ def checkpoint_failed_alert(
         "checkpoint_sent": hook.was_sent,
         INCIDENT_UNTIL: warned.stands_until(now),
     }
-    words = {"end": warned.ends_at if warned.response.is_certain else None}
+    words = {
+        "end": warned.ends_at if warned.response.is_certain else None,
+        "ends_instance": warned.ends_instance,
+    }
     dedup_id = f"checkpoint-failed-{warned.event_id}"
     return written("hook failed", instance, dedup_id, now, facts, words, owner=owner)
 

@@ -193,7 +193,7 @@ class NotifyWarning:
         """Return the place of the warning among those of its group or zone; `None` if the count
         cannot be written."""
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
-        name = f"{case.warned.response.kind}#{place}"
+        name = f"{case.warned.kind}#{place}"
         try:
             return self.burst_store.count(
                 case.instance.target, name, self.clock.now(), BURST_WINDOW
@@ -208,7 +208,7 @@ class NotifyWarning:
     ) -> bool:
         """Send one message about all warnings in a group or zone, once for each burst of warnings.
         Return whether this call sent it. Raises: CloudError."""
-        kind = case.warned.response.kind
+        kind = case.warned.kind
         place = case.warned.group or case.instance.availability_zone
         started = int(burst.started_at.timestamp())
         key = f"mass#{kind}#{case.instance.target}#{place}#{started}"

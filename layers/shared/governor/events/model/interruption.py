@@ -23,6 +23,8 @@ _NOTICE = timedelta(minutes=2)
 BURST_WINDOW = timedelta(minutes=10)
 """Warnings in one zone or group belong together within this time of the first. EC2 takes back the
 instances of a pool minutes apart, each two minutes after its warning."""
+ROOT_VOLUME = "root-volume"
+"""The kind of warnings that an Auto Scaling group replaces the root volume of an instance."""
 _KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
 """For this long after the stated end EC2 may still act. An instance that runs after that was
@@ -111,13 +113,19 @@ RESPONSES: Mapping[Cause, Response] = {
 
 
 class LifecycleAction(NamedTuple):
-    """An Auto Scaling group is about to terminate an instance, and waits until one of its lifecycle
-    hooks is completed."""
+    """An Auto Scaling group is about to terminate an instance, to put it into its warm pool, or to
+    replace its root volume, and waits until one of its lifecycle hooks is completed."""
 
     group: str
     hook: str
     token: str
     to_warm_pool: bool = False
+    replaces_root_volume: bool = False
+
+    @property
+    def keeps_instance(self) -> bool:
+        """Return whether the instance goes on to exist."""
+        return self.to_warm_pool or self.replaces_root_volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +161,20 @@ class Warned:
         return self.stated_end or self.at + _NOTICE
 
     @property
+    def kind(self) -> str:
+        """Return the kind under which warnings in one place are counted together."""
+        if self.lifecycle_action is not None and self.lifecycle_action.replaces_root_volume:
+            return ROOT_VOLUME
+        return self.response.kind
+
+    @property
+    def ends_instance(self) -> bool:
+        """Return whether the announced act will happen and ends the instance."""
+        if self.lifecycle_action is not None and self.lifecycle_action.keeps_instance:
+            return False
+        return self.response.is_certain
+
+    @property
     def plan(self) -> str:
         """Return the action that EC2 or the Auto Scaling group will take, for a sentence after
         `will`. It is a termination if none is named, or if the named one is not known."""
@@ -166,7 +188,7 @@ class Warned:
     def void_reason(self) -> str | None:
         """Return why an open question is canceled; `None` if it stays open."""
         if self.lifecycle_action is not None:
-            if self.lifecycle_action.to_warm_pool:
+            if self.lifecycle_action.keeps_instance:
                 # If the warm pool stops the instance, its change of state cancels the question.
                 return None
             return f"the Auto Scaling group {self.group} terminates it"
