@@ -234,7 +234,7 @@ class Demo:
         episode = self._latest_episode(record)
         if episode is None:
             return
-        news = [_STEPS[step] for step in episode.steps_done]
+        news = [_STEPS[step] for step in episode.progress.steps_done]
         if episode.outcome is not None and episode.outcome is not Outcome.TOLD:
             news.append(_ended(episode))
         printed = self._printed.get(record.instance_id, ())
@@ -311,11 +311,12 @@ class Demo:
 
 def _ended(episode: Episode) -> str:
     """Return the outcome with what it saves, or else why."""
-    assert episode.outcome is not None
+    ending = episode.ending
+    assert ending is not None
     saved = episode.plan.saving.saved_usd_per_hour
-    if episode.outcome in (Outcome.STOPPED, Outcome.TERMINATED) and saved is not None:
-        return f"{episode.outcome.value}: ${money(saved)} an hour saved"
-    return f"{episode.outcome.value}: {episode.outcome_reason}"
+    if ending.outcome in (Outcome.STOPPED, Outcome.TERMINATED) and saved is not None:
+        return f"{ending.outcome.value}: ${money(saved)} an hour saved"
+    return f"{ending.outcome.value}: {ending.reason}"
 
 
 def closing(questions: int, summary: dict[str, Any]) -> str:

@@ -231,7 +231,7 @@ class Leftovers:
         snapshot_ids = set(self._recorded_elsewhere)
         for episode in self._booked(lambda _: True):
             if episode.phase is Phase.CLOSED:
-                snapshot_ids.update(episode.snapshots)
+                snapshot_ids.update(episode.progress.snapshots)
         return frozenset(snapshot_ids)
 
     def snapshots(self) -> Leftover | None:

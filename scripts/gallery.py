@@ -26,7 +26,7 @@ from governor.approvals.messages.questions import (
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
 from governor.approvals.rules.approval import first_approval
-from governor.episode.model.episode import Episode, Outcome, Phase, Terms
+from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Terms
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
 from governor.notify.compose import digest_of, message_of
@@ -117,7 +117,11 @@ def rendered() -> Iterator[tuple[str, Message]]:
     )
     why = "the cap of 5 actions an hour in account 123456789012 is reached"
     freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
-    failing = replace(lost, phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
+    failing = replace(
+        lost,
+        phase=Phase.ACTING,
+        progress=replace(lost.progress, steps_done={"stop": NOW, "snapshot": NOW}),
+    )
     broken = "SnapshotFailed: snap-0123456789abcdef0 ended in error"
     failed = queued(outcome_alert(failing.ref, failing, Outcome.FAILED, broken, NOW, LINK))
     others: dict[str, tuple[Alert, Episode | None]] = {
@@ -164,22 +168,22 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "page-ask", world.get().body
     stopped, told = _world(Action.TERMINATE), asked_about_stopped()
     ref = replace(stopped.ref, number=0)
-    kept = {
-        name: getattr(told, name)
-        for name in ("steps_done", "price", "plan", "reason", "history", "evidence")
-    }
+    kept = {name: getattr(told, name) for name in ("price", "plan", "reason", "measurement")}
     instance = replace(told.instance, instance_id=ref.instance_id)
     stopped.change(
         **kept,
-        stopped_in=ref,
+        steps_done=told.progress.steps_done,
+        stopped_by_episode=ref,
         instance=instance,
         terms=replace(stopped.episode.terms, people_needed=2),
     )
     yield "page-ask-stopped", stopped.get().body
     world.post("approve", typed_instance_id=world.ref.instance_id)
-    world.change(phase=Phase.ACTING, steps_done={"stop": NOW}, became=Outcome.STOPPED)
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
     yield "page-snapshots-run", world.get().body
     world.post("hold")
+    ending = EpisodeEnding(Outcome.HELD, "held", NOW, became=Outcome.STOPPED)
+    world.change(phase=Phase.CLOSED, ending=ending)
     yield "page-held", world.get().body
     yield "page-several-after-a-yes", DigestWorld().post("approve", losses="accepted", **BOTH).body
 
@@ -188,7 +192,7 @@ def _world(action: Action = Action.STOP, mode: Mode = Mode.ASK) -> World:
     """The world of the site's tests under names that people choose."""
     world = World(action, zone="Europe/Berlin")
     named = replace(world.episode.instance, tags={"Name": "notebook-7"})
-    history = episode_of(mode).history
+    history = episode_of(mode).measurement.history
     world.change(
         mode=mode, instance=named, owner="ml-team", reason="Idle for 3 h.", history=history
     )

@@ -180,14 +180,20 @@ def _episode(plain: Episode) -> Episode:
     return replace(
         plain,
         instance=instance,
-        evidence=evidence,
-        evidence_hash=evidence_hash(evidence),
+        measurement=replace(
+            plain.measurement,
+            evidence=evidence,
+            evidence_hash=evidence_hash(evidence),
+            history=History(day, tuple(GpuReadings(str(gpu), _day(gpu)) for gpu in range(_GPUS))),
+        ),
         plan=draw_plan(facts, Policy()),
         price=price,
         owner="ml-team",
         reason="Idle for 6 h 40 min (every GPU under 5%).",
-        history=History(day, tuple(GpuReadings(str(gpu), _day(gpu)) for gpu in range(_GPUS))),
-        schedule=Schedule(NOW, NOW + timedelta(hours=4), NOW + timedelta(hours=8), LATER),
+        asking=replace(
+            plain.asking,
+            schedule=Schedule(NOW, NOW + timedelta(hours=4), NOW + timedelta(hours=8), LATER),
+        ),
     )
 
 

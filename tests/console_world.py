@@ -24,7 +24,7 @@ from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
-from governor.episode.model.episode import Episode, Phase
+from governor.episode.model.episode import Episode, Measurement, Phase
 from governor.episode.rules.plan import draw_plan
 from governor.evidence.rules.series import evidence_hash
 from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
@@ -34,6 +34,7 @@ from governor.money.store.ledger import booking
 from governor.policy.model.policy import Mode, Policy
 from governor.table.table import Readable
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
+from tests.episodes import changed
 from tests.twins.seals import SealedStateTable
 from tests.twins.services import FakeClock
 from tests.twins.table import MemoryTable
@@ -169,14 +170,13 @@ def make_episode(row: FleetRow, **changes: Any) -> Episode:
         overrides=(),
         instance=instance,
         reason=row.reason,
-        evidence=evidence,
-        evidence_hash=evidence_hash(evidence),
+        measurement=Measurement(evidence=evidence, evidence_hash=evidence_hash(evidence)),
         plan=draw_plan(facts, Policy()),
         price=facts.price,
         owner=row.owner,
         project=row.project,
     )
-    return replace(plain, **changes)
+    return changed(plain, **changes)
 
 
 def many_rows(count: int, seed: int = 1) -> list[FleetRow]:

@@ -51,7 +51,7 @@ def _document(opened: Opened) -> dict[str, Any]:
         return {"status": "not-opened", "reason": opened.reason}
     is_notify_only = episode.plan.action is Action.NOTIFY_ONLY
     path = "notify-only" if is_notify_only else episode.mode.value
-    on_expiry = "act" if episode.acts_on_silence else "no-action"
+    on_expiry = "act" if episode.asking.acts_on_silence else "no-action"
     steps = episode.plan.steps
     return {
         "status": "opened",
@@ -62,7 +62,7 @@ def _document(opened: Opened) -> dict[str, Any]:
         "terminate": Step.TERMINATE in steps,
         "dry_run": episode.mode is Mode.OBSERVE,
         "on_expiry": on_expiry,
-        "approval": _times(episode.schedule, episode.opened_at),
+        "approval": _times(episode.asking.schedule, episode.opened_at),
     }
 
 

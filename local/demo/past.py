@@ -19,7 +19,7 @@ from governor.approvals.store.approvals import Approvals
 from governor.core.catalog import list_price
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Instance, Target
-from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.episode import Episode, Measurement, Outcome, Phase
 from governor.episode.model.plan import Plan, Price, Saving, Step
 from governor.episode.store.episodes import Episodes
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Window
@@ -260,14 +260,16 @@ def _decide(
                 tags=member.all_tags,
             ),
             reason="Idle for 3 h (every GPU under 5%).",
-            evidence=evidence,
-            evidence_hash=evidence_hash(evidence),
+            measurement=Measurement(
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                history=_day_before(member, asked_at, now),
+            ),
             plan=Plan(Action.STOP, Action.STOP, (Step.STOP,), (), (), (), saving),
             price=Price(_price(member), entry.price_source),
             owner=entry.owner,
             project=entry.project,
             phase_since=asked_at,
-            history=_day_before(member, asked_at, now),
         )
     )
     decision = Decision(Answer.APPROVE, f"link:{person}", "page", stopped_at, person=person)

@@ -42,7 +42,7 @@ def hard(world: World, **changes: Any) -> World:
         lifecycle=Lifecycle.SPOT,
     )
     facts = make_facts(spot, spot_request=SpotRequestType.ONE_TIME)
-    day = episode_of().history
+    day = episode_of().measurement.history
     assert day is not None
     gpus = tuple(
         GpuReadings(str(number), (*BUSY, *GAP, *BUSY[:88], *QUIET)) for number in range(16)
@@ -51,7 +51,7 @@ def hard(world: World, **changes: Any) -> World:
         instance=spot,
         plan=draw_plan(facts, Policy(plan=PlanRule(action=Action.TERMINATE))),
         history=replace(day, gpus=gpus),
-        evidence=replace(world.episode.evidence, gpus_expected=16),
+        evidence=replace(world.episode.measurement.evidence, gpus_expected=16),
         owner=OWNER,
         project="project-of-the-vision-group-with-a-long-name",
         time_zone="America/Argentina/Buenos_Aires",
@@ -140,7 +140,7 @@ def test_all_that_decides_is_seen_first(phone: Page, case: str) -> None:
 def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
     """And what is lost begins above the buttons, as in the picture that the page was made after."""
     world = World()
-    world.change(history=episode_of().history)
+    world.change(history=episode_of().measurement.history)
     phone.set_content(world.get().body)
     top = phone.locator(".answers").bounding_box()
     chart, lost = (phone.locator(part).first.bounding_box() for part in ("figure", ".lost"))

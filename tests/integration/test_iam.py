@@ -312,7 +312,7 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
 def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: str) -> None:
     """A copy is at the place that the page names, for people alone; its text is in no message, item
     or page."""
-    kept = guarded.episode(instance_id).user_data
+    kept = guarded.episode(instance_id).progress.user_data
     assert kept is not None
     bucket, _, key = kept.kept_at.removeprefix("s3://").partition("/")
     s3 = guarded.scene.cloud.client("s3")
@@ -407,7 +407,7 @@ def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
     assert 303 == decide(link, "approve")[0]
     assert "stopped" == guarded.outcome(instance_id)
     episode, now = guarded.episode(instance_id), datetime.now(tz=UTC)
-    ids, ec2 = list(episode.snapshot_ids), guarded.scene.cloud.client("ec2")
+    ids, ec2 = list(episode.progress.snapshot_ids), guarded.scene.cloud.client("ec2")
     table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
     table.write(
         update(keys.episode(episode.ref), {"closed_at": now - timedelta(days=9)}, present())
@@ -451,7 +451,9 @@ def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded:
     table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
     table.write(
         update(
-            keys.episode(first.ref), {"steps_done": {**first.steps_done, "stop": ago}}, present()
+            keys.episode(first.ref),
+            {"steps_done": {**first.progress.steps_done, "stop": ago}},
+            present(),
         )
     )
     open_key = keys.target_pk(TARGET), f"OPENLEDGER#{instance_id}#{first.ref.execution_name}"
@@ -466,7 +468,10 @@ def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded:
     second = guarded.eventually(
         lambda: _asked_anew(guarded, first), "nobody is asked about the stopped one"
     )
-    assert (first.ref, first.evidence_hash) == (second.stopped_in, second.evidence_hash)
+    assert (first.ref, first.measurement.evidence_hash) == (
+        second.stopped_by_episode,
+        second.measurement.evidence_hash,
+    )
     of_second = link.replace(first.approval_id, second.approval_id)
     for person in ("alice@example.com", "bob@example.com"):
         answer = decide(

@@ -15,6 +15,7 @@ from governor.aws.dynamodb import DynamoTable
 from governor.evidence.rules.series import evidence_document, evidence_hash
 from governor.table import keys
 from governor.table.table import update
+from tests.episodes import ending_of
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 
@@ -34,14 +35,15 @@ def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
     table = DynamoTable(Clients(), stage.scene.outputs["StateTableName"])
     episode = stage.episode(instance_id)
     window = replace(
-        episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1)
+        episode.measurement.evidence.window,
+        start=episode.measurement.evidence.window.end - timedelta(hours=1),
     )
     evidence = replace(
-        episode.evidence,
+        episode.measurement.evidence,
         window=window,
         gpus=tuple(
             replace(gpu, utilization=gpu.utilization[-window.bins :])
-            for gpu in episode.evidence.gpus
+            for gpu in episode.measurement.evidence.gpus
         ),
         samples=(),
         memory_newest_percent=None,
@@ -79,5 +81,5 @@ def test_an_open_question_is_void_after_the_update(stage: Stage, answered: bool)
     stage.scene.sweep()
 
     assert "void" == stage.outcome(instance_id)
-    assert "it was asked before an update" in (stage.episode(instance_id).outcome_reason or "")
+    assert "it was asked before an update" in ending_of(stage.episode(instance_id)).reason
     assert "running" == stage.ec2_state(instance_id)

@@ -15,6 +15,7 @@ from governor.core.episode_ref import episode_from_execution_name
 from governor.table import keys
 from governor.table.table import present, update
 from local.demo.fleet import T4
+from tests.episodes import ending_of
 from tests.integration.conftest import QUICK
 from tests.integration.people import decide, hidden_fields, request
 from tests.integration.stage import Stage
@@ -336,7 +337,7 @@ def test_a_hold_while_the_snapshots_run_keeps_the_instance_stopped(stage: Stage)
     stage.scene.simulation.set_delays(state_change=0, snapshot=3600)
     instance_id, link = stage.ask()
     decide(link, "approve", typed_instance_id=instance_id)
-    begun = lambda: "snapshot" in stage.episode(instance_id).steps_done or None  # noqa: E731
+    begun = lambda: "snapshot" in stage.episode(instance_id).progress.steps_done or None  # noqa: E731
     stage.eventually(begun, "no snapshot was begun")
 
     status, _ = decide(link, "hold")
@@ -421,7 +422,7 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) 
         assert "failed" == stage.outcome(instance_id)
 
     assert "running" == stage.ec2_state(instance_id)
-    reason = stage.episode(instance_id).outcome_reason or ""
+    reason = ending_of(stage.episode(instance_id)).reason
     assert ("NobodyListens" in reason, "have refused it" in reason) == (True, True)
 
 
@@ -459,7 +460,7 @@ def test_a_policy_that_is_refused_meanwhile_ends_the_flow_and_frees_its_instance
         stage.policy("mode: ask")
 
     assert "running" == stage.ec2_state(instance_id)
-    assert "PolicyError" in (stage.episode(instance_id).outcome_reason or "")
+    assert "PolicyError" in (ending_of(stage.episode(instance_id)).reason)
     assert stage.await_mail(instance_id, "failure")
 
 

@@ -145,7 +145,7 @@ def assert_undecided(stage: Stage, instance_id: str, waits_in: str = "AwaitAnswe
         approval.decision,
         approval.first_yes,
     )
-    assert (None, {}) == (episode.outcome, dict(episode.steps_done))
+    assert (None, {}) == (episode.outcome, dict(episode.progress.steps_done))
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
     assert waits_in == stage.history(instance_id)[-1]
     assert "running" == stage.ec2_state(instance_id)

@@ -16,6 +16,7 @@ import pytest
 
 from governor.episode.model.plan import Step
 from local.demo.scene import STACK, TEMPLATE
+from tests.episodes import ending_of
 from tests.integration.people import decide
 from tests.integration.stage import ONE_IS_ENOUGH, PEOPLE, TARGET, Stage
 from tests.integration.test_update import asked_again, deployed, unpacked
@@ -53,7 +54,7 @@ def test_what_was_not_acted_on_is_asked_again_and_what_is_stopped_stays_stopped(
     earlier.scene.simulation.set_delays(state_change=0, snapshot=3_600)
     stopped, stopped_link = earlier.ask(name="half-done")
     assert 303 == decide(stopped_link, "approve", typed_instance_id=stopped)[0]
-    has_snapshots = lambda: bool(earlier.episode(stopped).snapshots) or None  # noqa: E731
+    has_snapshots = lambda: bool(earlier.episode(stopped).progress.snapshots) or None  # noqa: E731
     earlier.eventually(has_snapshots, "no snapshot was begun")
     asked, asked_link = earlier.ask(name="open")
 
@@ -62,10 +63,10 @@ def test_what_was_not_acted_on_is_asked_again_and_what_is_stopped_stays_stopped(
 
     earlier.scene.simulation.finish_snapshots()
     earlier.scene.simulation.set_delays(state_change=0, snapshot=0)
-    assert "void" == earlier.outcome(stopped), earlier.episode(stopped).outcome_reason
+    assert "void" == earlier.outcome(stopped), ending_of(earlier.episode(stopped)).reason
     assert "stopped" == earlier.ec2_state(stopped)
     assert {"completed"} == set(earlier.snapshots())
-    assert Step.TERMINATE.value not in earlier.episode(stopped).steps_done
+    assert Step.TERMINATE.value not in earlier.episode(stopped).progress.steps_done
     status, page = decide(earlier.personal(asked_link), "approve", typed_instance_id=asked)
     assert (True, True) == (status != 303, "You are asked again" in page)
     earlier.scene.sweep()

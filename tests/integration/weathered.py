@@ -273,7 +273,8 @@ class Fleet:
             return
         episode, question = episodes[0]
         if episode.phase is not Phase.CLOSED or episode.outcome not in story.ends:
-            yield f"ended as {episode.outcome}: {episode.outcome_reason}"
+            why = "" if episode.ending is None else episode.ending.reason
+            yield f"ended as {episode.outcome}: {why}"
         if len(episodes) > 1:
             yield f"was asked about {len(episodes)} times"
         if self.stage.state.record(TARGET, instance_id).open_episode is not None:

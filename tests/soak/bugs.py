@@ -121,7 +121,7 @@ _NO_PROOF = Edit(
     "return None",
 )
 _ONE_RECHECK_FOR_ALL = (
-    _clearance("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
+    _clearance("must_be_fresh", "if clearance.is_used or was_sent_since:", "if False:"),
     Edit(
         "remediation.store:Calls.note_call",
         "IS_OPEN & is_last_recheck & is_unused",
@@ -132,11 +132,13 @@ _ONE_RECHECK_FOR_ALL = (
 _NEEDS_NO_RECHECK = (
     _clearance(
         "must_be_rechecked",
-        "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
+        "if episode.phase is not Phase.ACTING or clearance is None:",
         "return\n    if True:",
     ),
     _clearance(
-        "must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"
+        "must_be_fresh",
+        "clearance = episode.clearance",
+        "return now if episode.clearance is None else episode.clearance.at",
     ),
     Edit("remediation.store:Calls.note_call", "IS_OPEN & is_last_recheck & is_unused", "IS_OPEN"),
 )
@@ -366,7 +368,7 @@ BUGS = (
         (
             _guard(
                 "Guards._checked_approval",
-                "evidence_hash(episode.evidence) != episode.evidence_hash",
+                "evidence_hash(episode.measurement.evidence) != episode.measurement.evidence_hash",
                 "False",
             ),
         ),
@@ -520,7 +522,7 @@ BUGS = (
         (
             Edit(
                 "approvals.rules.approval:notice_until",
-                "delivered_at + max(episode.notice_length, timedelta(minutes=minutes))",
+                "delivered_at + max(episode.asking.notice_length, timedelta(minutes=minutes))",
                 "delivered_at",
             ),
         ),
@@ -532,8 +534,8 @@ BUGS = (
         (
             Edit(
                 "approvals.rules.approval:notice_until",
-                "max(episode.notice_length, timedelta(minutes=minutes))",
-                "episode.notice_length",
+                "max(episode.asking.notice_length, timedelta(minutes=minutes))",
+                "episode.asking.notice_length",
             ),
         ),
         ("a longer notice at every call of mode auto",),
@@ -937,7 +939,7 @@ BUGS = (
         (
             Edit(
                 "episode.model.episode:Episode.can_be_started",
-                "return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)",
+                "return not self.is_undone and (self.became is Outcome.STOPPED or is_last)",
                 "return False",
             ),
         ),
@@ -1205,8 +1207,8 @@ BUGS = (
         (
             Edit(
                 f"{_EXPIRY}:Holdings._date",
-                "return max(tagged, episode.closed_at + timedelta(days=max(days)))",
-                "return episode.closed_at + timedelta(days=max(days))",
+                "return max(tagged, episode.ending.at + timedelta(days=max(days)))",
+                "return episode.ending.at + timedelta(days=max(days))",
             ),
         ),
         ("snapshots expire, to be kept",),

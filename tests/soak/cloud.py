@@ -683,7 +683,7 @@ class Cloud:
             return
         instance = self.ec2.instances.get(ref.instance_id)
         episode = self.state.episode(ref)
-        evidence = episode.evidence if episode is not None else None
+        evidence = episode.measurement.evidence if episode is not None else None
         self.shown[name] = Shown(self.moment, instance, self.policy, evidence)
 
     def send_to_ec2(self, what: str, instance_id: str) -> None:

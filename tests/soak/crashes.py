@@ -119,9 +119,7 @@ def all_points(*, with_repetitions: bool = False) -> list[Point]:
 
 def _end(scenario: Scenario, cloud: Cloud) -> datetime:
     ends = [
-        one.closed_at
-        for one in episodes(cloud)
-        if one.closed_at is not None and one.closed_at > START
+        one.ending.at for one in episodes(cloud) if one.ending is not None and one.ending.at > START
     ]
     return min(ends, default=START + timedelta(hours=scenario.hours_of_faults))
 

@@ -12,6 +12,7 @@ from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.policy.rules.consent import StandingVersion
 from tests.builders import TARGET
+from tests.episodes import ending_of
 from tests.soak.cloud import START, Cloud, Press
 from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.promises import (
@@ -68,7 +69,7 @@ def what_was_stopped_can_be_started(answered: tuple[Cloud, Press]) -> Iterator[s
     instance = cloud.ec2.instances[episode.ref.instance_id]
     is_last = not episode.plan.destroys and bool(deeds(cloud, episode, "stop"))
     is_as_it_was = instance.state == "stopped" and instance.launch_time == episode.ref.launch_time
-    may_be_undone = is_last and is_as_it_was and episode.undone_at is None
+    may_be_undone = is_last and is_as_it_was and not episode.is_undone
     if press.status == 409 and may_be_undone:
         yield f"{press.by} could not start {instance.instance_id} again at {press.at}"
     else:
@@ -250,12 +251,13 @@ def people_learn_the_outcome(cloud: Cloud) -> Iterator[str]:
         mails = [mail for mail in cloud.mails if mail.episode == name]
         if episode.phase is not Phase.CLOSED or episode.outcome is Outcome.TOLD or not mails:
             continue
-        if episode.closed_at and cloud.moment - episode.closed_at < timedelta(hours=1):
+        ending = ending_of(episode)
+        if cloud.moment - ending.at < timedelta(hours=1):
             continue
         if any(mail.kind in _OUTCOMES for mail in mails):
             yield HELD
         else:
-            yield f"{name} ended {episode.outcome}, and nobody was told ({episode.outcome_reason})"
+            yield f"{name} ended {episode.outcome}, and nobody was told ({ending.reason})"
 
 
 @at_end_without_repeats

@@ -92,7 +92,7 @@ def forges_the_terms(cloud: Cloud) -> None:
 
 
 def _open(cloud: Cloud) -> Iterator[Episode]:
-    return (one for one in episodes(cloud) if one.closed_at is None)
+    return (one for one in episodes(cloud) if one.ending is None)
 
 
 def _questions(cloud: Cloud) -> Iterator[tuple[Episode, Approval]]:

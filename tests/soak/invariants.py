@@ -167,7 +167,7 @@ def it_rests_on_what_people_saw(call: Call) -> Iterator[str]:
         or call.is_interfered
     ):
         return
-    is_same = call.episode.evidence == call.shown.evidence
+    is_same = call.episode.measurement.evidence == call.shown.evidence
     yield HELD if is_same else "its evidence was changed since people saw it"
 
 
@@ -188,7 +188,7 @@ def it_has_the_same_owner(call: Call) -> Iterator[str]:
 def the_plan_is_the_one_people_read(call: Call) -> Iterator[str]:
     """The policy still wants what it wanted when people read of it, and no more."""
     then, now = (rules.get("plan.action") for rules in call.both)
-    if call.episode is not None and call.episode.stopped_in is not None:
+    if call.episode is not None and call.episode.stopped_by_episode is not None:
         asks = call.now.get("approval.ask_about_stopped_after_days")
         yield "nobody is asked about stopped instances" if asks is None else HELD
         return
@@ -595,7 +595,7 @@ def _saved_since(call: Call) -> datetime | None:
 def nothing_ends_without_its_user_data(call: Call) -> Iterator[str]:
     if call.episode is None or call.is_interfered:
         return
-    kept = call.episode.user_data.kept_at if call.episode.user_data else ""
+    kept = call.episode.progress.user_data.kept_at if call.episode.progress.user_data else ""
     copy = call.cloud.vault.copies.get(kept)
     is_kept = copy == call.cloud.ec2.user_data(TARGET, call.sent.instance_id)
     yield HELD if is_kept else "no copy of its user data"
@@ -605,7 +605,7 @@ def nothing_ends_without_its_user_data(call: Call) -> Iterator[str]:
 def snapshots_stay_while_needed(call: Call) -> Iterator[str]:
     """Nobody needs it any more, its owner has known for a week, and nothing keeps it."""
     cloud, snapshot_id = call.cloud, call.sent.instance_id
-    owners = [one for one in episodes(cloud) if snapshot_id in one.snapshots]
+    owners = [one for one in episodes(cloud) if snapshot_id in one.progress.snapshots]
     if len(owners) != 1 or owners[0].phase is not Phase.CLOSED:
         yield f"{len(owners)} episodes have recorded it, or its own is open"
         return

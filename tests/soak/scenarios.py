@@ -30,7 +30,7 @@ from governor.core.instance import (
     Volume,
 )
 from governor.core.units import iso
-from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.episode import Episode, Measurement, Outcome, Phase
 from governor.episode.model.plan import PlanFacts, Price, Step
 from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import Evidence
@@ -262,8 +262,7 @@ def _put_away(cloud: Cloud, ago: timedelta, outcome: Outcome) -> None:
         overrides=(),
         instance=one,
         reason="quiet",
-        evidence=evidence,
-        evidence_hash=evidence_hash(evidence),
+        measurement=Measurement(evidence=evidence, evidence_hash=evidence_hash(evidence)),
         plan=plan,
         price=price,
         owner="ml",
@@ -389,8 +388,11 @@ def _update(cloud: Cloud) -> None:
     cloud.shown.clear()
     digests = {}
     for episode in invariants.episodes(cloud):
-        before = _evidence_of_2428e04(episode.evidence)
-        key, digests[episode.evidence_hash] = keys.episode(episode.ref), evidence_hash(before)
+        before = _evidence_of_2428e04(episode.measurement.evidence)
+        key, digests[episode.measurement.evidence_hash] = (
+            keys.episode(episode.ref),
+            evidence_hash(before),
+        )
         cloud.memory.items[key]["evidence"] = zlib.compress(
             json.dumps(evidence_document(before)).encode()
         )

@@ -452,7 +452,7 @@ def warns(cloud: Cloud) -> None:
 def tampers(cloud: Cloud) -> None:
     """Somebody writes other evidence into the table."""
     for episode in episodes(cloud):
-        other = replace(episode.evidence, cpu_percent=0.5)
+        other = replace(episode.measurement.evidence, cpu_percent=0.5)
         item = cloud.memory.items[keys.episode(episode.ref)]
         item["evidence"] = zlib.compress(json.dumps(evidence_document(other)).encode())
 
@@ -483,7 +483,7 @@ def aborts_before_the_call(cloud: Cloud) -> None:
     already."""
     for episode in episodes(cloud):
         run = cloud.runs.get(episode.ref.execution_name)
-        is_waiting = episode.closed_at is None and episode.begun_at is None
+        is_waiting = episode.ending is None and episode.begun_at is None
         if is_waiting and run is not None and run.status == "RUNNING":
             cloud.abort(run.name, at_once=True)
 

@@ -226,7 +226,7 @@ class PausedAt:
 
     def _pause(self) -> None:
         episodes = invariants.episodes(self.story.cloud)
-        self.was_noted = any(Step.STOP.value in one.steps_done for one in episodes)
+        self.was_noted = any(Step.STOP.value in one.progress.steps_done for one in episodes)
         self.story.pause()
 
 

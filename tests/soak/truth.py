@@ -209,7 +209,7 @@ class Call:
         """Return when EC2 accepted the stop of this episode, or of the one that it goes on from."""
         if self.episode is None:
             return None
-        behind = self.episode.stopped_in or self.episode.ref
+        behind = self.episode.stopped_by_episode or self.episode.ref
         found = [
             deed.at
             for deed in self.cloud.deeds

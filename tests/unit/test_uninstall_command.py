@@ -233,7 +233,11 @@ def snapshots_left(
     """Snapshots of which one closed episode has recorded two; those that EC2 is asked to delete."""
     state, asked = MemoryStateTable(), list[str]()
     episode = replace(
-        samples.episode(), phase=phase, snapshots={"snap-ours": "vol-1", "snap-wanted": "vol-2"}
+        samples.episode(),
+        phase=phase,
+        progress=replace(
+            samples.episode().progress, snapshots={"snap-ours": "vol-1", "snap-wanted": "vol-2"}
+        ),
     )
     state.put(episode)
     state.memory.transact(*booking(replace(samples.entry(booked_at=datetime.now(tz=UTC)))))

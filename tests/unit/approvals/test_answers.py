@@ -30,6 +30,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW
+from tests.episodes import changed
 from tests.unit.worlds.builders import decider
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
@@ -43,7 +44,7 @@ def asked(**changes: Any) -> tuple[Episode, Approval]:
     episode, approval = world.state.episode(world.ref), world.state.approval(APPROVAL_ID)
     assert episode is not None
     assert approval is not None
-    return replace(episode, **changes), approval
+    return changed(episode, **changes), approval
 
 
 def said(answer: Answer, person: str = ALICE, **more: Any) -> Decision:
@@ -239,15 +240,24 @@ def test_what_acts_unless_it_is_held_can_be_held(
 ) -> None:
     """After a yes, in the notice of mode auto, where silence counts: until it is held, or EC2 is
     asked."""
-    changed, question = asked(**{name: value for name, value in episode.items() if name != "plan"})
+    asked_episode, question = asked(
+        **{name: value for name, value in episode.items() if name != "plan"}
+    )
     if "plan" in episode:
-        changed = replace(changed, plan=replace(changed.plan, steps=()))
+        asked_episode = replace(asked_episode, plan=replace(asked_episode.plan, steps=()))
     question = replace(question, **approval)
 
-    assert acts is acts_by_itself(changed, question, NOW) is can_hold(changed, question, NOW)
+    assert (
+        acts
+        is acts_by_itself(asked_episode, question, NOW)
+        is can_hold(asked_episode, question, NOW)
+    )
     brake = said(Answer.HOLD)
-    assert not can_hold(changed, replace(question, brake=brake), NOW)
-    begun = replace(changed, steps_done={changed.final_step.value: NOW})
+    assert not can_hold(asked_episode, replace(question, brake=brake), NOW)
+    begun = replace(
+        asked_episode,
+        progress=replace(asked_episode.progress, steps_done={asked_episode.final_step.value: NOW}),
+    )
     assert not can_hold(begun, question, NOW)
 
 

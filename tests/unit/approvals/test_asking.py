@@ -372,7 +372,7 @@ def test_the_reason_is_one_plain_sentence(bins: int, memory: float, reason: str)
     episode = stored_episode(world, ref_of(world, name))
 
     assert reason == episode.reason
-    assert timedelta(minutes=5 * bins) == episode.idle_for
+    assert timedelta(minutes=5 * bins) == episode.measurement.idle_for
 
 
 def test_a_longer_window_of_an_override_is_kept() -> None:

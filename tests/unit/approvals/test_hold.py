@@ -35,6 +35,7 @@ from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
 from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
+from tests.episodes import ending_of
 from tests.properties import examples
 from tests.unit.worlds.builders import decider, recorder
 from tests.unit.worlds.fleet_world import ACCOUNTS
@@ -112,7 +113,7 @@ def test_an_approved_plan_is_held_before_its_first_step(
     assert more.get("keep_until") == record.hold.snoozed_until
     assert (answer is Answer.EXEMPT) is (record.hold.exempt_reason is not None)
     recorder(world)(world.ref, Outcome.HELD, "as the workflow says")
-    assert why == episode_of(world).outcome_reason
+    assert why == ending_of(episode_of(world)).reason
     (alert,) = world.announcer.sent
     assert "is held and was not" in alert.subject
     assert "Nothing was changed." in alert.lines
@@ -545,7 +546,7 @@ def test_a_hold_that_came_during_the_call_is_the_outcome(error: type[CloudError]
     episode = episode_of(world)
     assert (Outcome.HELD, "held by link:bob@example.com") == (
         episode.outcome,
-        episode.outcome_reason,
+        ending_of(episode).reason,
     )
     assert "running" == world.ec2.instances[world.ref.instance_id].state
 
@@ -627,7 +628,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
 
     assert world.recheck(world.ref, Step.TERMINATE).wait is not None
     assert ["stop", "snapshot"] == sorted(
-        episode_of(world).steps_done, key=["stop", "snapshot"].index
+        episode_of(world).progress.steps_done, key=["stop", "snapshot"].index
     )
     assert decide(world).holds
     assert world.state.end_hub_freeze(freeze)
@@ -650,4 +651,4 @@ def test_a_note_is_not_taken_back_after_a_newer_recheck() -> None:
     world.clock.moment += timedelta(minutes=30)
     world.let_through(Step.TERMINATE)
     assert not world.state.forget_step(before, Step.TERMINATE.value, noted_at)
-    assert Step.TERMINATE.value in episode_of(world).steps_done
+    assert Step.TERMINATE.value in episode_of(world).progress.steps_done

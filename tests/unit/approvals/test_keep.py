@@ -19,6 +19,7 @@ from governor.notify.slack import slack_blocks
 from governor.policy.model.contacts import Contact, Ownership, Weekday
 from governor.policy.model.policy import Mode, Policy
 from tests.builders import NOW
+from tests.episodes import changed
 from tests.unit.notify.test_slack_actions import Slack
 from tests.unit.notify.test_truth import LINK, queued
 from tests.unit.remediation.test_open_episode import idle_world
@@ -50,7 +51,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     assert MONDAY == page.state.record(page.ref.target, page.ref.instance_id).hold.snoozed_until
 
     slack = Slack()
-    asked = replace(slack.world._stored(), **OFFICE, price=PRICE)  # type: ignore[arg-type]
+    asked = changed(slack.world._stored(), **OFFICE, price=PRICE)
     slack.world.state.put(asked)
     alert = stage_alert(asked, Stage.ASK, NOW, LINK, NOW + timedelta(hours=9))
     blocks = slack_blocks(message_of(queued(alert), asked, link=LINK, now=NOW), interactive=True)
@@ -62,7 +63,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     assert "Recorded: kept until Mon 08:30 Berlin (07:30 UTC)." == slack.said[0][2]
 
     line = Workflow(decide=False)
-    line.state.put(replace(line._stored(), **OFFICE))  # type: ignore[arg-type]
+    line.state.put(changed(line._stored(), **OFFICE))
     answer = post(line, answer="keep")
     assert MONDAY == parse_iso(answer.document["kept_until"])
 
@@ -75,7 +76,7 @@ def test_the_hours_are_those_of_who_is_asked_when_the_question_is_opened() -> No
     opened = opener(world)(ref_of(world, instance_id)).episode
 
     assert opened is not None
-    assert OFFICE == {name: getattr(opened, name) for name in OFFICE}
+    assert OFFICE == {name: getattr(opened.asking, name) for name in OFFICE}
     assert MONDAY == keep_end(opened, NOW)
 
 
@@ -87,7 +88,8 @@ def test_no_keep_is_offered_beyond_what_the_policy_allows(days: int, label: str)
     asked = replace(
         World().episode,
         price=Price(None, "not listed"),
-        keep_at_most=timedelta(days=days),
-        working_from="00:00",
+        asking=replace(
+            World().episode.asking, keep_at_most=timedelta(days=days), working_from="00:00"
+        ),
     )
     assert label == keep_text(asked, NOW)

@@ -87,7 +87,13 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(
 ) -> None:
     """Whichever of the two policies gives more time: the wait, the recheck and the call agree."""
     world = auto()
-    world.state.put(replace(episode_of(world), notice=timedelta(minutes=then), first_cleared={}))
+    world.state.put(
+        replace(
+            episode_of(world),
+            asking=replace(episode_of(world).asking, notice=timedelta(minutes=then)),
+            progress=replace(episode_of(world).progress, first_cleared={}),
+        )
+    )
     rule = replace(world.policies.policy.approval, notice_minutes=now)
     world.policies.policy = replace(world.policies.policy, approval=rule)
     deliver(world, "email")
@@ -162,7 +168,12 @@ def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None
     """It waits as silence does, people learn why, and in the end the instance stays. The wait
     counts from the end of the notice, however long that was."""
     world = auto()
-    world.state.put(replace(episode_of(world), notice=timedelta(minutes=minutes)))
+    world.state.put(
+        replace(
+            episode_of(world),
+            asking=replace(episode_of(world).asking, notice=timedelta(minutes=minutes)),
+        )
+    )
     world.metrics.broken["AnswersRefused"] = "CloudWatch gave no answer"
     deliver(world, "email")
     over = NOW + timedelta(minutes=minutes)
@@ -235,7 +246,9 @@ def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> N
 def test_the_notice_says_until_when_in_the_owners_zone() -> None:
     """A later message names the time of the first delivery, and one that comes too late says so."""
     world = auto()
-    episode = replace(episode_of(world), time_zone="Europe/Berlin")
+    episode = replace(
+        episode_of(world), asking=replace(episode_of(world).asking, time_zone="Europe/Berlin")
+    )
     alert = stage_alert(episode, Stage.TELL, NOW, None)
     deliver(world, "email", 0)
     until = notice_until(episode, world.state.deliveries(world.ref.execution_name))

@@ -81,7 +81,7 @@ def test_a_pause_after_the_guards_and_before_the_call_holds_it_back() -> None:
         world.put_away(world.ref, Step.STOP)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert ([], {}) == (world.writes(), episode.steps_done)
+    assert ([], {}) == (world.writes(), episode.progress.steps_done)
     assert not any(world.state.used(world.clock.now()).values())
 
 

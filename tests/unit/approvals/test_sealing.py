@@ -44,11 +44,14 @@ def full() -> Episode:
         state_samples.episode(),
         mode=Mode.ASK,
         terms=Terms(people_needed=2, known_people=frozenset({"b@example.com", "a@example.com"})),
-        schedule=Schedule(NOW, LATER, LATER, LATER),
-        notice=timedelta(minutes=90),
-        asked_under=asked_under(Policy()),
-        acts_on_silence=True,
-        stopped_in=state_samples.ref(7),
+        asking=replace(
+            state_samples.episode().asking,
+            schedule=Schedule(NOW, LATER, LATER, LATER),
+            notice=timedelta(minutes=90),
+            asked_under=asked_under(Policy()),
+            acts_on_silence=True,
+        ),
+        stopped_by_episode=state_samples.ref(7),
     )
 
 

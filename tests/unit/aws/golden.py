@@ -19,7 +19,7 @@ from typing import Any
 from governor.alerts.model import Delivery
 from governor.approvals.model.approval import Answer
 from governor.core.instance import Target
-from governor.episode.model.episode import Outcome
+from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Price, Saving
 from governor.events.model.notice import Notice
 from governor.limits.model.breaker import BreakerState, SweepDay
@@ -93,6 +93,18 @@ ADDED |= {"opening_seal", "seal", "expired_at", "expiry_seal", "idle_for"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
 
+_LATER_STAGES = {
+    "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},
+    "ending": {
+        "outcome": "outcome",
+        "reason": "outcome_reason",
+        "at": "closed_at",
+        "became": "became",
+        "told_at": "outcome_told_at",
+    },
+    "undo": {"by": "undone_by", "at": "undone_at"},
+}
+"""By field of an episode: the names of its fields in that release."""
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)
 _SAID = NOW.replace(microsecond=0)
@@ -178,10 +190,13 @@ def _write_episodes(table: Any) -> None:
     # asked.
     asked = replace(
         episode(1, "approval-1", IDS[1]),
-        schedule=Schedule(NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2), LATER),
-        time_zone="Europe/Berlin",
+        asking=replace(
+            episode(1, "approval-1", IDS[1]).asking,
+            schedule=Schedule(NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2), LATER),
+            time_zone="Europe/Berlin",
+        ),
         price=Price(None, "unpriced"),
-        history=None,
+        measurement=replace(episode(1, "approval-1", IDS[1]).measurement, history=None),
     )
     asked = replace(
         asked,
@@ -267,6 +282,8 @@ def read(table: Any, log: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Domain records as JSON data that tells types apart: amounts, moments and enums by `repr`."""
+    if isinstance(value, Episode):
+        return _flat_episode(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {
             one.name: plain(getattr(value, one.name))
@@ -280,6 +297,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, frozenset):
         return ["frozenset", *(plain(inner) for inner in sorted(value))]
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def _flat_episode(episode: Episode) -> dict[str, Any]:
+    """The fields of the episode under their names in that release, which kept all in one record."""
+    document: dict[str, Any] = {}
+    for one in fields(Episode):
+        value = getattr(episode, one.name)
+        if one.name in ("measurement", "asking", "progress"):
+            document |= plain(value)
+        elif one.name not in _LATER_STAGES:
+            document[one.name] = plain(value)
+    for stage, names in _LATER_STAGES.items():
+        record = getattr(episode, stage)
+        for name, name_in_the_release in names.items():
+            document[name_in_the_release] = plain(None if record is None else getattr(record, name))
+    document["stopped_in"] = document.pop("stopped_by_episode")
+    return document
 
 
 def stored(client: Any, name: str) -> list[dict[str, Any]]:

@@ -12,7 +12,15 @@ from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
-from governor.episode.model.episode import Episode, Observation, Outcome, Phase, Terms
+from governor.episode.model.episode import (
+    Asking,
+    Episode,
+    Measurement,
+    Observation,
+    Outcome,
+    Phase,
+    Terms,
+)
 from governor.episode.model.plan import Plan, Price, Saving, Step
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Window
 from governor.evidence.rules.history import History
@@ -116,8 +124,17 @@ def episode(
             ),
         ),
         reason="every GPU stayed under 5 %",
-        evidence=evidence,
-        evidence_hash=evidence_hash(evidence),
+        measurement=Measurement(
+            evidence=evidence,
+            evidence_hash=evidence_hash(evidence),
+            history=History(
+                window=Window(_DAY_END - timedelta(hours=24), _DAY_END, timedelta(hours=8)),
+                gpus=(GpuReadings("0", (93.5, None, 1.0)),),
+                memory_percent=(50.0, None, 12.5),
+                power_percent=(),
+            ),
+            idle_below_percent=7.5,
+        ),
         plan=Plan(
             wanted=Action.STOP,
             action=Action.TERMINATE,
@@ -130,17 +147,10 @@ def episode(
         price=Price(Decimal("21.957642"), "list price", NOW),
         owner="research",
         project="llm",
-        keep_at_most=timedelta(days=7),
-        history=History(
-            window=Window(_DAY_END - timedelta(hours=24), _DAY_END, timedelta(hours=8)),
-            gpus=(GpuReadings("0", (93.5, None, 1.0)),),
-            memory_percent=(50.0, None, 12.5),
-            power_percent=(),
+        asking=Asking(
+            keep_at_most=timedelta(days=7), asked_under=asked_under(Policy()), acts_on_silence=True
         ),
-        idle_below_percent=7.5,
         terms=Terms(frozenset({"keep"}), 2, frozenset({"a@example.com"})),
-        asked_under=asked_under(Policy()),
-        acts_on_silence=True,
         phase_since=NOW,
     )
 

@@ -45,6 +45,8 @@ REQUIRED: dict[type, tuple[str, set[str]]] = {
             "overrides",
             "instance", "reason", "evidence", "evidence_hash", "plan", "price", "owner", "project",
             "keep_at_most_seconds",
+            # Of an end, and of an undo.
+            "outcome_reason", "closed_at", "undone_by",
         },
     ),
     Approval: (
@@ -130,7 +132,11 @@ def test_evidence_of_the_release_keeps_its_hash(aws: Clients, client: Any) -> No
         episode, approval = table.episode(ref(1, one)), table.approval(f"approval-{number}")
         assert episode is not None
         assert approval is not None
-        assert evidence_hash(episode.evidence) == episode.evidence_hash == approval.evidence_hash
+        assert (
+            evidence_hash(episode.measurement.evidence)
+            == episode.measurement.evidence_hash
+            == approval.evidence_hash
+        )
 
 
 def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
@@ -207,10 +213,10 @@ def test_older_episodes_may_lose_local_disks_and_had_one_approver() -> None:
 
     assert episode.plan.loses_local_disks
     assert (5.0, 1, frozenset(), False) == (
-        episode.idle_below_percent,
+        episode.measurement.idle_below_percent,
         episode.terms.people_needed,
         episode.terms.known_people,
-        episode.acts_on_silence,
+        episode.asking.acts_on_silence,
     )
     assert frozenset({"keep", "stop", "undo"}) == episode.terms.broadcast_may
 

@@ -29,6 +29,8 @@ from tests.unit.aws.state_samples import TABLE, create_table
 PATH = Path(__file__).with_name("schema.json")
 ROOMS = Path(governor.__file__).parent
 READS = {"read", "read_all", "records"}
+STAGES = {"measurement", "asking", "clearance", "progress", "ending", "undo"}
+"""Records whose fields are attributes of the episode that has them."""
 NESTED = ("schema", "items_schema", "keys_schema", "values_schema", "choices", "steps", "fields")
 
 
@@ -61,6 +63,8 @@ def shape(schema: Any) -> Any:
     if isinstance(schema, (list, tuple)):
         return [shape(one) for one in schema]
     match schema["type"]:
+        case "dataclass-args" if schema["dataclass_name"] == "Episode":
+            return episode_shape(schema["fields"])
         case "default":
             return {"may be missing": shape(schema["schema"])}
         case "dataclass-args":
@@ -76,6 +80,26 @@ def shape(schema: Any) -> Any:
             return shape(schema["schema"])
     inner = [shape(schema[name]) for name in NESTED if schema.get(name)]
     return {schema["type"]: inner} if inner else schema["type"]
+
+
+def episode_shape(fields: list[Any]) -> dict[str, Any]:
+    """Return the shape of an episode: its item has the fields of each stage among its own."""
+    found: dict[str, Any] = {}
+    for one in fields:
+        stored = shape(one["schema"])
+        if one["name"] not in STAGES:
+            found[one.get("validation_alias") or one["name"]] = stored
+            continue
+        stored = stored.get("may be missing", stored)
+        if "nullable" not in stored:
+            found |= stored
+            continue
+        # All attributes of a stage that did not begin are unset.
+        for name, inner in stored["nullable"][0].items():
+            inner = inner.get("may be missing", inner) if isinstance(inner, dict) else inner
+            is_unset = inner if "nullable" in inner or inner == "bool" else {"nullable": [inner]}
+            found[name] = {"may be missing": is_unset}
+    return found
 
 
 def shapes() -> dict[str, Any]:

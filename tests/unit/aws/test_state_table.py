@@ -18,7 +18,7 @@ from governor.core.errors import ConflictError, DecisionRefused, NotFound
 from governor.core.instance import Target, UserData
 from governor.core.settings import SettingError
 from governor.core.units import parse_iso
-from governor.episode.model.episode import InstanceRecord, Outcome, Phase
+from governor.episode.model.episode import Clearance, InstanceRecord, Outcome, Phase, Undo
 from governor.limits.model.breaker import BreakerState, SweepDay
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.cost import Meter
@@ -28,6 +28,7 @@ from governor.policy.model.money import Ledger as LedgerSettings
 from governor.table import keys
 from governor.table.table import delete, put, update
 from governor.verdict.model import Hold
+from tests.episodes import ending_of
 from tests.twins.stores import EveryStore
 from tests.unit.aws.state_samples import (
     INSTANCE_ID,
@@ -322,7 +323,10 @@ def test_an_episode_opens_with_a_question_nobody_can_answer_yet(opened: EverySto
     approval = opened.approval("approval-1")
     assert approval is not None
     assert ApprovalStatus.PENDING is approval.status
-    assert (episode().evidence_hash, ref()) == (approval.evidence_hash, approval.episode)
+    assert (episode().measurement.evidence_hash, ref()) == (
+        approval.evidence_hash,
+        approval.episode,
+    )
     assert (timedelta(days=7), None) == (approval.keep_at_most, approval.task_token)
     assert approval.expires_at <= NOW
 
@@ -354,7 +358,7 @@ def test_steps_are_let_through_until_the_end(opened: EveryStore) -> None:
     stored = opened.episode(ref())
     assert stored is not None
     assert (Phase.ACTING, later) == (stored.phase, stored.phase_since)
-    assert ("terminate", later) == (stored.cleared_step, stored.cleared_at)
+    assert Clearance("terminate", later) == stored.clearance
 
     opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None)
     with pytest.raises(ConflictError):
@@ -383,7 +387,7 @@ def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: EveryStore) -> N
 
     stored = opened.episode(ref())
     assert stored is not None
-    assert ("ada", NOW) == (stored.undone_by, stored.undone_at)
+    assert Undo("ada", NOW) == stored.undo
 
 
 def test_snapshots_and_first_steps_are_noted(opened: EveryStore) -> None:
@@ -398,9 +402,11 @@ def test_snapshots_and_first_steps_are_noted(opened: EveryStore) -> None:
 
     stored = opened.episode(ref())
     assert stored is not None
-    assert ("snap-1", "snap-2") == stored.snapshot_ids
-    assert {"snap-1": "vol-1", "snap-2": "vol-2"} == dict(stored.snapshots)
-    assert {"stop": NOW, "cancel-spot-request": NOW + timedelta(hours=2)} == dict(stored.steps_done)
+    assert ("snap-1", "snap-2") == stored.progress.snapshot_ids
+    assert {"snap-1": "vol-1", "snap-2": "vol-2"} == dict(stored.progress.snapshots)
+    assert {"stop": NOW, "cancel-spot-request": NOW + timedelta(hours=2)} == dict(
+        stored.progress.steps_done
+    )
 
 
 def test_closing_frees_the_lock_and_books_the_entry(opened: EveryStore) -> None:
@@ -416,8 +422,8 @@ def test_closing_frees_the_lock_and_books_the_entry(opened: EveryStore) -> None:
     assert (Phase.CLOSED, Outcome.STOPPED, "done", NOW) == (
         stored.phase,
         stored.outcome,
-        stored.outcome_reason,
-        stored.closed_at,
+        ending_of(stored).reason,
+        ending_of(stored).at,
     )
     assert (None, Outcome.STOPPED, quiet, LAUNCHED, 1) == (
         record.open_episode,

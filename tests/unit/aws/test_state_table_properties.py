@@ -32,6 +32,7 @@ from governor.core.instance import Target
 from governor.episode.model.episode import Outcome
 from governor.limits.model.breaker import BreakerState
 from governor.money.model.ledger import Ending
+from tests.episodes import ending_of
 from tests.properties import examples
 from tests.twins import MemoryStateTable
 from tests.twins.stores import EveryStore
@@ -371,5 +372,5 @@ def test_of_many_closes_at_once_one_books(table: EveryStore) -> None:
     assert 1 == sum(closed)
     stored = table.episode(ref())
     assert stored is not None
-    assert f"closer {closed.index(True)}" == stored.outcome_reason
+    assert f"closer {closed.index(True)}" == ending_of(stored).reason
     assert 1 == len(table.entries("2026-11"))

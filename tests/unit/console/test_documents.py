@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.console.app import Console
-from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
 from governor.wiring.console import VIEWS
 from tests.builders import NOW
 from tests.console_world import ConsoleWorld, asked, lively, make_episode
@@ -36,8 +36,10 @@ def closed() -> ConsoleWorld:
     """As `stored`, and the episode was closed after a stop."""
     world = stored()
     row = replace(ROW, episode=None)
-    episode = make_episode(asked(row), phase=Phase.CLOSED, outcome=Outcome.STOPPED, closed_at=NOW)
-    world.state.put(replace(episode, steps_done={"stop": NOW}))
+    episode = make_episode(
+        asked(row), phase=Phase.CLOSED, ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW)
+    )
+    world.state.put(replace(episode, progress=replace(episode.progress, steps_done={"stop": NOW})))
     world.keep(row)
     return world
 

@@ -19,7 +19,7 @@ from governor.console.views.instance import instance
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
-from governor.episode.model.episode import InstanceRecord, Outcome, Phase
+from governor.episode.model.episode import EpisodeEnding, InstanceRecord, Outcome, Phase
 from governor.evidence.model import GpuReadings, Window
 from governor.evidence.rules.history import History
 from governor.verdict.model import Hold
@@ -71,9 +71,7 @@ def test_an_answer_says_by_whom() -> None:
     """As people know them, with the reason."""
     world = ConsoleWorld()
     world.keep(replace(ROW, episode=None))
-    episode = make_episode(
-        ROW, phase=Phase.CLOSED, outcome=Outcome.KEPT, outcome_reason="kept", closed_at=NOW
-    )
+    episode = make_episode(ROW, phase=Phase.CLOSED, ending=EpisodeEnding(Outcome.KEPT, "kept", NOW))
     decision = Decision(
         Answer.KEEP, "link:bob@example.com", "page", NOW, NOW + timedelta(days=1), "demo"
     )
@@ -182,7 +180,10 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
     end = entry.booked_at - timedelta(hours=1)
     window = Window(end - timedelta(hours=24), end, timedelta(hours=1))
     seen = History(window, (GpuReadings("0", (None,) * 4 + (90.0,) * 14 + (1.0,) * 6),))
-    closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "closed_at": entry.booked_at}
+    closed = {
+        "phase": Phase.CLOSED,
+        "ending": EpisodeEnding(Outcome.STOPPED, "approved", entry.booked_at),
+    }
     world.state.put(
         make_episode(
             ROW, ref=entry.episode, opened_at=end, history=seen, owner=entry.owner, **closed
@@ -200,8 +201,9 @@ def test_a_stop_after_which_it_ran_again_cannot_be_undone(
     """Another episode stopped it now."""
     world, entry = ConsoleWorld(), make_entry(1)
     world.book(replace(entry, ended_at=ended_at))
-    closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "became": Outcome.STOPPED}
-    done = {"steps_done": {"stop": entry.booked_at}, "closed_at": entry.booked_at}
+    ending = EpisodeEnding(Outcome.STOPPED, "approved", entry.booked_at, Outcome.STOPPED)
+    closed = {"phase": Phase.CLOSED, "ending": ending}
+    done = {"steps_done": {"stop": entry.booked_at}}
     world.state.put(make_episode(ROW, ref=entry.episode, owner=entry.owner, **closed, **done))
 
     assert offers is ("Start it again" in text(world, episode=entry.episode.execution_name))
@@ -298,7 +300,9 @@ def test_an_episode_can_be_asked_for_by_name() -> None:
     entry = make_entry(1)
     world.book(entry)
     ref = EpisodeRef(ROW.account, ROW.region, ROW.instance_id, entry.episode.launch_time, 1)
-    closed = make_episode(ROW, ref=ref, phase=Phase.CLOSED, outcome=Outcome.STOPPED, closed_at=NOW)
+    closed = make_episode(
+        ROW, ref=ref, phase=Phase.CLOSED, ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW)
+    )
     world.state.put(closed)
 
     assert [ref.execution_name] == [

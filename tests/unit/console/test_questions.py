@@ -17,7 +17,7 @@ import pytest
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.console.session import caller_of
 from governor.core.units import iso, usd
-from governor.episode.model.episode import Outcome, Terms
+from governor.episode.model.episode import EpisodeEnding, Outcome, Terms
 from tests.builders import NOW
 from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
@@ -197,7 +197,13 @@ def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
     assert "<h1>Stopping notebook: approved</h1>" in site.ask(own, cookies=cookies)["body"]
     episode = episode_of(site.world)
     done = {"stop": NOW}
-    site.world.state.put(replace(episode, outcome=Outcome.STOPPED, closed_at=NOW, steps_done=done))
+    site.world.state.put(
+        replace(
+            episode,
+            ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW),
+            progress=replace(episode.progress, steps_done=done),
+        )
+    )
     record = site.ask(own, cookies=cookies)["body"]
     assert "<h1>notebook is stopped. It saves $24/day</h1>" in record
     assert "Approved by alice@example.com" in record

@@ -98,9 +98,12 @@ def test_people_would_have_done_it_on_their_next_working_morning(at: str, mornin
     days = tuple(Weekday)[:5]
     berlin = replace(
         episode(1, "approval-1", "i-1"),
-        time_zone="Europe/Berlin",
-        working_days=days,
-        working_from="09:00",
+        asking=replace(
+            episode(1, "approval-1", "i-1").asking,
+            time_zone="Europe/Berlin",
+            working_days=days,
+            working_from="09:00",
+        ),
     )
     assert moment(morning) == working_morning(berlin, moment(at))
 

@@ -88,8 +88,8 @@ def test_the_question_says_that_the_budget_is_the_reason() -> None:
     opened = opener(world)(ref_of(world, instance_id)).episode
 
     assert opened is not None
-    assert (Mode.ASK, True, False) == (opened.mode, opened.by_budget, opened.acts_on_silence)
-    assert opened.schedule is not None
+    assert (Mode.ASK, True, False) == (opened.mode, opened.by_budget, opened.asking.acts_on_silence)
+    assert opened.asking.schedule is not None
     reason = "You are asked because project vision is over its budget of this month."
     assert reason in stage_alert(opened, Stage.ASK, NOW, None).lines
     assert found.base().policy.approval.on_expiry == "act"

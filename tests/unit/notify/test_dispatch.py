@@ -688,7 +688,7 @@ def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
     folded = [section.heading for section in message.details]
     assert ["If you stop it", "It keeps", "Restarting later", "Price"] == folded
     assert message.evidence is not None
-    assert ("0", "GPU 0") == (episode.evidence.gpus[0].gpu, message.evidence.rows[0][0])
+    assert ("0", "GPU 0") == (episode.measurement.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 
 
 def test_a_fault_of_one_channel_holds_up_no_other() -> None:

@@ -113,12 +113,18 @@ def episode_of(
         world._stored(),
         owner="ml-team",
         project="vision",
-        time_zone="Europe/Berlin",
+        asking=replace(
+            world._stored().asking,
+            time_zone="Europe/Berlin",
+            schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE)
+            if mode is Mode.ASK
+            else None,
+        ),
         price=Price(Decimal("5.672"), "list price"),
-        history=History(day, (GpuReadings("0", (*worked, *(1.0,) * 80)),)),
-        schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE)
-        if mode is Mode.ASK
-        else None,
+        measurement=replace(
+            world._stored().measurement,
+            history=History(day, (GpuReadings("0", (*worked, *(1.0,) * 80)),)),
+        ),
     )
     saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
     return replace(plain, plan=replace(plain.plan, saving=saving), **changes)
@@ -128,7 +134,7 @@ def asked_about_stopped(**changes: Any) -> Episode:
     """The same instance two weeks after a question has stopped it, asked about to be terminated by
     two."""
     asked = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
-    ago, window = timedelta(days=14), asked.evidence.window
+    ago, window = timedelta(days=14), asked.measurement.evidence.window
     stopped_at = NOW - ago
     one = replace(asked.instance, state="stopped", launch_time=stopped_at - timedelta(days=2))
     price = marginal_price(one, asked.price)
@@ -136,16 +142,20 @@ def asked_about_stopped(**changes: Any) -> Episode:
     found = replace(
         asked,
         ref=replace(ref, number=2),
-        stopped_in=ref,
-        steps_done={"stop": stopped_at},
+        stopped_by_episode=ref,
+        progress=replace(asked.progress, steps_done={"stop": stopped_at}),
         instance=one,
         price=price,
         plan=draw_plan(
             PlanFacts(one, Protection(), None, None, price), about_stopped(Policy(mode=Mode.ASK))
         ),
-        history=None,
-        evidence=replace(
-            asked.evidence, window=replace(window, start=window.start - ago, end=window.end - ago)
+        measurement=replace(
+            asked.measurement,
+            history=None,
+            evidence=replace(
+                asked.measurement.evidence,
+                window=replace(window, start=window.start - ago, end=window.end - ago),
+            ),
         ),
         reason=f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since.",
     )
@@ -1257,9 +1267,14 @@ def test_the_mail_about_many_has_its_button_before_them() -> None:
 def chart_of(*utilization: Sequence[float | None]) -> Chart:
     """Return the chart of a question about GPUs with these readings in the last 24 hours."""
     episode = episode_of()
-    assert episode.history is not None
+    assert episode.measurement.history is not None
     gpus = [GpuReadings(str(index), tuple(series)) for index, series in enumerate(utilization)]
-    episode = replace(episode, history=replace(episode.history, gpus=tuple(gpus)))
+    episode = replace(
+        episode,
+        measurement=replace(
+            episode.measurement, history=replace(episode.measurement.history, gpus=tuple(gpus))
+        ),
+    )
     alert = queued(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE))
     chart = message_of(alert, episode, link=LINK, now=NOW).chart
     assert chart is not None

@@ -436,8 +436,12 @@ def test_an_episode_that_is_opened_without_consent_asks() -> None:
     opened = opener(world)(ref_of(world, instance_id)).episode
 
     assert opened is not None
-    assert (Mode.ASK, True, False) == (opened.mode, opened.plan.destroys, opened.acts_on_silence)
-    assert opened.schedule is not None
+    assert (Mode.ASK, True, False) == (
+        opened.mode,
+        opened.plan.destroys,
+        opened.asking.acts_on_silence,
+    )
+    assert opened.asking.schedule is not None
 
 
 def test_with_consent_it_opens_in_auto() -> None:

@@ -39,6 +39,7 @@ from governor.remediation.void_episode import VoidEpisode
 from governor.table import keys
 from governor.table.table import put
 from tests.builders import NOW, TARGET
+from tests.episodes import ending_of
 from tests.unit.worlds.builders import announce_end, recorder
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import APPROVAL_ID, World
@@ -267,7 +268,7 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
         with pytest.raises(Protected):
             world.put_away(world.ref, Step.STOP)
         recorder(world)(world.ref, Outcome.REFUSED, f"{error}: {FORGED}")
-        assert why == world._stored().outcome_reason
+        assert why == ending_of(world._stored()).reason
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_what_the_function_may_not_note_is_told_from_the_steps_of_the_record(
     world.clock.moment += timedelta(minutes=90)
     recorder(world)(world.ref, Outcome.FAILED, f"{error}: {FORGED}")
 
-    assert f"{error}: {why}" == world._stored().outcome_reason
+    assert f"{error}: {why}" == ending_of(world._stored()).reason
     assert told in " ".join(world.announcer.sent[-1].lines)
 
 
@@ -314,7 +315,8 @@ def test_which_channels_refused_a_question_is_read_from_the_record() -> None:
     recorder(world)(world.ref, Outcome.FAILED, f"NobodyListens: {FORGED}")
 
     assert (
-        "NobodyListens: all 2 channels of people have refused it" == world._stored().outcome_reason
+        "NobodyListens: all 2 channels of people have refused it"
+        == ending_of(world._stored()).reason
     )
 
 
@@ -332,7 +334,7 @@ def test_the_end_by_a_recheck_is_what_the_recheck_noted(claimed: Outcome, mode: 
     assert Outcome.WOKE_UP is found.outcome
     if claimed is Outcome.WOKE_UP:
         recorder(world)(world.ref, claimed, FORGED)
-        assert found.reason == world._stored().outcome_reason
+        assert found.reason == ending_of(world._stored()).reason
     else:
         with pytest.raises(SafetyError, match="no check has said so"):
             recorder(world)(world.ref, claimed, FORGED)
@@ -380,7 +382,7 @@ def test_the_answer_in_the_table_decides_the_outcome(stored: Outcome, claimed: O
     world = answered(World(decide=False, phase=Phase.ASKING), stored)
 
     assert stored is recorder(world)(world.ref, claimed, "forged")
-    assert "forged" not in (world._stored().outcome_reason or "")
+    assert "forged" not in ending_of(world._stored()).reason
 
 
 @pytest.mark.parametrize("claimed", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED])

@@ -59,7 +59,8 @@ def test_notice_is_given_in_mode_auto_where_something_is_done() -> None:
     assert not replace(auto, plan=replace(auto.plan, steps=())).gives_notice
     assert not opened(mode=Mode.ASK).gives_notice
     assert [60 * MINUTE, 3 * MINUTE] == [
-        replace(auto, notice=given).notice_length for given in (None, 3 * MINUTE)
+        replace(auto, asking=replace(auto.asking, notice=given)).asking.notice_length
+        for given in (None, 3 * MINUTE)
     ]
 
 

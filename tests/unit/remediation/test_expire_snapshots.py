@@ -528,7 +528,11 @@ def holdings(world: Years, *sets: set[str], instance: Instance | None = None) ->
         ref = replace(world.ref, number=number)
         taken = {f"snap-{number}{name}": f"vol-{name}" for name in sorted(names)}
         its = replace(stored.instance, volumes=volumes)
-        episodes.append(replace(stored, ref=ref, instance=its, snapshots=taken))
+        episodes.append(
+            replace(
+                stored, ref=ref, instance=its, progress=replace(stored.progress, snapshots=taken)
+            )
+        )
         tags = {DELETE_AFTER_TAG: iso(NOW), EPISODE_TAG: ref.execution_name}
         for snapshot_id, volume in taken.items():
             one = Snapshot(snapshot_id, volume, "completed", NOW, TARGET.account, 100, tags)
@@ -569,7 +573,9 @@ def test_the_longer_retention_counts() -> None:
     asked = AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption, plan=longer)
 
     assert {"snap-1a": NOW + 30 * DAY} == case.dates()
-    older = replace(case, episodes=(replace(episode, asked_under=asked), newer))
+    older = replace(
+        case, episodes=(replace(episode, asking=replace(episode.asking, asked_under=asked)), newer)
+    )
     assert {"snap-1a": NOW + 90 * DAY} == older.dates()
 
 

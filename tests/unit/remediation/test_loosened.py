@@ -120,7 +120,13 @@ def asked_world(policy: Callable[[Policy], Policy] = lambda policy: policy) -> W
     episode = world.state.episode(world.ref)
     assert episode is not None
     terms = terms_of(world.policies.policy, episode.plan, episode.price)
-    world.state.put(replace(episode, asked_under=asked_under(world.policies.policy), terms=terms))
+    world.state.put(
+        replace(
+            episode,
+            asking=replace(episode.asking, asked_under=asked_under(world.policies.policy)),
+            terms=terms,
+        )
+    )
     return world
 
 
@@ -201,9 +207,11 @@ def test_a_question_of_an_earlier_release_is_judged_by_what_it_kept() -> None:
     world = asked_world(strict)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert episode.asked_under is not None
-    older = replace(episode.asked_under, plan=None, metrics=None, managed=None, selector=None)
-    world.state.put(replace(episode, asked_under=older))
+    assert episode.asking.asked_under is not None
+    older = replace(
+        episode.asking.asked_under, plan=None, metrics=None, managed=None, selector=None
+    )
+    world.state.put(replace(episode, asking=replace(episode.asking, asked_under=older)))
     plan_limit = "plan.running_snapshot_valid_minutes"
     now = {path: LOOSER[path] for path in (plan_limit, "idle.utilization_below_percent")}
     asked, world.policies.policy = world.policies.policy, with_settings(world.policies.policy, now)
@@ -303,9 +311,11 @@ def test_two_policies_that_do_not_fit_act_on_nothing() -> None:
     world = asked_world()
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert episode.asked_under is not None
-    odd = replace(episode.asked_under, idle=replace(episode.asked_under.idle, window_minutes=61))
-    world.state.put(replace(episode, asked_under=odd))
+    assert episode.asking.asked_under is not None
+    odd = replace(
+        episode.asking.asked_under, idle=replace(episode.asking.asked_under.idle, window_minutes=61)
+    )
+    world.state.put(replace(episode, asking=replace(episode.asking, asked_under=odd)))
 
     with pytest.raises(SafetyError, match="does not fit"):
         world.put_away(world.ref, Step.STOP)

@@ -288,7 +288,7 @@ def test_what_is_stored_after_the_guards_is_seen_before_the_call(what: str, step
     assert 0 == sent(world, step)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert step.value not in episode.steps_done
+    assert step.value not in episode.progress.steps_done
     assert counted == world.state.used(world.clock.now())
 
 
@@ -345,7 +345,7 @@ def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
     assert 2 == sent(world, Step.STOP)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert world.clock.now() == episode.steps_done["stop"]
+    assert world.clock.now() == episode.progress.steps_done["stop"]
 
 
 def test_a_recheck_keeps_the_note_of_a_snapshot() -> None:
@@ -360,4 +360,4 @@ def test_a_recheck_keeps_the_note_of_a_snapshot() -> None:
 
     episode = world.state.episode(world.ref)
     assert episode is not None
-    assert noted == episode.steps_done["snapshot"]
+    assert noted == episode.progress.steps_done["snapshot"]

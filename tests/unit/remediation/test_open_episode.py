@@ -52,11 +52,11 @@ def test_an_idle_instance_is_opened_with_everything_the_question_is_about() -> N
 
     assert (episode, "opened") == (opened.episode, opened.reason)
     assert (Phase.ASKING, Mode.ASK, "test") == (episode.phase, episode.mode, episode.policy_version)
-    assert evidence_hash(episode.evidence) == episode.evidence_hash
+    assert evidence_hash(episode.measurement.evidence) == episode.measurement.evidence_hash
     assert (Step.STOP, Step.SNAPSHOT) == episode.plan.steps
     assert [100] == [volume.size_gib for volume in episode.instance.volumes]
     assert (PRICE, "ana", "vision") == (episode.price, episode.owner, episode.project)
-    assert timedelta(days=30) == episode.keep_at_most
+    assert timedelta(days=30) == episode.asking.keep_at_most
     assert ref_of(world, instance_id) == world.state.record(TARGET, instance_id).open_episode
     assert [] == world.ec2.calls
 
@@ -68,12 +68,12 @@ def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
     opener(world)(ref_of(world, instance_id))
 
     episode = stored_episode(world, ref_of(world, instance_id))
-    assert episode.presence is not None
-    assert episode.presence.startswith(
+    assert episode.asking.presence is not None
+    assert episode.asking.presence.startswith(
         "Whether somebody is logged in by Session Manager is not known"
     )
     # Not on the page alone: people answer by Slack and by the command line, too.
-    assert episode.presence in stage_alert(episode, Stage.ASK, NOW, None).lines
+    assert episode.asking.presence in stage_alert(episode, Stage.ASK, NOW, None).lines
 
 
 def test_the_saving_is_what_the_bill_changes_by() -> None:
@@ -94,7 +94,10 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     assert approval is not None
 
     assert (ApprovalStatus.PENDING, NOW) == (approval.status, approval.expires_at)
-    assert stored_episode(world, ref_of(world, instance_id)).evidence_hash == approval.evidence_hash
+    assert (
+        stored_episode(world, ref_of(world, instance_id)).measurement.evidence_hash
+        == approval.evidence_hash
+    )
     with pytest.raises(DecisionRefused):
         decider(world)("approval-1", decision())
 
@@ -231,7 +234,7 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
         world.metrics.publish(UTILIZATION, dimensions, [float(index)] * 48)
     opener(world)(ref_of(world, instance_id))
 
-    evidence = stored_episode(world, ref_of(world, instance_id)).evidence
+    evidence = stored_episode(world, ref_of(world, instance_id)).measurement.evidence
     assert (MetricSource.PER_GPU, 4, 4) == (
         evidence.source,
         len(evidence.gpus),

@@ -45,7 +45,13 @@ def _protect(world: World, *, stop: bool = False, termination: bool = False) -> 
 def _alter_evidence(world: World) -> None:
     episode = world.state.episode(world.ref)
     assert episode is not None
-    altered = replace(episode, evidence=Evidence(episode.evidence.window, MetricSource.NONE))
+    altered = replace(
+        episode,
+        measurement=replace(
+            episode.measurement,
+            evidence=Evidence(episode.measurement.evidence.window, MetricSource.NONE),
+        ),
+    )
     world.state.put(altered)
 
 

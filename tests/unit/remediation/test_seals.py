@@ -41,6 +41,7 @@ from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from governor.policy.rules.schedule import Schedule
 from tests.builders import NOW
+from tests.episodes import changed, ending_of
 from tests.twins import MemoryStateTable
 from tests.unit.worlds.builders import (
     asked,
@@ -78,7 +79,7 @@ class Forger:
         return self.table.existing(APPROVAL_ID)
 
     def write_episode(self, **changes: Any) -> None:
-        self.table.put(replace(self.episode, **changes))
+        self.table.put(changed(self.episode, **changes))
 
     def write_approval(self, **changes: Any) -> None:
         self.table.put(replace(self.approval, **changes))
@@ -133,7 +134,7 @@ def test_two_sealed_yeses_do() -> None:
 
 def seal_of(world: World, decision: Decision, **changes: Any) -> str:
     """The seal of an answer that somebody gave to a question that differs so."""
-    episode = replace(Forger(world).episode, **changes)
+    episode = changed(Forger(world).episode, **changes)
     return sealed(world.seals.answers, answer_text(episode, decision))
 
 
@@ -215,7 +216,7 @@ FLIPPED: dict[str, Callable[[Forger], object]] = {
     "asked under": lambda f: f.write_episode(asked_under=asked_under(f.world.policies.policy)),
     "owner": lambda f: f.write_episode(owner="somebody else"),
     "price": lambda f: f.write_episode(price=replace(f.episode.price, usd_per_hour=None)),
-    "stopped in": lambda f: f.write_episode(stopped_in=replace(f.world.ref, number=0)),
+    "stopped in": lambda f: f.write_episode(stopped_by_episode=replace(f.world.ref, number=0)),
     "volumes": lambda f: f.write_episode(instance=replace(f.episode.instance, volumes=())),
     "opened": lambda f: f.write_episode(opened_at=NOW - timedelta(days=3)),
     "question": lambda f: f.write_episode(policy_version="another"),
@@ -437,7 +438,7 @@ def test_an_open_question_of_the_release_before_is_void_and_asked_again() -> Non
     assert "void" == world.workflow.answers[f"token-{one}"]["decision"]
     recorder(world)(ref, Outcome.VOID, "")
     ended = stored_episode(world, ref)
-    assert (Outcome.VOID, ASKED_BEFORE) == (ended.outcome, ended.outcome_reason)
+    assert (Outcome.VOID, ASKED_BEFORE) == (ended.outcome, ending_of(ended).reason)
     assert ended_unsealed(ended)
 
     world.sweep()
@@ -533,7 +534,11 @@ def test_a_termination_that_the_update_ended_is_asked_again() -> None:
     opened = opener(world, "approval-2")(again).episode
 
     assert opened is not None
-    assert (before.ref, Mode.ASK, Phase.ASKING) == (opened.stopped_in, opened.mode, opened.phase)
+    assert (before.ref, Mode.ASK, Phase.ASKING) == (
+        opened.stopped_by_episode,
+        opened.mode,
+        opened.phase,
+    )
     assert (Step.SNAPSHOT, Step.TERMINATE) == opened.own_plan
     assert 2 == opened.terms.people_needed
     assert "You are asked again: GPU Governor was updated" in opened.reason
@@ -553,7 +558,7 @@ def test_what_ended_void_for_another_reason_is_not_asked_about() -> None:
     """As the shipped policy says: what stays stopped is nobody's question."""
     world, one = ended_by_the_update()
     ended = stored_episode(world, ref_of(world, one))
-    world.state.put(replace(ended, outcome_reason="somebody was faster"))
+    world.state.put(replace(ended, ending=replace(ending_of(ended), reason="somebody was faster")))
     for _ in range(8):
         world.sweep(10)
 

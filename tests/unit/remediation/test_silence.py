@@ -187,7 +187,9 @@ def test_what_was_begun_is_gone_on_with_while_answers_are_refused() -> None:
 def test_without_a_time_to_answer_nobody_was_silent() -> None:
     """A question says how long it stays open; what says nothing of it is no question."""
     world = expired()
-    world.state.put(replace(episode_of(world), schedule=None))
+    world.state.put(
+        replace(episode_of(world), asking=replace(episode_of(world).asking, schedule=None))
+    )
     with pytest.raises(SafetyError, match="the approval is EXPIRED, not APPROVED"):
         world.put_away(world.ref, Step.STOP)
     assert [] == world.writes()

@@ -16,7 +16,7 @@ from governor.approvals.model.approval import Answer
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import SafetyError
 from governor.core.instance import Instance, Protection, Volume
-from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Undo
 from governor.episode.model.plan import Step
 from governor.events.react import ReactToStateChange
 from governor.money.book_saving import settle_replaced
@@ -25,6 +25,7 @@ from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.remediation.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
+from tests.episodes import ending_of
 from tests.twins import StaticPolicies
 from tests.unit.worlds.builders import decision, opener, recorder, ref_of, stored_episode
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -102,12 +103,16 @@ def test_the_question_is_for_people_whatever_the_policy_does_unasked(mode: Mode)
     before = stored_episode(world, ref_of(world, one))
     episode = stored_episode(world, asked(world, one))
 
-    assert (Mode.ASK, Phase.ASKING, False) == (episode.mode, episode.phase, episode.acts_on_silence)
+    assert (Mode.ASK, Phase.ASKING, False) == (
+        episode.mode,
+        episode.phase,
+        episode.asking.acts_on_silence,
+    )
     assert (Step.STOP, Step.SNAPSHOT, Step.TERMINATE) == episode.plan.steps
     assert (Step.SNAPSHOT, Step.TERMINATE) == episode.own_plan
-    assert (2, before.ref) == (episode.terms.people_needed, episode.stopped_in)
-    assert ({"stop": NOW}, {}) == (episode.steps_done, episode.own_steps)
-    assert before.evidence_hash == episode.evidence_hash
+    assert (2, before.ref) == (episode.terms.people_needed, episode.stopped_by_episode)
+    assert ({"stop": NOW}, {}) == (episode.progress.steps_done, episode.own_steps)
+    assert before.measurement.evidence_hash == episode.measurement.evidence_hash
     assert "GPU Governor stopped it on Fri Nov 20, 12:02 UTC" in episode.reason
     assert not any("memory" in loss or "NVMe" in loss for loss in episode.plan.losses)
     assert not episode.plan.loses_local_disks
@@ -130,6 +135,11 @@ def test_it_costs_what_its_storage_costs() -> None:
     assert (Decimal(40) + 30) / 730 == saving.cost_after_usd_per_hour
 
 
+def _ended_unchanged(episode: Episode) -> Episode:
+    """Return the episode as if it had not stopped the instance."""
+    return replace(episode, ending=replace(ending_of(episode), became=None))
+
+
 REFUSALS: dict[str, Callable[[FleetWorld, str], object]] = {
     "it runs again": lambda w, one: w.change(one, state="running", launch_time=w.clock.now()),
     "it was started and stopped": lambda w, one: w.change(one, launch_time=w.clock.now()),
@@ -139,11 +149,9 @@ REFUSALS: dict[str, Callable[[FleetWorld, str], object]] = {
     "in a group": lambda w, one: w.change(one, tags={**TAGS, "aws:autoscaling:groupName": "g"}),
     "protected": lambda w, one: w.ec2.protections.update({one: Protection(False, True)}),
     "undone": lambda w, one: w.state.put(
-        replace(stored_episode(w, ref_of(w, one)), undone_at=NOW, undone_by="bob")
+        replace(stored_episode(w, ref_of(w, one)), undo=Undo("bob", NOW))
     ),
-    "not by us": lambda w, one: w.state.put(
-        replace(stored_episode(w, ref_of(w, one)), became=None)
-    ),
+    "not by us": lambda w, one: w.state.put(_ended_unchanged(stored_episode(w, ref_of(w, one)))),
     "mode observe": lambda w, _: _policy(w, mode=Mode.OBSERVE),
     "asked about by its budget alone": lambda w, _: setattr(
         w.policies, "applied_to", lambda _: AppliedPolicy(w.policies.policy, "v", (BY_BUDGET,))
@@ -361,12 +369,17 @@ def stopped_and_approved() -> World:
         ref=replace(world.ref, number=0),
         approval_id="approval-0",
         phase=Phase.CLOSED,
-        outcome=Outcome.STOPPED,
-        became=Outcome.STOPPED,
-        steps_done={"stop": NOW - timedelta(days=DAYS)},
+        ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW, became=Outcome.STOPPED),
+        progress=replace(found.progress, steps_done={"stop": NOW - timedelta(days=DAYS)}),
     )
     world.state.put(before)
-    world.state.put(replace(found, stopped_in=before.ref, steps_done=before.steps_done))
+    world.state.put(
+        replace(
+            found,
+            stopped_by_episode=before.ref,
+            progress=replace(found.progress, steps_done=before.progress.steps_done),
+        )
+    )
     world.change_instance(state="stopped")
     rule = replace(world.policies.policy.approval, ask_about_stopped_after_days=DAYS)
     _policy(world, approval=rule, plan=PlanRule())
@@ -376,13 +389,13 @@ def stopped_and_approved() -> World:
 def _undo_before(world: World) -> None:
     before = world.state.episode(replace(world.ref, number=0))
     assert before is not None
-    world.state.put(replace(before, undone_at=NOW, undone_by="bob"))
+    world.state.put(replace(before, undo=Undo("bob", NOW)))
 
 
 def _closed_before(world: World) -> None:
     before = world.state.episode(replace(world.ref, number=0))
     assert before is not None
-    world.state.put(replace(before, became=None))
+    world.state.put(_ended_unchanged(before))
 
 
 FAULTS: dict[str, Callable[[World], object]] = {

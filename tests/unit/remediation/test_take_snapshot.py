@@ -68,7 +68,10 @@ def test_every_volume_gets_a_snapshot_and_the_episode_knows_them() -> None:
 
     assert not dry_run
     assert {"vol-1", "vol-2"} == {world.ec2.snapshots[snapshot][0].volume_id for snapshot in ids}
-    assert (ids, NOW) == (episode_of(world).snapshot_ids, episode_of(world).steps_done["snapshot"])
+    assert (ids, NOW) == (
+        episode_of(world).progress.snapshot_ids,
+        episode_of(world).progress.steps_done["snapshot"],
+    )
 
 
 def test_the_longest_name_leaves_room_for_the_snapshots_own() -> None:
@@ -104,7 +107,7 @@ def test_the_snapshots_of_a_lost_answer_are_found(state: str) -> None:
 
     assert 1 == creations(world)
     assert tuple(sorted(world.ec2.snapshots)) == ids
-    assert set(ids) == set(episode_of(world).snapshots)
+    assert set(ids) == set(episode_of(world).progress.snapshots)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_a_throttled_call_may_be_repeated() -> None:
     world.ec2.failures["create_snapshots"] = [Throttled("ConcurrentSnapshotLimitExceeded")]
     with pytest.raises(Throttled):
         world.take_snapshot(world.ref)
-    assert () == episode_of(world).snapshot_ids
+    assert () == episode_of(world).progress.snapshot_ids
 
     ids, _ = world.take_snapshot(world.ref)
     assert 2 == len(ids)
@@ -240,7 +243,7 @@ def test_parallel_tries_make_one_set() -> None:
     assert (
         tuple(sorted(one.snapshot_id for one in find(TARGET, {})))
         == ids
-        == episode_of(world).snapshot_ids
+        == episode_of(world).progress.snapshot_ids
     )
     assert (ids, False) == take(world.ref)
 
@@ -277,7 +280,7 @@ def test_a_set_that_never_shows_is_made_again_after_the_reservation() -> None:
     world.clock.moment += timedelta(seconds=1)
     ids, _ = take(world.ref)
     begin_set(world, NOW + timedelta(seconds=1))
-    assert ids == take(world.ref)[0] == episode_of(world).snapshot_ids
+    assert ids == take(world.ref)[0] == episode_of(world).progress.snapshot_ids
     assert ec2.snapshots.keys() > set(ids)
 
 
@@ -290,7 +293,7 @@ def test_a_late_answer_does_not_replace_what_is_recorded() -> None:
     )
     ids, _ = take(world.ref)
 
-    assert ("snap-1", "snap-2") == ids == episode_of(world).snapshot_ids
+    assert ("snap-1", "snap-2") == ids == episode_of(world).progress.snapshot_ids
 
 
 class LosesOne(MemoryEc2):
@@ -325,7 +328,7 @@ def test_an_incomplete_set_is_a_failure() -> None:
             call_store=world.state,
             pause=world.pauses.append,
         )(world.ref)
-    assert () == episode_of(world).snapshot_ids
+    assert () == episode_of(world).progress.snapshot_ids
 
 
 @pytest.mark.parametrize("state", ["running", "stopping", "terminated"])
@@ -357,7 +360,7 @@ def test_an_observed_episode_asks_ec2_and_makes_nothing() -> None:
     assert ((), True) == world.take_snapshot(world.ref)
     assert [("create_snapshots", True)] == [(name, dry) for name, _, dry in world.ec2.calls[1:]]
     assert {} == world.ec2.snapshots
-    assert "snapshot" in episode_of(world).steps_done
+    assert "snapshot" in episode_of(world).progress.steps_done
 
 
 def test_what_is_recorded_is_not_made_again_whatever_its_tags_say() -> None:
@@ -395,7 +398,7 @@ def test_user_data_is_kept_before_a_termination_and_its_text_stands_nowhere_else
     world.ec2.user_data_of[world.ref.instance_id] = SCRIPT
     world.take_snapshot(world.ref)
     world.take_snapshot(world.ref)
-    kept = episode_of(world).user_data
+    kept = episode_of(world).progress.user_data
 
     assert kept is not None
     assert (len(SCRIPT), hashlib.sha256(SCRIPT).hexdigest()) == (kept.size, kept.sha256)
@@ -409,7 +412,7 @@ def test_an_instance_without_user_data_has_that_in_its_record() -> None:
     world = stopped_world()
     world.take_snapshot(world.ref)
 
-    assert (UserData(), {}) == (episode_of(world).user_data, world.vault.copies)
+    assert (UserData(), {}) == (episode_of(world).progress.user_data, world.vault.copies)
     assert "none" == str(UserData())
 
 
@@ -428,7 +431,7 @@ def test_without_a_copy_of_user_data_nothing_is_terminated(error: CloudError, re
     with pytest.raises(type(error)):
         world.take_snapshot(world.ref)
 
-    assert (0, None) == (creations(world), episode_of(world).user_data)
+    assert (0, None) == (creations(world), episode_of(world).progress.user_data)
     world.vault.failure = None
     world.take_snapshot(world.ref)
     assert SCRIPT in world.vault.copies.values()
@@ -447,4 +450,4 @@ def test_user_data_of_what_stays_is_not_read(action: Action, mode: Mode) -> None
         world.let_through(Step.STOP)
     world.take_snapshot(world.ref)
 
-    assert (None, {}) == (episode_of(world).user_data, world.vault.copies)
+    assert (None, {}) == (episode_of(world).progress.user_data, world.vault.copies)

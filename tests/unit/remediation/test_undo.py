@@ -11,7 +11,7 @@ import pytest
 from governor.alerts.model import AlertKind
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import AccessDenied, MustWait, NoCapacity, SafetyError, Unavailable
-from governor.episode.model.episode import Outcome
+from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.plan import Step
 from governor.episode.ports import UndoAnswer
 from governor.policy.accounts import Accounts
@@ -67,7 +67,7 @@ def test_what_was_stopped_runs_again_and_others_are_told() -> None:
     assert answer.done
     assert "running" == world.ec2.instances[world.instance.instance_id].state
     assert episode is not None
-    assert ("ada", NOW) == (episode.undone_by, episode.undone_at)
+    assert Undo("ada", NOW) == episode.undo
     assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
 
 

@@ -125,7 +125,7 @@ def test_a_cap_of_0_holds_the_step_back_until_the_policy_changes() -> None:
     waiting = world.recheck(world.ref, Step.STOP)
     stored = world.state.episode(world.ref)
     assert stored is not None
-    assert stored.last_no is None, "a wait is no end that anybody could report"
+    assert stored.progress.last_no is None, "a wait is no end that anybody could report"
     with pytest.raises(MustWait, match="account_actions_per_hour"):
         world.put_away(world.ref, Step.STOP)
 

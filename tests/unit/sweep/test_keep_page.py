@@ -137,7 +137,7 @@ def test_it_is_idle_since_when_its_question_says() -> None:
     assert before is not None
     assert episode.idle is not None
     assert before > episode.idle.since == since
-    assert f"Idle for {span(episode.evidence.window.end - since)} " in episode.reason
+    assert f"Idle for {span(episode.measurement.evidence.window.end - since)} " in episode.reason
 
     until = NOW + timedelta(days=1)
     world.state.close_episode(ref, Outcome.EXPIRED, "", NOW, quiet_until=until)

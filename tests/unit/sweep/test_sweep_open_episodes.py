@@ -20,6 +20,7 @@ from governor.table import keys
 from governor.table.table import update
 from governor.verdict.model import Hold
 from tests.builders import NOW, QUIET_BEFORE, TARGET
+from tests.episodes import ending_of
 from tests.twins import MemoryWorkflow
 from tests.unit.worlds.builders import (
     approval_id_of,
@@ -669,7 +670,7 @@ def test_an_outcome_that_nobody_was_told_of_is_found_by_the_sweep() -> None:
     world.sweep(10)
 
     assert sent + 1 == alerts(world, AlertKind.OUTCOME)
-    assert stored_episode(world, ref).outcome_told_at is not None
+    assert ending_of(stored_episode(world, ref)).told_at is not None
     assert world.state.record(TARGET, instance_id).untold is None
 
 
@@ -687,6 +688,6 @@ def test_nobody_is_asked_again_before_the_last_outcome_is_known() -> None:
 
     world.announcer.failure = None
     world.sweep(5)
-    assert stored_episode(world, ref).outcome_told_at is not None
+    assert ending_of(stored_episode(world, ref)).told_at is not None
     world.sweep(5)
     assert started + 1 == len(world.workflow.executions)

@@ -23,7 +23,15 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
 from governor.core.instance import LaunchFacts, UserData
 from governor.core.units import iso
-from governor.episode.model.episode import Episode, Outcome, Phase, Terms
+from governor.episode.model.episode import (
+    Asking,
+    Episode,
+    EpisodeEnding,
+    Measurement,
+    Outcome,
+    Phase,
+    Terms,
+)
 from governor.episode.ports import UndoAnswer
 from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import GpuReadings, Window
@@ -46,6 +54,7 @@ from tests.builders import (
     make_facts,
     make_instance,
 )
+from tests.episodes import changed
 from tests.twins import (
     FakeClock,
     MemorySeals,
@@ -111,15 +120,13 @@ class World:
                 overrides=(),
                 instance=instance,
                 reason=f"quiet {XSS}",
-                evidence=evidence,
-                evidence_hash=evidence_hash(evidence),
+                measurement=Measurement(evidence=evidence, evidence_hash=evidence_hash(evidence)),
                 plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
                 price=facts.price,
                 terms=Terms(may, people, frozenset({ALICE, "bob@example.com"})),
-                acts_on_silence=acts,
+                asking=Asking(acts_on_silence=acts, time_zone=zone),
                 owner=XSS,
                 project="vision",
-                time_zone=zone,
             )
         )
         self.state.await_answer(ID, TOKEN, "ask", LATER)
@@ -174,7 +181,7 @@ class World:
 
     def change(self, **changes: Any) -> None:
         """The episode was stored otherwise."""
-        self.state.put(replace(self.episode, **changes))
+        self.state.put(changed(self.episode, **changes))
 
     def end(self, outcome: Outcome) -> None:
         """The workflow has come to its end."""
@@ -273,7 +280,7 @@ def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:
     world.end(Outcome.STOPPED)
     assert "may not see work" not in world.get().body
     stopped = World()
-    stopped.change(stopped_in=stopped.ref, steps_done={"stop": NOW})
+    stopped.change(stopped_by_episode=stopped.ref, steps_done={"stop": NOW})
     assert "may not see work" not in stopped.get().body
 
 
@@ -1079,12 +1086,15 @@ def test_a_held_record_says_so_and_how_a_stopped_instance_starts_again() -> None
     world = World(Action.TERMINATE)
     world.post("approve", typed_instance_id=world.ref.instance_id)
     assert ": approved</h1>" in world.get().body
-    world.change(phase=Phase.ACTING, steps_done={"stop": NOW}, became=Outcome.STOPPED)
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
     assert 303 == world.post("hold").status
+    assert "is held</h1>" in world.get().body
+    ending = EpisodeEnding(Outcome.HELD, "held", NOW, became=Outcome.STOPPED)
+    world.change(phase=Phase.CLOSED, ending=ending)
     page = world.get().body
     undo = page.split('id="undo"')[1].split("</form>")[0]
 
-    assert "is held</h1>" in page
+    assert "is held and was not terminated</h1>" in page
     assert ("A stopped instance holds no capacity" in undo, "cannot be started" in page) == (
         True,
         False,

@@ -13,7 +13,7 @@ from governor.approvals.refused_answers import RefusedAnswers
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import SpotRequestType
 from governor.core.units import UtcDatetime
-from governor.episode.model.episode import Episode, Phase, Terms
+from governor.episode.model.episode import Asking, Episode, Measurement, Phase, Terms
 from governor.episode.model.plan import PlanFacts, Price, Step
 from governor.episode.rules.plan import acts_on_silence, draw_plan
 from governor.evidence.gather_evidence import GatherEvidence
@@ -202,14 +202,15 @@ class World:
                 overrides=(),
                 instance=instance,
                 reason="quiet",
-                evidence=evidence,
-                evidence_hash=evidence_hash(evidence),
+                measurement=Measurement(evidence=evidence, evidence_hash=evidence_hash(evidence)),
                 plan=plan,
                 terms=self.terms,
-                schedule=schedule(NOW, self.policies.policy.approval, (), ())
-                if self.mode is Mode.ASK
-                else None,
-                acts_on_silence=acts_on_silence(self.policies.policy, plan),
+                asking=Asking(
+                    schedule=schedule(NOW, self.policies.policy.approval, (), ())
+                    if self.mode is Mode.ASK
+                    else None,
+                    acts_on_silence=acts_on_silence(self.policies.policy, plan),
+                ),
                 price=PRICE,
                 owner=owner,
                 project=project,
@@ -217,7 +218,7 @@ class World:
         )
         if self.mode is Mode.AUTO and self.noticed_at is not None:
             self.deliver("tell", self.noticed_at)
-        planned = self._stored().schedule
+        planned = self._stored().asking.schedule
         if self.on_expiry == "act" and planned is not None:
             early = planned.expire_at - NOW + READABLE
             for stage, at in (

@@ -111,7 +111,7 @@ class AskOwner:
         if why_frozen is None:
             return
         hours = self._rule(episode).wait_at_most_hours
-        ask_at = episode.schedule.ask_at if episode.schedule else episode.opened_at
+        ask_at = episode.asking.schedule.ask_at if episode.asking.schedule else episode.opened_at
         if now - ask_at < timedelta(hours=hours):
             raise MustWait(why_frozen)
         raise SafetyError(
@@ -167,7 +167,7 @@ class AskOwner:
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
         """Return when the question expires, if this stage begins now. Raises: SafetyError if the
         episode has no question."""
-        planned = episode.schedule
+        planned = episode.asking.schedule
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
         begins_at = planned.ask_at

@@ -83,7 +83,7 @@ class Decided:
         if decision.answer is Answer.KEEP:
             until = decision.keep_until or keep_end(episode, now)
         values = {"decided": self, "answer": decision.answer, "until": until}
-        lines = said("answered", values, episode.time_zone, now)
+        lines = said("answered", values, episode.asking.time_zone, now)
         return lines[0]
 
 

@@ -76,7 +76,7 @@ class ApprovalView:
         """Return the cost of the instance a day, or of its storage if the instance is stopped.
         `None` if it is not known."""
         usd_per_hour = self.episode.price.usd_per_hour
-        if self.episode.stopped_in is not None:
+        if self.episode.stopped_by_episode is not None:
             usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
         return None if usd_per_hour is None else usd_per_hour * 24
 
@@ -100,7 +100,7 @@ class ApprovalView:
         """
         idle = self.episode.idle
         usd_per_hour = self.episode.price.usd_per_hour
-        history = self.episode.history
+        history = self.episode.measurement.history
         if idle is None or usd_per_hour is None or history is None:
             return None
         since = idle.since
@@ -117,8 +117,9 @@ class ApprovalView:
     def _ran_until(self) -> UtcDatetime:
         """Return when the instance stopped running: the first of its stop, its termination and the
         episode's end; now if none of these came."""
-        steps_done = self.episode.steps_done
-        ends = [self.episode.closed_at or self.now]
+        steps_done = self.episode.progress.steps_done
+        ending = self.episode.ending
+        ends = [self.now if ending is None else ending.at]
         if self.episode.mode is not Mode.OBSERVE:
             final_steps = (Step.STOP.value, Step.TERMINATE.value)
             ends += [steps_done[step] for step in final_steps if step in steps_done]

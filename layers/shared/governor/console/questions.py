@@ -207,7 +207,7 @@ class Answers:
             self._refuse_non_approver(view, request, button)
             self.decide.end_keep(view, caller.by, caller.person, _OF_A_KEEP)
         else:
-            self._decide(view, request, _decision(request, view.episode.time_zone))
+            self._decide(view, request, _decision(request, view.episode.asking.time_zone))
         return f"/questions/{view.approval.approval_id}"
 
     def _start_again(self, view: ApprovalView, request: ViewRequest) -> None:

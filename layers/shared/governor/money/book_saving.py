@@ -57,7 +57,7 @@ class BookSaving:
         """
         # A stop by an earlier episode is booked already: a termination now adds only the storage
         # that it saves.
-        episode = replace(episode, steps_done=episode.own_steps)
+        episode = replace(episode, progress=replace(episode.progress, steps_done=episode.own_steps))
         if outcome in ENDED_WITHOUT_ACTION:
             return self._entry_without_saving(episode, outcome, (), now)
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _was_call_made(episode):
@@ -68,8 +68,8 @@ class BookSaving:
         policy = policy_or_base(self.policies, episode.instance)
         saving = _saving(episode, final_outcome, policy)
         # The saving begins with the request to EC2, not with the end of the workflow.
-        first_step = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
-        booked_at = episode.steps_done.get(first_step.value, now)
+        first_step = Step.STOP if Step.STOP.value in episode.progress.steps_done else Step.TERMINATE
+        booked_at = episode.progress.steps_done.get(first_step.value, now)
         return _entry(episode, final_outcome, booked_at, saving, now)
 
     def _entry_of_others(
@@ -108,7 +108,7 @@ class BookSaving:
 
         Raises: CloudError; SafetyError if the workflow says stopped, but the instance runs on.
         """
-        steps_done = episode.steps_done
+        steps_done = episode.progress.steps_done
         if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
             return None
         instance = self._described(episode)
@@ -122,7 +122,7 @@ class BookSaving:
             return Outcome.STOPPED
         if outcome is not Outcome.STOPPED:
             return None
-        if episode.undone_by is None:
+        if not episode.is_undone:
             raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
         return Outcome.STOPPED
 
@@ -204,14 +204,17 @@ def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
     if episode.price.usd_per_hour is None:
         return None
     idle = episode.idle
-    idle_since = episode.evidence.window.start if idle is None else idle.since
+    idle_since = episode.measurement.evidence.window.start if idle is None else idle.since
     return cost_between(episode.price.usd_per_hour, idle_since, booked_at)
 
 
 def _was_call_made(episode: Episode) -> bool:
     """Return whether this episode noted a call to stop or terminate the instance. Snapshots do not
     count."""
-    return Step.STOP.value in episode.steps_done or Step.TERMINATE.value in episode.steps_done
+    return (
+        Step.STOP.value in episode.progress.steps_done
+        or Step.TERMINATE.value in episode.progress.steps_done
+    )
 
 
 def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
@@ -219,8 +222,8 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
     it is noted before EC2 is asked."""
     plan = episode.plan
     is_done = {
-        Step.STOP: Step.STOP.value in episode.steps_done,
-        Step.SNAPSHOT: bool(episode.snapshots),
+        Step.STOP: Step.STOP.value in episode.progress.steps_done,
+        Step.SNAPSHOT: bool(episode.progress.snapshots),
         Step.TERMINATE: outcome is Outcome.TERMINATED,
     }
     done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])

@@ -107,7 +107,7 @@ def _stage_words(
         **_message_words(words),
         "details": details.sections,
         "button": button,
-        "acts": episode.acts_on_silence if asks else episode.gives_notice,
+        "acts": episode.asking.acts_on_silence if asks else episode.gives_notice,
     }
 
 
@@ -245,9 +245,9 @@ def _question_words(
     """Return the fields of a message about several questions, the most expensive instance
     first."""
     stage = questions.STAGE_OF[alerts[0].kind]
-    zone = episodes[0].time_zone
+    zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
-    acting = [episode for episode in episodes if episode.acts_on_silence]
+    acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
     has_one_deadline = len(set(map(deadline_of, alerts))) == 1
     values = {
@@ -375,14 +375,14 @@ def _question_section(
     digest have the same deadline."""
     plan = episode.plan
     # The first loss of a running instance is its memory. Every stop loses that, so it is not named.
-    losses = plan.losses if episode.stopped_in else plan.losses[1:]
+    losses = plan.losses if episode.stopped_by_episode else plan.losses[1:]
     people = sentences.people_text(episode) if episode.terms.people_needed > 1 else ""
     values = {
         "one": episode.instance,
         "idle": sentences.idle_text(episode, now).title,
         "price": sentences.price_text(episode),
         "at_once": at_once,
-        "acts": episode.acts_on_silence,
+        "acts": episode.asking.acts_on_silence,
         "silence": sentences.silence_text(episode, deadline_of(alert), now),
         "people": people,
         "plan": plan,
@@ -424,16 +424,16 @@ def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tu
 def _hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
     """Return a chart with one bar an hour for the busiest GPU, or `None` if the history could not
     be read."""
-    history = episode.history
+    history = episode.measurement.history
     if history is None:
         return None
     window = history.window
-    below = episode.idle_below_percent
+    below = episode.measurement.idle_below_percent
     periods_an_hour = max(1, timedelta(hours=1) // window.period)
     hours = in_parts(busiest(history.gpus, window, below), periods_an_hour)
     bars = "".join(_hour_bar(tuple(hour), below) for hour in hours)
-    since = units.day_and_time(window.start, episode.time_zone, now)
-    until = units.clock(window.end, episode.time_zone, now)
+    since = units.day_and_time(window.start, episode.asking.time_zone, now)
+    until = units.clock(window.end, episode.asking.time_zone, now)
     legend = f"{_NO_DATA} no data" if _NO_DATA in bars else ""
     meanings = ", ".join(filter(None, (f"{_BARS[0]} idle (under {below:g}%)", legend)))
     return Chart(
@@ -483,10 +483,10 @@ def _day_bar(amount: Decimal, highest: Decimal) -> str:
 
 def _evidence_table(episode: Episode, now: UtcDatetime) -> Table:
     """Return a row for each GPU with its utilization in the evidence."""
-    window = episode.evidence.window
-    until = units.clock(window.end, episode.time_zone, now)
+    window = episode.measurement.evidence.window
+    until = units.clock(window.end, episode.asking.time_zone, now)
     return Table(
         caption=f"GPU utilization over {minutes(window.length)} min, until {until}",
         columns=("GPU", "highest", "average", "measured"),
-        rows=gpu_rows(episode.evidence),
+        rows=gpu_rows(episode.measurement.evidence),
     )

@@ -140,13 +140,13 @@ class Vouch:
             return _stage_alert(kind, episode, approval, at)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
             return questions.first_yes_alert(episode, approval.first_yes, approval.expires_at)
-        if kind in ENDS and episode.outcome is not None:
-            reason = episode.outcome_reason or ""
+        ending = episode.ending
+        if kind in ENDS and ending is not None:
             return ends.outcome_alert(
-                episode.ref, episode, episode.outcome, reason, at, None, approval
+                episode.ref, episode, ending.outcome, ending.reason, at, None, approval
             )
-        if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
-            return questions.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
+        if kind is AlertKind.UNDONE and episode.undo is not None:
+            return questions.undo_alert(episode, episode.undo.by, "page", episode.undo.at)
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
 
     def _time_of(self, sent: Alert, episode: Episode) -> UtcDatetime:
@@ -159,7 +159,7 @@ class Vouch:
         now = self.clock.now()
         if sent.kind in OPEN:
             return now
-        earliest = episode.closed_at or episode.opened_at
+        earliest = episode.opened_at if episode.ending is None else episode.ending.at
         return min(max(sent.at, earliest), now)
 
 
@@ -176,7 +176,7 @@ def _stage_alert(
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
     """Return how the record contradicts the alert, or `None` if it does not."""
     kind = alert.kind
-    asks = episode.schedule is not None
+    asks = episode.asking.schedule is not None
     if kind in OPEN:
         if approval is None or not asks:
             return "nobody is asked about it"

@@ -45,7 +45,7 @@ class AnswerTimes:
         """
         if episode.mode is Mode.AUTO:
             return self._unused_notice(episode, policy, step)
-        schedule = episode.schedule
+        schedule = episode.asking.schedule
         if approval is None or schedule is None:
             return None
         if approval.status is not ApprovalStatus.EXPIRED:
@@ -91,7 +91,7 @@ class AnswerTimes:
 
         Raises: SafetyError if a step was noted before silence counted; CloudError.
         """
-        if episode.steps_done:
+        if episode.progress.steps_done:
             self._silence_must_have_counted(episode, step)
             return None
         length = schedule.expire_at - schedule.ask_at
@@ -104,7 +104,7 @@ class AnswerTimes:
 
         Raises: SafetyError while the period is not over, or nobody has got the alert; CloudError.
         """
-        has_begun = bool(episode.steps_done)
+        has_begun = bool(episode.progress.steps_done)
         deliveries = self.seals.deliveries(episode, step)
         # Today's policy lengthens the notice only until the first step.
         notice_minutes = 0.0 if has_begun else policy.approval.notice_minutes
@@ -115,7 +115,9 @@ class AnswerTimes:
             raise SafetyError(f"the notice period is not over before {in_utc(ends_at)}")
         if has_begun:
             return None
-        length = max(episode.notice_length, timedelta(minutes=policy.approval.notice_minutes))
+        length = max(
+            episode.asking.notice_length, timedelta(minutes=policy.approval.notice_minutes)
+        )
         return UnusedAnswerTime(what="nobody held it", length=length, until=ends_at)
 
     def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:

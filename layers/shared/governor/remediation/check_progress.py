@@ -79,10 +79,10 @@ class CheckProgress:
             if approval is not None and approval.brake is not None:
                 # Nothing waits for the snapshots any more: the recheck after this ends the episode.
                 return 0
-        if episode.undone_at is not None:
+        if episode.is_undone:
             return 0  # The instance runs again, so only its outcome is left to record.
         step = _STEP[until]
-        since = episode.steps_done.get(step.value)
+        since = episode.progress.steps_done.get(step.value)
         if since is None:
             raise SafetyError(f"{step.value} was never asked of EC2 in this episode")
         elapsed = self.clock.now() - since
@@ -123,7 +123,7 @@ class CheckProgress:
         Raises: NobodyListens if no channel is left, or the delivery takes too long; CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
-        is_question = episode.schedule is not None
+        is_question = episode.asking.schedule is not None
         is_answered = approval is not None and approval.status is not ApprovalStatus.PENDING
         if is_question and is_answered:
             return 0
@@ -147,8 +147,8 @@ class CheckProgress:
         rule = self.policies.applied_to(episode.instance).policy.approval
         limit = timedelta(minutes=rule.delivery_limit_minutes)
         since = episode.opened_at
-        if episode.schedule is not None:
-            since = asked_at(episode.schedule, approval, limit)
+        if episode.asking.schedule is not None:
+            since = asked_at(episode.asking.schedule, approval, limit)
         elapsed = self.clock.now() - since
         goes_nowhere = any(delivery.channel == NOWHERE for delivery in deliveries)
         if not goes_nowhere and elapsed <= limit:
@@ -183,10 +183,10 @@ class CheckProgress:
         snapshots = own_snapshots(self.snapshots, episode, target)
         _must_not_have_failed(snapshots)
         listed_ids = {snapshot.snapshot_id for snapshot in snapshots}
-        missing = sorted(set(episode.snapshot_ids) - listed_ids)
+        missing = sorted(set(episode.progress.snapshot_ids) - listed_ids)
         if missing and elapsed < _EC2_SETTLES:
             return False
-        if missing or not episode.snapshot_ids:
+        if missing or not episode.progress.snapshot_ids:
             raise SnapshotFailed(
                 "snapshots are missing, or were begun before the stop: "
                 f"{', '.join(missing) or 'all'}; "

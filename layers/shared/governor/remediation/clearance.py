@@ -46,13 +46,14 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
     """Require that the last recheck let one of these steps through, however long ago. Raises:
     SafetyError."""
     episode = cleared.episode
-    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
+    clearance = episode.clearance
+    if episode.phase is not Phase.ACTING or clearance is None:
         raise SafetyError(
             f"the episode is {episode.phase.value}: it was not rechecked before acting"
         )
-    if episode.cleared_step not in steps:
+    if clearance.step not in steps:
         wanted = " or ".join(step.value for step in steps)
-        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
+        raise SafetyError(f"the last recheck let {clearance.step} through, not {wanted}")
 
 
 def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
@@ -61,18 +62,17 @@ def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime
     Raises: MustWait if there was none, a call was sent after it, or it is older than two minutes.
     """
     episode = cleared.episode
-    cleared_at = episode.cleared_at
-    sent_at = episode.steps_done.get(step.value)
-    if cleared_at is None:
+    clearance = episode.clearance
+    sent_at = episode.progress.steps_done.get(step.value)
+    if clearance is None:
         raise MustWait("there was no recheck yet: everything is checked first")
     # The previous release noted a call, but not that it used up the recheck.
-    was_sent_since = sent_at is not None and sent_at >= cleared_at
-    if episode.is_clearance_used or was_sent_since:
+    was_sent_since = sent_at is not None and sent_at >= clearance.at
+    if clearance.is_used or was_sent_since:
         raise MustWait(
             "EC2 was asked after the last recheck: everything is checked again before the next call"
         )
-    if now - cleared_at > _A_RECHECK_HOLDS_FOR:
-        raise MustWait(
-            f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
-        )
-    return cleared_at
+    age = now - clearance.at
+    if age > _A_RECHECK_HOLDS_FOR:
+        raise MustWait(f"the last recheck was {minutes(age)} min ago: everything is checked again")
+    return clearance.at

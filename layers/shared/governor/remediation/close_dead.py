@@ -14,6 +14,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import (
     Episode,
+    EpisodeEnding,
     Outcome,
     Phase,
     quiet_until,
@@ -86,7 +87,8 @@ class CloseDead:
         ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
         ended = None
         if episode is not None:
-            ended = replace(episode, became=became_of(ledger_entry))
+            ending = EpisodeEnding(Outcome.FAILED, why, now, became_of(ledger_entry))
+            ended = replace(episode, ending=ending)
         # Sent before it is closed: closing frees the lock, and then nothing would notice that it
         # was not sent.
         self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))
@@ -111,12 +113,12 @@ class CloseDead:
         Return false if people were notified before, or the record names no outcome. Raises:
         CloudError.
         """
-        if episode.outcome_told_at is not None or episode.outcome is None:
+        ending = episode.ending
+        if ending is None or ending.told_at is not None:
             return False
-        reason = episode.outcome_reason or ""
-        if episode.outcome is not Outcome.TOLD:
+        if ending.outcome is not Outcome.TOLD:
             alert = outcome_alert(
-                episode.ref, episode, episode.outcome, reason, now, None, None, again_at
+                episode.ref, episode, ending.outcome, ending.reason, now, None, None, again_at
             )
             self.announce(alert)
         self.episode_store.note_told(episode.ref, now)

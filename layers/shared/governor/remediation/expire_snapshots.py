@@ -81,7 +81,7 @@ class _Taken:
     def are_all_ended(self) -> bool:
         """Return whether the end of every recorded snapshot was noted, so that none is left."""
         ended = {expiry.snapshot_id for expiry in self.notices.values() if expiry.ended_at}
-        return all(ended.issuperset(episode.snapshots) for episode in self.episodes)
+        return all(ended.issuperset(episode.progress.snapshots) for episode in self.episodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class ExpireSnapshots:
         episodes: list[Episode] = []
         for ref in refs:
             episode = self.episode_store.episode(ref)
-            if episode is not None and episode.snapshots:
+            if episode is not None and episode.progress.snapshots:
                 episodes.append(episode)
         names = {episode.ref.execution_name for episode in episodes}
         notices: dict[str, Expiry] = {}
@@ -203,7 +203,9 @@ class ExpireSnapshots:
         """
         for episode in taken.episodes:
             expiring = to_notice(dates, taken.notices, now)
-            due = [snapshot_id for snapshot_id in expiring if snapshot_id in episode.snapshots]
+            due = [
+                snapshot_id for snapshot_id in expiring if snapshot_id in episode.progress.snapshots
+            ]
             if not due:
                 continue
             for expiry in self._notify(episode, due, holdings, now):
@@ -291,7 +293,7 @@ class ExpireSnapshots:
             if size_gib is not None:
                 size = f"{size_gib} GiB"
                 known_sizes.append(size_gib)
-            lines.append(f"{snapshot_id}: of {episode.snapshots[snapshot_id]}, {size}")
+            lines.append(f"{snapshot_id}: of {episode.progress.snapshots[snapshot_id]}, {size}")
         monthly: Usd | None = None
         if len(known_sizes) == len(due):
             monthly = sum(known_sizes) * price

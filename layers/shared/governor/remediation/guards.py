@@ -253,7 +253,7 @@ class Guards:
     def user_data_must_be_kept(self, cleared: Cleared) -> None:
         """Require that today's user data was kept: EC2 lets it be changed while the instance is
         stopped. Raises: SafetyError; CloudError."""
-        kept = cleared.episode.user_data
+        kept = cleared.episode.progress.user_data
         instance = cleared.instance
         if kept is None:
             raise SafetyError("no copy of its user data was kept: nothing is destroyed")
@@ -269,7 +269,7 @@ class Guards:
 
         Raises: Held if somebody holds the episode; SafetyError; CloudError.
         """
-        if evidence_hash(episode.evidence) != episode.evidence_hash:
+        if evidence_hash(episode.measurement.evidence) != episode.measurement.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.approval_store.approval(episode.approval_id)
         held_by = None if approval is None else hold_of(approval, episode)
@@ -282,7 +282,7 @@ class Guards:
                 pass
         if approval is None or approval.episode != episode.ref:
             raise SafetyError("there is no approval for this episode")
-        if approval.evidence_hash != episode.evidence_hash:
+        if approval.evidence_hash != episode.measurement.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
         self._must_be_a_yes(episode, approval)
         return approval
@@ -291,7 +291,7 @@ class Guards:
         """Require that people approved, or that nobody answered in time and the episode acts on
         silence. Raises: SafetyError."""
         is_expired = approval.status is ApprovalStatus.EXPIRED
-        if is_expired and episode.acts_on_silence and episode.schedule is not None:
+        if is_expired and episode.asking.acts_on_silence and episode.asking.schedule is not None:
             # Whatever the workflow says, silence counts only after the time to answer.
             if self.clock.now() < approval.expires_at - RETRIES_OF_A_STAGE:
                 raise SafetyError("nobody answered, but the time to answer is not over")
@@ -308,7 +308,7 @@ class Guards:
         on it, or its mode is another; PolicyError; CloudError.
         """
         applied = self._todays_policy(episode, instance)
-        asked_under = episode.asked_under
+        asked_under = episode.asking.asked_under
         self._must_be_governed(instance, asked_under)
         must_not_carry_exemption(instance, applied.policy, asked_under)
         self._must_not_be_kept(record)
@@ -354,9 +354,9 @@ class Guards:
         asked about stopped instances any more; PolicyError; CloudError.
         """
         applied = self.policies.applied_to(instance)
-        if episode.stopped_in is None:
+        if episode.stopped_by_episode is None:
             return applied
-        earlier_episode = self.episode_store.episode(episode.stopped_in)
+        earlier_episode = self.episode_store.episode(episode.stopped_by_episode)
         if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):
             raise SafetyError("no episode before has stopped it for good")
         asks_about_stopped = applied.policy.approval.ask_about_stopped_after_days is not None

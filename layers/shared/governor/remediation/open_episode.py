@@ -19,7 +19,7 @@ from governor.core.errors import MetricsLate
 from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_utc
-from governor.episode.model.episode import Episode, Outcome, Phase, quiet_until
+from governor.episode.model.episode import Asking, Episode, Measurement, Outcome, Phase, quiet_until
 from governor.episode.model.plan import Step
 from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
 from governor.episode.store.episodes import Episodes
@@ -162,7 +162,9 @@ class OpenEpisode:
             reason = asked_because(idle_for, evidence, policy, verdict.manager)
         draft = self._draft(ref, instance, applied, reason, evidence, now)
         episode = replace(
-            draft, history=history, idle_for=idle_for, presence=verdict.presence or None
+            draft,
+            measurement=replace(draft.measurement, history=history, idle_for=idle_for),
+            asking=replace(draft.asking, presence=verdict.presence or None),
         )
         return Opened(self._save(episode), reason="opened")
 
@@ -196,7 +198,7 @@ class OpenEpisode:
         `stopping` is the episode that stopped the instance. Raises: CloudError.
         """
         policy = about_stopped(applied.policy)
-        stopped_at = stopping.steps_done[Step.STOP.value]
+        stopped_at = stopping.progress.steps_done[Step.STOP.value]
         record = self.instance_store.record(instance.target, ref.instance_id)
         # The verdicts that need no metrics: exempt, kept or too young.
         left_alone = judge_unread(instance, record.hold, policy, now)
@@ -215,12 +217,16 @@ class OpenEpisode:
             f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
         )
         applied_to_stopped = replace(applied, policy=policy)
-        draft = self._draft(ref, instance, applied_to_stopped, reason, stopping.evidence, now)
+        draft = self._draft(
+            ref, instance, applied_to_stopped, reason, stopping.measurement.evidence, now
+        )
         episode = replace(
             draft,
-            stopped_in=stopping.ref,
-            steps_done={Step.STOP.value: stopped_at},
-            idle_below_percent=stopping.idle_below_percent,
+            stopped_by_episode=stopping.ref,
+            progress=replace(draft.progress, steps_done={Step.STOP.value: stopped_at}),
+            measurement=replace(
+                draft.measurement, idle_below_percent=stopping.measurement.idle_below_percent
+            ),
             # Who must approve depends on what the instance costs while it runs.
             terms=terms_of(policy, plan, stopping.price),
         )
@@ -264,21 +270,25 @@ class OpenEpisode:
             overrides=applied.overrides,
             instance=planned.instance,
             reason=reason,
-            evidence=evidence,
-            evidence_hash=evidence_hash(evidence),
+            measurement=Measurement(
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                idle_below_percent=policy.idle.utilization_below_percent,
+            ),
             plan=plan,
             price=planned.price,
             owner=owner,
             project=project,
-            keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-            schedule=planned_schedule if is_question else None,
-            time_zone=first_contact.time_zone,
-            working_days=first_contact.working_days,
-            working_from=first_contact.working_from,
-            notice=timedelta(minutes=policy.approval.notice_minutes),
-            asked_under=asked_under(policy),
-            acts_on_silence=acts_on_silence(policy, plan),
-            idle_below_percent=policy.idle.utilization_below_percent,
+            asking=Asking(
+                keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
+                schedule=planned_schedule if is_question else None,
+                time_zone=first_contact.time_zone,
+                working_days=first_contact.working_days,
+                working_from=first_contact.working_from,
+                notice=timedelta(minutes=policy.approval.notice_minutes),
+                asked_under=asked_under(policy),
+                acts_on_silence=acts_on_silence(policy, plan),
+            ),
             terms=terms_of(policy, plan, planned.price),
         )
 
@@ -339,7 +349,7 @@ def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
     days = policy.approval.ask_about_stopped_after_days
     if days is None:
         return False
-    return now - stopping.steps_done[Step.STOP.value] >= timedelta(days=days)
+    return now - stopping.progress.steps_done[Step.STOP.value] >= timedelta(days=days)
 
 
 def _idle_for(

@@ -242,7 +242,7 @@ class PutAway:
         if Step.STOP in episode.plan.steps:
             return
         limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
-        taken_at = episode.steps_done.get(Step.SNAPSHOT.value)
+        taken_at = episode.progress.steps_done.get(Step.SNAPSHOT.value)
         if taken_at is None or self.clock.now() - taken_at > limit:
             raise SafetyError(
                 f"the instance ran on and its snapshots are older than {minutes(limit)} minutes "

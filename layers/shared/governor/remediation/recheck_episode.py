@@ -126,7 +126,7 @@ class RecheckEpisode:
         """
         policy = self.guards.policies.applied_to(episode.instance).policy
         hours = policy.approval.wait_at_most_hours
-        elapsed = now - episode.steps_done[step.value]
+        elapsed = now - episode.progress.steps_done[step.value]
         if elapsed >= timedelta(hours=hours):
             reason = (
                 f"the step after the {step.value} waited for {hours} h, "
@@ -228,7 +228,7 @@ class RecheckEpisode:
         state = cleared.instance.state
         episode = cleared.episode
         stops_first = Step.STOP in episode.plan.steps and step is Step.TERMINATE
-        is_stopped_before = episode.stopped_in is not None
+        is_stopped_before = episode.stopped_by_episode is not None
         must_be_stopped = (stops_first or is_stopped_before) and not cleared.dry_run
         if must_be_stopped:
             if state != "stopped":
@@ -248,7 +248,7 @@ class RecheckEpisode:
         CloudError.
         """
         episode = cleared.episode
-        elapsed = now - episode.first_cleared.get(step.value, now)
+        elapsed = now - episode.progress.first_cleared.get(step.value, now)
         hours = cleared.applied.policy.approval.wait_at_most_hours
         if elapsed >= timedelta(hours=hours):
             reason = (
@@ -354,7 +354,7 @@ class RecheckEpisode:
 def _last_try(episode: Episode) -> str:
     """Return why the last try failed, as the end of a sentence, such as `; the last try: Throttled:
     ...`; an empty text if no reason was noted."""
-    return "" if episode.last_no is None else f"; the last try: {episode.last_no}"
+    return "" if episode.progress.last_no is None else f"; the last try: {episode.progress.last_no}"
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, step: Step) -> bool:
@@ -369,7 +369,7 @@ def _acts_unasked(cleared: Cleared, approval: Approval | None, step: Step) -> bo
 def _holds_memory_again(episode: Episode, evidence: Evidence, policy: Policy) -> bool:
     """Return whether people were asked sooner because GPU memory was released, and the memory is
     not released any more."""
-    asked_on = episode.evidence
+    asked_on = episode.measurement.evidence
     was_asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
     return was_asked_sooner and not is_released(evidence, policy)
 
@@ -382,5 +382,7 @@ def _outcome_of(verdict: Verdict, episode: Episode) -> Outcome:
     """
     if verdict.kind not in WORKING:
         return Outcome.REFUSED
-    is_new_work = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
+    is_new_work = (
+        verdict.last_busy is None or verdict.last_busy > episode.measurement.evidence.window.start
+    )
     return Outcome.WOKE_UP if is_new_work else Outcome.REFUSED

@@ -24,6 +24,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, minutes
 from governor.episode.model.episode import (
     Episode,
+    EpisodeEnding,
     InstanceRecord,
     Outcome,
     quiet_until,
@@ -102,10 +103,10 @@ class RecordOutcome:
         if episode is None:
             self._close_unsaved(ref, record, outcome, reason, now)
             return outcome
-        if episode.outcome is not None:
+        ending = episode.ending
+        if ending is not None:
             # An earlier try has closed it: what follows is repeated, as it may have died there.
-            stored_reason = episode.outcome_reason or ""
-            end = _End(episode.outcome, stored_reason, record.quiet_until, episode.became)
+            end = _End(ending.outcome, ending.reason, record.quiet_until, ending.became)
         else:
             end = self._close(episode, outcome, reason, record.failures, now)
         void_question(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
@@ -113,7 +114,7 @@ class RecordOutcome:
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
             approval = self.approval_store.approval(episode.approval_id)
-            ended = replace(episode, became=end.became)
+            ended = replace(episode, ending=EpisodeEnding(end.outcome, reason, now, end.became))
             self.announce(
                 outcome_alert(ref, ended, end.outcome, reason, now, link, approval, end.quiet_until)
             )
@@ -155,13 +156,13 @@ class RecordOutcome:
         claimed outcome; CloudError.
         """
         outcome, reason = self._proved_end(episode, claimed, reason)
-        if outcome is Outcome.STOPPED and episode.undone_by is not None:
-            reason = f"it was stopped, and {episode.undone_by} had it started again"
+        if outcome is Outcome.STOPPED and episode.undo is not None:
+            reason = f"it was stopped, and {episode.undo.by} had it started again"
         rule = policy_or_base(self.policies, episode.instance).approval
         was_notified = self._was_notified(episode, outcome, reason)
         quiet = quiet_until(outcome, rule, now, was_opened=was_notified, failures=failures)
         is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
-        if episode.stopped_in is not None and is_asked_later:
+        if episode.stopped_by_episode is not None and is_asked_later:
             quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
         ledger_entry = self.book(episode, outcome, now)
         is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
@@ -222,7 +223,9 @@ class RecordOutcome:
         """
         approval = must_be_answered(self.approval_store.approval(episode.approval_id))
         is_approved = approval.status is ApprovalStatus.APPROVED
-        acts_on_silence = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
+        acts_on_silence = (
+            approval.status is ApprovalStatus.EXPIRED and episode.asking.acts_on_silence
+        )
         if claimed in _OF_A_RECHECK and (is_approved or acts_on_silence):
             return claimed, self._noted_reason(episode, claimed, reason)
         answer = answer_document(approval)
@@ -242,7 +245,7 @@ class RecordOutcome:
         """
         error_name = reason.partition(":")[0]
         # Noted as `woke-up: ...` by a recheck, or as `Protected: ...` by a step.
-        noted, _, why = (episode.last_no or "").partition(": ")
+        noted, _, why = (episode.progress.last_no or "").partition(": ")
         if noted == outcome.value:
             return why
         if noted == error_name:
@@ -308,10 +311,10 @@ def _by_name(reason: str, why: str = "") -> str:
 def _recorded(episode: Episode, error_name: str, now: UtcDatetime) -> str:
     """Return what the record shows about an error whose function may not write the record, such as
     `stop was requested 30 min ago`; an empty text for other errors, or if it shows nothing."""
-    if error_name == errors.SnapshotFailed.__name__ and episode.snapshots:
-        return f"one of {', '.join(episode.snapshot_ids)}; nothing is destroyed"
-    if error_name == errors.StepTimedOut.__name__ and episode.steps_done:
-        requested_at, step = max((at, step) for step, at in episode.steps_done.items())
+    if error_name == errors.SnapshotFailed.__name__ and episode.progress.snapshots:
+        return f"one of {', '.join(episode.progress.snapshot_ids)}; nothing is destroyed"
+    if error_name == errors.StepTimedOut.__name__ and episode.progress.steps_done:
+        requested_at, step = max((at, step) for step, at in episode.progress.steps_done.items())
         return f"{step} was requested {minutes(now - requested_at)} min ago"
     if error_name == errors.MetricsLate.__name__:
         return "none of the last minutes is known"
@@ -323,10 +326,10 @@ def _can_have_ended(episode: Episode, outcome: Outcome) -> bool:
     Call it only for an outcome of `_OWN_REASONS`; it is false for any other."""
     is_dry_run = episode.mode is Mode.OBSERVE
     if outcome is Outcome.STOPPED:
-        is_stopped = Step.STOP in episode.steps_done
+        is_stopped = Step.STOP in episode.progress.steps_done
         return is_stopped and not episode.plan.destroys and not is_dry_run
     if outcome is Outcome.TERMINATED:
-        return Step.TERMINATE in episode.steps_done and not is_dry_run
+        return Step.TERMINATE in episode.progress.steps_done and not is_dry_run
     if outcome is Outcome.OBSERVED:
         return is_dry_run
     return outcome is Outcome.TOLD and not episode.plan.steps

@@ -142,4 +142,4 @@ class CheckSeals:
 def only_copies_what_is_stopped(episode: Episode, step: Step) -> bool:
     """Return whether the step only makes snapshots of an instance that the episode has stopped
     already. This needs no approval, and so no seals."""
-    return step is Step.SNAPSHOT and Step.STOP in episode.steps_done
+    return step is Step.SNAPSHOT and Step.STOP in episode.progress.steps_done

@@ -28,7 +28,7 @@ class SentCalls:
 
         Raises: CloudError if the instance cannot be read.
         """
-        sent_at = episode.steps_done.get(step.value)
+        sent_at = episode.progress.steps_done.get(step.value)
         if sent_at is None:
             return None
         ref = episode.ref

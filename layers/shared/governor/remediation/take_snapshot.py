@@ -75,7 +75,7 @@ class TakeSnapshot:
                 self._ask_for_dry_run(cleared)
                 return SnapshotsBegun((), dry_run=True)
             self._keep_user_data(cleared)
-            recorded = cleared.episode.snapshots
+            recorded = cleared.episode.progress.snapshots
             if not recorded:
                 # A set whose answer was lost comes first, so that no second set is made.
                 snapshot_set = self._set_of_earlier_try(cleared) or self._create(cleared)
@@ -100,7 +100,7 @@ class TakeSnapshot:
         Raises: ConflictError if the episode is closed; CloudError.
         """
         episode = cleared.episode
-        if not episode.plan.destroys or episode.user_data is not None:
+        if not episode.plan.destroys or episode.progress.user_data is not None:
             return
         ref = episode.ref
         user_data = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
@@ -145,7 +145,7 @@ class TakeSnapshot:
         after the step was noted, because anybody may set the tag. Raises: CloudError.
         """
         ref = cleared.episode.ref
-        since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
+        since = cleared.episode.progress.steps_done.get(Step.SNAPSHOT.value)
         if since is None:
             return {}
         target = cleared.instance.target

@@ -27,13 +27,13 @@ def own_snapshots(snapshotter: Snapshotter, episode: Episode, target: Target) ->
 
     Return an empty list if no snapshot counts, or the step was not noted. Raises: CloudError.
     """
-    noted_at = episode.steps_done.get(Step.SNAPSHOT.value)
+    noted_at = episode.progress.steps_done.get(Step.SNAPSHOT.value)
     tagged = snapshotter.find(target, {EPISODE_TAG: episode.ref.execution_name})
     if noted_at is None:
         return []
     counted = []
     for snapshot in tagged:
-        is_recorded = episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+        is_recorded = episode.progress.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
         if is_recorded and snapshot.counts(episode.ref.account, noted_at):
             counted.append(snapshot)
     return counted

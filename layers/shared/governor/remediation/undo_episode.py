@@ -139,7 +139,7 @@ class UndoEpisode:
         if later is None or later == ref:
             return False
         episode = self.episode_store.episode(later)
-        return episode is not None and Step.TERMINATE.value in episode.steps_done
+        return episode is not None and Step.TERMINATE.value in episode.progress.steps_done
 
     def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
         """Record the undo, and notify people once. A CloudError is only logged, because the person
@@ -165,9 +165,10 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         return (
             "a terminated instance cannot be started; the record says what is needed to rebuild it"
         )
-    if episode.undone_at is not None:
-        return f"{episode.undone_by} has already had it started, on {in_utc(episode.undone_at)}"
-    is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.steps_done
+    undo = episode.undo
+    if undo is not None:
+        return f"{undo.by} has already had it started, on {in_utc(undo.at)}"
+    is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.progress.steps_done
     if is_acting and episode.plan.destroys:
         if approval is not None and approval.brake is not None:
             return "it is on hold, and its record is being closed: try again in 15 minutes"

@@ -283,7 +283,7 @@ class FollowUp:
         stored = episodes.stored.get(ref)
         episode = self.episode_store.episode(ref) if stored is None else stored.episode
         why: str | None = "the instance no longer runs, or has lost its tag"
-        if episode is not None and episode.stopped_in is not None:
+        if episode is not None and episode.stopped_by_episode is not None:
             why = ASKED_BEFORE if _was_asked_before_seals(stored) else None
         if why is not None and self.void(ref, why, Outcome.VOID):
             # The episode has changed: `_repair` must read it again.
@@ -296,8 +296,8 @@ class FollowUp:
         Do nothing while the workflow may still try, or if people were notified. Raises: CloudError.
         """
         episode = self.episode_store.episode(ref)
-        closed_at = None if episode is None else episode.closed_at
-        if closed_at is None or now - closed_at >= _NOTIFY_LATE_AFTER:
+        ending = None if episode is None else episode.ending
+        if ending is None or now - ending.at >= _NOTIFY_LATE_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:

@@ -253,7 +253,7 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
     is_sent = question.stage is not None
     if not is_sent:
         return row
-    asked_at = None if episode.schedule is None else episode.schedule.ask_at
+    asked_at = None if episode.asking.schedule is None else episode.asking.schedule.ask_at
     return replace(row, asked_at=asked_at, expires_at=question.expires_at)
 
 

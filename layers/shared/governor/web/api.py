@@ -281,9 +281,9 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "plan": list(plan_lines(episode)),
         "needs_instance_id": episode.plan.destroys,
         "needs_losses_accepted": episode.plan.loses_local_disks,
-        "presence": episode.presence,
+        "presence": episode.asking.presence,
         "people_needed": episode.terms.people_needed,
-        "acts_on_silence": episode.acts_on_silence,
+        "acts_on_silence": episode.asking.acts_on_silence,
         "first_yes_by": first_yes_by,
         **_answer_fields(approval),
         "void_reason": approval.void_reason,
@@ -307,11 +307,10 @@ def _answer_fields(approval: Approval) -> dict[str, str | None]:
 
 def _outcome_fields(episode: Episode) -> dict[str, str | None]:
     """Return the outcome and its reason; `None` in both fields while the episode is open."""
-    outcome = episode.outcome
-    return {
-        "outcome": outcome.value if outcome else None,
-        "outcome_reason": episode.outcome_reason,
-    }
+    ending = episode.ending
+    if ending is None:
+        return {"outcome": None, "outcome_reason": None}
+    return {"outcome": ending.outcome.value, "outcome_reason": ending.reason}
 
 
 def _iso_or_none(moment: UtcDatetime | None) -> str | None:

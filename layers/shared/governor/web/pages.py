@@ -114,7 +114,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         gpus=_gpus_text(episode),
         busiest=picture.busiest_svg(episode, idle_since),
         strips=picture.strips_svg(episode),
-        rows=gpu_rows(episode.evidence),
+        rows=gpu_rows(episode.measurement.evidence),
         costs=sentences.cost_lines(episode),
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
@@ -140,14 +140,14 @@ def approval_page(view: ApprovalView, form: Form) -> str:
 
 def _gpus_text(episode: Episode) -> str:
     """Return the number of GPUs as text: those of the type, or those measured if they are more."""
-    evidence = episode.evidence
+    evidence = episode.measurement.evidence
     return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
 
 
 def _deadline(view: ApprovalView) -> str:
     """Return the deadline as text, with the time left."""
     expires_at = view.approval.expires_at
-    moment = clock(expires_at, view.episode.time_zone, view.now)
+    moment = clock(expires_at, view.episode.asking.time_zone, view.now)
     return f"{moment}, {left(expires_at - view.now)} left"
 
 
@@ -202,8 +202,9 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     approval = view.approval
     name = episode.instance.name
     short_name = _short_name(view)
-    reason = episode.outcome_reason or ""
-    ended_at = episode.closed_at or view.now
+    ending = episode.ending
+    reason = "" if ending is None else ending.reason
+    ended_at = view.now if ending is None else ending.at
     alert = ends.outcome_alert(episode.ref, episode, outcome, reason, ended_at, None, approval)
     if approval.keep_ended_at is not None:
         text = "It is judged again. If it is idle, its owner is asked."
@@ -211,7 +212,9 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     title = alert.subject
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
-        title = f"{name} was kept until {day_and_time(kept_until, episode.time_zone, view.now)}"
+        title = (
+            f"{name} was kept until {day_and_time(kept_until, episode.asking.time_zone, view.now)}"
+        )
     return title.replace(name, short_name), _lead_of(alert)
 
 
@@ -350,7 +353,7 @@ def _progress(view: ApprovalView) -> str:
         if episode.begun_at is None:
             return ""
         return f"EC2 was asked to {episode.plan.verb} it."
-    done = sum(step.value in episode.steps_done for step in episode.plan.steps)
+    done = sum(step.value in episode.progress.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
 
 
@@ -358,9 +361,9 @@ def _unseen_minutes(view: ApprovalView) -> int | None:
     """Return for how many minutes work may have gone on unseen. Return `None` if the episode is
     over or the instance is already stopped: no measurement decides then."""
     episode = view.episode
-    if episode.stopped_in is not None or episode.outcome is not None:
+    if episode.stopped_by_episode is not None or episode.outcome is not None:
         return None
-    asked_under = episode.asked_under
+    asked_under = episode.asking.asked_under
     metrics = asked_under.metrics if asked_under else None
     return unseen_minutes(metrics or Metrics(), unasked=episode.mode is Mode.AUTO)
 
@@ -368,7 +371,7 @@ def _unseen_minutes(view: ApprovalView) -> int | None:
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:
     """Return the offered ends of a keep within the policy's maximum, with their labels."""
     now = view.now
-    zone = view.episode.time_zone
+    zone = view.episode.asking.time_zone
     morning = keep_end(view.episode, now)
     offered = {
         f"until {day_and_time(morning, zone, now)} {zone}": morning,
@@ -382,7 +385,9 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
 def _latest(view: ApprovalView) -> str:
     """Return the last date that may be typed. A typed date means nine o'clock, which must lie
     within the policy's maximum."""
-    end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
+    end = (view.now + view.approval.keep_at_most).astimezone(
+        ZoneInfo(view.episode.asking.time_zone)
+    )
     day = end.date()
     if end.hour < _NINE:
         day -= timedelta(days=1)
@@ -395,7 +400,7 @@ def _when(context: Context, moment: UtcDatetime | None) -> str:
     none."""
     if not moment:
         return ""
-    return clock(moment, context["episode"].time_zone, context["view"].now)
+    return clock(moment, context["episode"].asking.time_zone, context["view"].now)
 
 
 def _outcome_text(outcome: Outcome) -> str:

@@ -53,11 +53,11 @@ class Strip(NamedTuple):
 def _gpu_strips(episode: Episode) -> tuple[Window, list[Strip]]:
     """Return the drawn window, and a strip for each GPU. The window is the 24 hours of the history,
     or the judged window if the history could not be read."""
-    drawn = episode.history or episode.evidence
+    drawn = episode.measurement.history or episode.measurement.evidence
     strips = []
     for gpu in drawn.gpus:
         series = padded(gpu.utilization, drawn.window)
-        strips.append(Strip(_label(gpu.gpu), series, episode.idle_below_percent))
+        strips.append(Strip(_label(gpu.gpu), series, episode.measurement.idle_below_percent))
     return drawn.window, strips
 
 
@@ -73,8 +73,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
     """Draw the busiest GPU in percent over time, with the idle time shaded and named. A period is
     drawn as a gap if no GPU worked in it and not all were measured. `idle_since` is `None` if no
     idle time is to be shaded."""
-    drawn = episode.history or episode.evidence
-    below = episode.idle_below_percent
+    drawn = episode.measurement.history or episode.measurement.evidence
+    below = episode.measurement.idle_below_percent
     window = drawn.window
     highest = busiest(drawn.gpus, window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"
@@ -109,7 +109,7 @@ def strips_svg(episode: Episode) -> Markup:
     """Draw a strip for each GPU, darker when busier, then for memory and power. If the history is
     shown, the judged window is framed."""
     window, strips = _gpu_strips(episode)
-    history = episode.history
+    history = episode.measurement.history
     if history is not None:
         if history.memory_percent:
             memory = padded(history.memory_percent, window)
@@ -125,7 +125,7 @@ def strips_svg(episode: Episode) -> Markup:
         parts.append(f'<text class="axis" x="0" y="{y + 11}">{strip.name}</text>')
         parts += _strip_shapes(strip, y)
     if history is not None:
-        judged = episode.evidence.window
+        judged = episode.measurement.evidence.window
         start = _x(window, judged.start, _STRIP_LEFT)
         end = _x(window, judged.end, _STRIP_LEFT)
         parts.append(_rect("judged", start, 1, end - start, bottom - 2))
@@ -207,7 +207,7 @@ def _named(kind: str, label: str, start: float, end: float) -> Iterator[str]:
 def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[str]:
     """Yield the texts for the begin, the middle and the end of the window, in the time zone of the
     people who are asked."""
-    zone = ZoneInfo(episode.time_zone)
+    zone = ZoneInfo(episode.asking.time_zone)
     labels = (
         ("", left, window.start),
         (" middle", (left + _WIDTH) / 2, window.start + window.length / 2),

@@ -239,7 +239,7 @@ class ApprovalSite:
             return redirect(request.address)
         decided = self.decide(
             request.approval_id,
-            _decision(request.form, visitor, self.show.clock.now(), episode.time_zone),
+            _decision(request.form, visitor, self.show.clock.now(), episode.asking.time_zone),
             typed_instance_id=request.form.get("typed_instance_id"),
             losses_accepted=request.form.get("losses") == "accepted",
         )
@@ -267,7 +267,7 @@ class ApprovalSite:
         if not picked:
             raise errors.InputError("tick at least one of them")
         decision = _decision(
-            request.form, visitor, self.show.clock.now(), picked[0].episode.time_zone
+            request.form, visitor, self.show.clock.now(), picked[0].episode.asking.time_zone
         )
         accepted = request.form.get("losses") == "accepted"
         results = []

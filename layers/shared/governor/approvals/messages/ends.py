@@ -89,7 +89,9 @@ def outcome_alert(
 
     words["in_short"], words["left_behind"] = left_behind(episode)
     words["startable"] = _has_ended_stopped(episode, outcome)
-    facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
+    facts["steps_done"] = [
+        step.value for step in episode.plan.steps if step in episode.progress.steps_done
+    ]
     if has_failed:
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval)
@@ -107,10 +109,10 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
     asks = True
     zone = "UTC"
     if episode is not None:
-        if episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
+        if episode.mode is not Mode.OBSERVE and Step.STOP in episode.progress.steps_done:
             return ""
         asks = episode.mode is Mode.ASK
-        zone = episode.time_zone
+        zone = episode.asking.time_zone
     is_ahead = again_at is not None and again_at > at
     values = {"asks": asks, "after": again_at if is_ahead else None}
     return said("again", values, zone, at)[0]
@@ -118,24 +120,24 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
 
 def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
     """Return the words about an end that is no failure, for its template."""
-    is_undone = episode.undone_at is not None
-    is_stopped = Step.STOP in episode.steps_done
-    has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not is_undone
+    undo = episode.undo
+    is_stopped = Step.STOP in episode.progress.steps_done
+    has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and undo is None
     words: dict[str, object] = {
         "done": "terminated" if episode.plan.destroys else "stopped",
         "saved": None,
         "decided": _decided_by(episode, outcome, approval),
         "is_stopped": is_stopped,
-        "snapshots": ", ".join(episode.snapshot_ids),
+        "snapshots": ", ".join(episode.progress.snapshot_ids),
         "restart": [],
         **_answer_words(approval, outcome),
     }
     if has_acted:
         words["saved"] = _saved_a_day(episode)
         words["restart"] = [restart_text(episode)]
-    if is_undone and outcome is Outcome.STOPPED:
+    if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
-        text = f"it was stopped, and {episode.undone_by} had it started again"
+        text = f"it was stopped, and {undo.by} had it started again"
         words["outcome"] = "restarted"
         words["readable"] = readable(text)
     if has_acted or outcome in (Outcome.OBSERVED, Outcome.TOLD):
@@ -145,7 +147,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
 
 def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
     """Return whether the episode left its instance stopped, and nobody has started it since."""
-    if episode.undone_at is not None:
+    if episode.is_undone:
         return False
     return outcome is Outcome.STOPPED or episode.became is Outcome.STOPPED
 
@@ -186,15 +188,15 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     if episode.mode is Mode.AUTO:
         return "auto"
     is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    return "silence" if is_expired and episode.acts_on_silence else ""
+    return "silence" if is_expired and episode.asking.acts_on_silence else ""
 
 
 def left_behind(episode: Episode) -> tuple[str, str]:
     """Return what a workflow that did not complete has and has not done: in short, and as
     sentences."""
-    steps_done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
+    steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
-    values["undone"] = episode.undone_at is not None
+    values["undone"] = episode.is_undone
     clauses = said("steps done", values)
     values["first"] = clauses[0] if clauses else ""
     values["all"] = " and ".join(clauses)

@@ -61,7 +61,7 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
     steps_done = []
     steps_ahead = []
     for step in episode.plan.steps:
-        if step in episode.steps_done:
+        if step in episode.progress.steps_done:
             steps_done.append(step)
         else:
             steps_ahead.append(step)

@@ -87,7 +87,7 @@ def stage_words(
         "idle": idle.title,
         "cost": cost,
         "until": until,
-        "ends": until or at + episode.notice_length,
+        "ends": until or at + episode.asking.notice_length,
         "happens": happens,
         "news": news_text(episode, stage, at),
         "measured": idle.sentence,
@@ -96,12 +96,12 @@ def stage_words(
         "plan": plan,
         "people": people_text(episode),
         "budget": budget_text(episode),
-        "presence": episode.presence,
+        "presence": episode.asking.presence,
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "restart": [restart] if restart else [],
     }
-    words = worded("stage", values, episode.time_zone, at)
-    details = worded("stage details", values, episode.time_zone, at)
+    words = worded("stage", values, episode.asking.time_zone, at)
+    details = worded("stage details", values, episode.asking.time_zone, at)
     return words, details
 
 
@@ -119,7 +119,7 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
 
     Return an empty text for other stages.
     """
-    planned = episode.schedule
+    planned = episode.asking.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
     whom = f"The contacts of {episode.owner}"
@@ -186,7 +186,7 @@ def episode_alert(
 
 def _owner_of(episode: Episode) -> Owner:
     """Return the owner of the instance, as recorded when the episode was opened."""
-    return Owner(episode.owner, episode.project, episode.time_zone)
+    return Owner(episode.owner, episode.project, episode.asking.time_zone)
 
 
 def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, object]:
@@ -199,17 +199,19 @@ def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, o
         "launch_time": instance.launch_time,
         "mode": episode.mode.value,
         "reason": episode.reason,
-        "idle_minutes": None if episode.idle_for is None else minutes(episode.idle_for),
-        "evidence_hash": episode.evidence_hash,
+        "idle_minutes": None
+        if episode.measurement.idle_for is None
+        else minutes(episode.measurement.idle_for),
+        "evidence_hash": episode.measurement.evidence_hash,
         "policy_version": episode.policy_version,
         "action": plan.action.value,
         "steps": [step.value for step in plan.steps],
         "usd_per_hour": episode.price.usd_per_hour,
         "saved_usd_per_hour": plan.saving.saved_usd_per_hour,
         "price_source": episode.price.source,
-        "acts_on_silence": episode.acts_on_silence,
+        "acts_on_silence": episode.asking.acts_on_silence,
         "people_needed": episode.terms.people_needed,
-        "time_zone": episode.time_zone,
+        "time_zone": episode.asking.time_zone,
         "expires_at": None,
         **facts,
     }
@@ -232,7 +234,7 @@ def waiting_alert(
     """Return the message that a step waits, with the reason and what to do; sent once an
     episode."""
     approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
-    is_stopped = Step.STOP in episode.steps_done and episode.undone_at is None
+    is_stopped = Step.STOP in episode.progress.steps_done and not episode.is_undone
     words = {"hours": hours, "stands": approval_stands, "is_stopped": is_stopped}
     return episode_alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 

@@ -34,7 +34,7 @@ _FRESH = timedelta(hours=1)
 
 def price_text(episode: Episode) -> str:
     """Return `$136 a day`, or that it is not known."""
-    if episode.stopped_in is not None:
+    if episode.stopped_by_episode is not None:
         storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
         if storage_usd_per_hour is None:
             return "an unknown amount"
@@ -52,7 +52,7 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
     """
     price = episode.price.usd_per_hour
     source = episode.price.source
-    if episode.stopped_in is not None:
+    if episode.stopped_by_episode is not None:
         return f"It costs {price_text(episode)}.", saving_text(episode.plan)
     if price is None:
         return (f"Its price is not known ({source}).",)
@@ -125,12 +125,12 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> Idl
     A measurement that is an hour old or older is given with its age. While the question or its
     notice `is_open`, no sweep has seen work since.
     """
-    if episode.stopped_in is not None:
-        stopped_for = left(at - episode.steps_done[Step.STOP.value])
+    if episode.stopped_by_episode is not None:
+        stopped_for = left(at - episode.progress.steps_done[Step.STOP.value])
         title = f"stopped for {stopped_for}"
         return IdleText(title, sentence(episode.reason), f"has been {title}")
-    if episode.idle_for is not None and at - episode.opened_at < _FRESH:
-        return _idle_for_text(span(episode.idle_for), sentence(episode.reason))
+    if episode.measurement.idle_for is not None and at - episode.opened_at < _FRESH:
+        return _idle_for_text(span(episode.measurement.idle_for), sentence(episode.reason))
     return _measured_text(episode, at, is_open=is_open)
 
 
@@ -141,7 +141,7 @@ def _idle_for_text(idle_for: str, reason: str) -> IdleText:
 
 def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
     """Return the same by the measurements, if the episode is older or does not hold the time."""
-    window = episode.evidence.window
+    window = episode.measurement.evidence.window
     idle = episode.idle
     since = window.start
     began_earlier = False
@@ -152,7 +152,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     idle_for = span(window.end - since)
     if began_earlier:
         idle_for = f"over {idle_for}"
-    measured = f"Idle for {idle_for} (every GPU under {episode.idle_below_percent:g}%)"
+    measured = f"Idle for {idle_for} (every GPU under {episode.measurement.idle_below_percent:g}%)"
     if at - window.end < _FRESH:
         return _idle_for_text(idle_for, f"{measured}.")
 
@@ -161,7 +161,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     if not is_open or episode.outcome is not None:
         title = f"found idle {age} ago"
         return IdleText(title, f"{measured}.", f"was {title}")
-    start = day_and_time(since, episode.time_zone, at)
+    start = day_and_time(since, episode.asking.time_zone, at)
     if began_earlier:
         start = f"before {start}"
     title = f"idle since {start}"
@@ -170,7 +170,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
 
 def state_text(episodes: Iterable[Episode]) -> str:
     """Return the state of the instances in several questions: idle, stopped, or both."""
-    states = {"idle" if episode.stopped_in is None else "stopped" for episode in episodes}
+    states = {"idle" if episode.stopped_by_episode is None else "stopped" for episode in episodes}
     if len(states) > 1:
         return "idle or stopped"
     return "stopped" if "stopped" in states else "idle"
@@ -190,8 +190,8 @@ def silence_text(
     """Return what happens if nobody answers, with the time if it is known, as a sentence."""
     when = "in time"
     if until and now:
-        when = f"by {deadline(until, episode.time_zone, now)}"
-    if episode.acts_on_silence:
+        when = f"by {deadline(until, episode.asking.time_zone, now)}"
+    if episode.asking.acts_on_silence:
         return f"If nobody answers {when}, GPU Governor {episode.plan.verb}s it."
     return f"If nobody answers {when}, nothing happens."
 
@@ -213,9 +213,9 @@ def budget_text(episode: Episode) -> str:
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
-    notice_ends = until or at + episode.notice_length
+    notice_ends = until or at + episode.asking.notice_length
     mode = episode.mode.value if episode.plan.steps else "none"
     if mode == "auto" and at >= notice_ends:
         mode = "over"
     values = {"mode": mode, "plan": episode.plan, "until": notice_ends}
-    return said("unasked", values, episode.time_zone, at)[0]
+    return said("unasked", values, episode.asking.time_zone, at)[0]

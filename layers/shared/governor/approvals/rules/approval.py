@@ -41,11 +41,11 @@ def first_approval(episode: Episode) -> Approval:
     return Approval(
         approval_id=episode.approval_id,
         episode=episode.ref,
-        evidence_hash=episode.evidence_hash,
+        evidence_hash=episode.measurement.evidence_hash,
         status=ApprovalStatus.PENDING,
         created_at=episode.opened_at,
         expires_at=episode.opened_at,
-        keep_at_most=episode.keep_at_most,
+        keep_at_most=episode.asking.keep_at_most,
     )
 
 
@@ -62,15 +62,17 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
     """Return when a keep without a date ends: on the next working morning of the people who are
     asked, or at the longest keep that the policy allows."""
-    morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
-    return min(morning, now + episode.keep_at_most)
+    morning = next_morning(
+        now, episode.asking.time_zone, episode.asking.working_days, episode.asking.working_from
+    )
+    return min(morning, now + episode.asking.keep_at_most)
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
     """Return the label of the keep button, like `Keep until Mon 09:00 ($408)`; without the cost if
     the price is not known."""
     end = keep_end(episode, now)
-    text = f"Keep until {day_and_time(end, episode.time_zone, now)}"
+    text = f"Keep until {day_and_time(end, episode.asking.time_zone, now)}"
     price = episode.price.usd_per_hour
     if not price:
         return text
@@ -85,7 +87,7 @@ def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
         return False
     if episode.mode is Mode.AUTO or approval.status is ApprovalStatus.APPROVED:
         return True
-    return episode.acts_on_silence and _is_expired(approval, now)
+    return episode.asking.acts_on_silence and _is_expired(approval, now)
 
 
 def _is_expired(approval: Approval, now: datetime) -> bool:
@@ -121,7 +123,7 @@ def _asked_text(episode: Episode, now: datetime) -> str:
     text = f"EC2 was asked to {episode.final_step.value} it"
     if episode.begun_at is None:
         return text
-    return f"{text} on {clock(episode.begun_at, episode.time_zone, now)}"
+    return f"{text} on {clock(episode.begun_at, episode.asking.time_zone, now)}"
 
 
 def why_too_late(episode: Episode, now: datetime) -> str | None:
@@ -283,7 +285,7 @@ def notice_until(
     delivered_at = _delivered_at(episode, Stage.TELL, deliveries)
     if delivered_at is None:
         return None
-    return delivered_at + max(episode.notice_length, timedelta(minutes=minutes))
+    return delivered_at + max(episode.asking.notice_length, timedelta(minutes=minutes))
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
@@ -302,7 +304,7 @@ def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
 
     Return `None` if one of the two messages was delivered to nobody, or nobody is asked.
     """
-    planned = episode.schedule
+    planned = episode.asking.schedule
     all_deliveries = list(deliveries)
     asked_at = _delivered_at(episode, Stage.ASK, all_deliveries)
     escalated_at = _delivered_at(episode, Stage.ESCALATE, all_deliveries)

@@ -80,15 +80,15 @@ def opening_text(episode: Episode) -> bytes:
             "mode": episode.mode,
             "policy_version": episode.policy_version,
             "overrides": episode.overrides,
-            "acts_on_silence": episode.acts_on_silence,
+            "acts_on_silence": episode.asking.acts_on_silence,
             "terms": episode.terms,
-            "schedule": episode.schedule,
-            "notice": episode.notice,
-            "asked_under": episode.asked_under,
+            "schedule": episode.asking.schedule,
+            "notice": episode.asking.notice,
+            "asked_under": episode.asking.asked_under,
             "price": episode.price,
             "owner": episode.owner,
             "project": episode.project,
-            "stopped_in": episode.stopped_in,
+            "stopped_in": episode.stopped_by_episode,
             "instance_type": instance.instance_type,
             "volumes": volumes,
         },
@@ -142,7 +142,10 @@ def is_opening_sealed(episode: Episode) -> bool:
 def ended_unsealed(episode: Episode) -> bool:
     """Return whether the episode ended only because a record lacked its seal. Its question is then
     asked again."""
-    return episode.outcome is Outcome.VOID and UNSEALED in (episode.outcome_reason or "")
+    ending = episode.ending
+    if ending is None or ending.outcome is not Outcome.VOID:
+        return False
+    return UNSEALED in ending.reason
 
 
 def given_yeses(approval: Approval) -> tuple[Decision, ...]:
@@ -158,7 +161,7 @@ def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
         "version": VERSION,
         "episode": episode.ref,
         "approval_id": episode.approval_id,
-        "evidence_hash": episode.evidence_hash,
+        "evidence_hash": episode.measurement.evidence_hash,
         "plan_hash": plan_hash(episode.plan),
     }
     return _json({**named, **facts})

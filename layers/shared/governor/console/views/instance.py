@@ -84,7 +84,7 @@ def instance(request: ViewRequest) -> Page:
     present = _present(request, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     name = _name(current_row, episodes, instance_id)
-    episodes_with_gpus = [(episode, gpu_rows(episode.evidence)) for episode in episodes]
+    episodes_with_gpus = [(episode, gpu_rows(episode.measurement.evidence)) for episode in episodes]
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
     last_stop = stops[0][0] if stops else None
     decision = approval.decision if approval else None
@@ -359,12 +359,14 @@ def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Spa
 def _day_before(episode: Episode) -> Iterator[Span]:
     """Yield the span in which the question of an episode was open, then those of what was measured
     on the day before it; none of these if the history could not be read."""
-    yield "asked", episode.opened_at, episode.closed_at or episode.opened_at
-    if episode.history is None:
+    ended_at = episode.opened_at if episode.ending is None else episode.ending.at
+    yield "asked", episode.opened_at, ended_at
+    history = episode.measurement.history
+    if history is None:
         return
-    below = episode.idle_below_percent
-    window = episode.history.window
-    highest = busiest(episode.history.gpus, window, below)
+    below = episode.measurement.idle_below_percent
+    window = history.window
+    highest = busiest(history.gpus, window, below)
     kinds = [_kind_of(percent, below) for percent in highest]
     # One span for each run of bins of the same kind.
     for kind, run in groupby(enumerate(kinds), key=itemgetter(1)):
@@ -409,8 +411,8 @@ def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[st
         "opened_at": episode.opened_at,
         "reason": episode.reason,
         "outcome": episode.outcome.value if episode.outcome else None,
-        "closed_at": episode.closed_at,
+        "closed_at": None if episode.ending is None else episode.ending.at,
         "answer": answer,
         "by": answered_by,
-        "steps_done": dict(episode.steps_done),
+        "steps_done": dict(episode.progress.steps_done),
     }

@@ -116,31 +116,27 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
-    """The record of one idle episode. `evidence_hash` binds the approval to the measurements."""
+class Measurement:
+    """The readings that an episode was opened with. `evidence_hash` binds the approval to them."""
 
-    ref: EpisodeRef
-    phase: Phase
-    opened_at: UtcDatetime
-    approval_id: str
-    mode: Mode
-    policy_version: str
-    overrides: tuple[str, ...]
-    instance: Instance
-    reason: str
     evidence: Evidence
     evidence_hash: str
-    plan: Plan
-    price: Price
-    owner: str
-    project: str
-    keep_at_most: timedelta = timedelta(days=30)
     idle_below_percent: Percent = 5.0
     """The policy's threshold of utilization when the instance was judged; a line in the picture."""
     history: History | None = None
     """The day before, for the picture; `None` if it could not be read. No verdict rests on it."""
-    terms: Terms = Terms()
+    idle_for: timedelta | None = None
+    """The time for which it had been idle when it was opened, as `reason` says it. `None` in
+    episodes of earlier releases, and if the instance was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How people are asked, and what their answer or their silence means. The opening fixes it."""
+
+    keep_at_most: timedelta = timedelta(days=30)
     schedule: Schedule | None = None
+    """When people are asked; `None` if the episode asks no question."""
     time_zone: str = "UTC"
     """Time zone of the people who are asked."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
@@ -153,53 +149,130 @@ class Episode:
     """The policy's settings when the episode was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
     """True if the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
+    presence: str | None = None
+    """Facts about people who were logged in when the question was made, if there were any."""
+
+    @property
+    def notice_length(self) -> timedelta:
+        """Return how long people may hold an action of mode auto: an hour if none is recorded."""
+        return timedelta(hours=1) if self.notice is None else self.notice
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """The last recheck that let a step through. It clears one step, not those after it."""
+
+    step: str
+    at: UtcDatetime
+    is_used: bool = False
+    """True once EC2 was called after this recheck; each recheck allows one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What was done about the plan so far. Empty until the first recheck."""
+
+    first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """The time at which a recheck first cleared each step."""
+    steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """The time at which EC2 was asked for each step."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Volume id by snapshot id."""
-    user_data: UserData | None = None
-    """Record of the copy that is kept before a termination; `None` before that."""
     snapshots_reserved_at: UtcDatetime | None = None
     """The start of an attempt to make the snapshots; no other attempt may begin until that one is
     long over."""
-    phase_since: UtcDatetime | None = None
-    cleared_step: str | None = None
-    """The step that the last recheck cleared. A recheck clears one step, not those after it."""
-    cleared_at: UtcDatetime | None = None
-    is_clearance_used: bool = False
-    """True once EC2 was called after the last recheck; each recheck allows one call."""
-    first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """The time at which a recheck first cleared each step."""
-    closed_at: UtcDatetime | None = None
-    outcome: Outcome | None = None
-    outcome_reason: str | None = None
+    user_data: UserData | None = None
+    """Record of the copy that is kept before a termination; `None` before that."""
     last_no: str | None = None
     """Why the last recheck, guard or call went no further, after its outcome or the name of its
     error."""
-    presence: str | None = None
-    """Facts about people who were logged in when the question was made, if there were any."""
+
+    @property
+    def snapshot_ids(self) -> tuple[str, ...]:
+        """Return the ids of the snapshots in order; empty if there are none."""
+        return tuple(sorted(self.snapshots))
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeEnding:
+    """The end of an episode: its outcome, and what people know of it."""
+
+    outcome: Outcome
+    reason: str
+    at: UtcDatetime
     became: Outcome | None = None
     """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
     nothing."""
-    outcome_told_at: UtcDatetime | None = None
+    told_at: UtcDatetime | None = None
     """Time of the outcome's notification; `None` until a channel has accepted the message."""
-    steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    stopped_in: EpisodeRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Somebody had the stopped instance started again."""
+
+    by: str
+    at: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The record of one idle episode: what its opening fixed, and a record of each later stage."""
+
+    ref: EpisodeRef
+    phase: Phase
+    opened_at: UtcDatetime
+    approval_id: str
+    mode: Mode
+    policy_version: str
+    overrides: tuple[str, ...]
+    instance: Instance
+    reason: str
+    measurement: Measurement
+    plan: Plan
+    price: Price
+    owner: str
+    project: str
+    terms: Terms = Terms()
+    asking: Asking = Asking()
+    stopped_by_episode: EpisodeRef | None = None
     """The episode that stopped the instance, if this one asks whether to terminate the stopped
     instance. The evidence, and the stop in `steps_done`, are then those of that episode."""
-    undone_at: UtcDatetime | None = None
-    undone_by: str | None = None
     opening_seal: str | None = None
     """Made by `open_episode` over all that an opening fixes (`approvals/rules/sealing.py`)."""
-    idle_for: timedelta | None = None
-    """The time for which it had been idle when it was opened, as `reason` says it. `None` in
-    episodes of earlier releases, and if the instance was stopped."""
+    phase_since: UtcDatetime | None = None
+    clearance: Clearance | None = None
+    """`None` until the first recheck lets a step through."""
+    progress: Progress = field(default_factory=Progress)
+    ending: EpisodeEnding | None = None
+    """`None` while the episode is open."""
+    undo: Undo | None = None
+    """`None` unless somebody undid the stop."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return how the episode ended; `None` while it is open."""
+        return None if self.ending is None else self.ending.outcome
+
+    @property
+    def became(self) -> Outcome | None:
+        """Return what EC2 showed the instance to have become at the end; `None` while the episode
+        is open, and if nothing was done to the instance."""
+        return None if self.ending is None else self.ending.became
+
+    @property
+    def is_undone(self) -> bool:
+        """Return whether somebody has undone the stop of this episode."""
+        return self.undo is not None
 
     @property
     def idle(self) -> IdleSpan | None:
         """Return since when the instance had been idle when the episode was opened, by the day
         before; `None` if that was not measured."""
-        if self.history is None:
+        measured = self.measurement
+        if measured.history is None:
             return None
-        return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
+        return idle_span(measured.history, measured.idle_below_percent, self.instance.launch_time)
 
     @property
     def by_budget(self) -> bool:
@@ -213,14 +286,9 @@ class Episode:
         return self.mode is Mode.AUTO and bool(self.plan.steps)
 
     @property
-    def notice_length(self) -> timedelta:
-        """Return how long people may hold an action of mode auto: an hour if none is recorded."""
-        return timedelta(hours=1) if self.notice is None else self.notice
-
-    @property
     def own_plan(self) -> tuple[Step, ...]:
         """Return the steps of the plan, without a stop that an earlier episode has carried out."""
-        if self.stopped_in is None:
+        if self.stopped_by_episode is None:
             return self.plan.steps
         return tuple(step for step in self.plan.steps if step is not Step.STOP)
 
@@ -228,7 +296,7 @@ class Episode:
     def own_steps(self) -> Mapping[str, UtcDatetime]:
         """Return when EC2 was asked for each step, without the stop of an earlier episode; empty
         before the first call."""
-        return {step: at for step, at in self.steps_done.items() if step in self.own_plan}
+        return {step: at for step, at in self.progress.steps_done.items() if step in self.own_plan}
 
     @property
     def final_step(self) -> Step:
@@ -239,7 +307,7 @@ class Episode:
     def begun_at(self) -> UtcDatetime | None:
         """Return when EC2 was asked for the final step; `None` if it was not asked yet. From then
         on nobody can hold the step."""
-        return self.steps_done.get(self.final_step.value)
+        return self.progress.steps_done.get(self.final_step.value)
 
     @property
     def is_past_final_step(self) -> bool:
@@ -248,15 +316,15 @@ class Episode:
         steps_after = self.own_plan
         if self.final_step in steps_after:
             steps_after = steps_after[steps_after.index(self.final_step) + 1 :]
-        return any(step in self.steps_done for step in steps_after)
+        return any(step in self.progress.steps_done for step in steps_after)
 
     @property
     def can_be_started(self) -> bool:
         """Return whether people may have the instance started again: this episode stopped it, has
         nothing more to do with it, and nobody has undone the stop."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
-        is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
-        return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
+        is_last = is_open and not self.plan.destroys and Step.STOP in self.progress.steps_done
+        return not self.is_undone and (self.became is Outcome.STOPPED or is_last)
 
     def has_stopped(self, later: EpisodeRef) -> bool:
         """Return whether this episode stopped the run of the instance that the `later` episode is
@@ -264,12 +332,7 @@ class Episode:
         is_same_run = replace(later, number=self.ref.number) == self.ref
         if not is_same_run or self.ref.number >= later.number:
             return False
-        return self.became is Outcome.STOPPED and self.undone_at is None
-
-    @property
-    def snapshot_ids(self) -> tuple[str, ...]:
-        """Return the ids of the snapshots in order; empty if there are none."""
-        return tuple(sorted(self.snapshots))
+        return self.became is Outcome.STOPPED and not self.is_undone
 
 
 @dataclass(frozen=True, slots=True)

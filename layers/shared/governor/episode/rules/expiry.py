@@ -137,15 +137,15 @@ class Holdings:
             return False
         copied_volumes: set[str] = set()
         for episode in self.episodes:
-            copied_volumes.update(episode.snapshots.values())
+            copied_volumes.update(episode.progress.snapshots.values())
         return copied_volumes <= self.instance.volume_ids
 
     def _recorded_by(self, episode: Episode) -> Iterator[str]:
         """Yield the snapshots that the episode has recorded and that EC2 shows as recorded."""
-        since = episode.steps_done.get(Step.SNAPSHOT.value)
+        since = episode.progress.steps_done.get(Step.SNAPSHOT.value)
         if since is None:
             return
-        for snapshot_id, volume_id in episode.snapshots.items():
+        for snapshot_id, volume_id in episode.progress.snapshots.items():
             snapshot = self.snapshots.get(snapshot_id)
             if snapshot is None or not snapshot.counts(episode.ref.account, since):
                 continue
@@ -161,8 +161,8 @@ class Holdings:
         for episode in newest_first:
             snapshot_ids = set(self._recorded_by(episode))
             yield from snapshot_ids
-            copied = {episode.snapshots[snapshot_id] for snapshot_id in snapshot_ids}
-            volumes = episode.instance.volume_ids | set(episode.snapshots.values())
+            copied = {episode.progress.snapshots[snapshot_id] for snapshot_id in snapshot_ids}
+            volumes = episode.instance.volume_ids | set(episode.progress.snapshots.values())
             if copied and copied >= volumes:
                 return
 
@@ -173,15 +173,15 @@ class Holdings:
         changed the tag wants the snapshot kept.
         """
         days = [policy.plan.snapshot_retention_days for policy in self.policies]
-        if episode.asked_under is not None and episode.asked_under.plan is not None:
-            days.append(episode.asked_under.plan.snapshot_retention_days)
+        if episode.asking.asked_under is not None and episode.asking.asked_under.plan is not None:
+            days.append(episode.asking.asked_under.plan.snapshot_retention_days)
         try:
             tagged = parse_iso(snapshot.tags[DELETE_AFTER_TAG])
         except (KeyError, ValueError):
             return None
-        if episode.closed_at is None:
+        if episode.ending is None:
             return None
-        return max(tagged, episode.closed_at + timedelta(days=max(days)))
+        return max(tagged, episode.ending.at + timedelta(days=max(days)))
 
 
 def to_notice(

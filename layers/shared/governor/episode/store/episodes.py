@@ -73,7 +73,7 @@ class Episodes(Store):
         `seen` is the episode as the recheck read it. Return false if another recheck has let a step
         through since. Raises: ConflictError if the episode is closed, or does not exist.
         """
-        cleared_before = {} if seen is None else seen.first_cleared
+        cleared_before = {} if seen is None else seen.progress.first_cleared
         cleared: Document = {
             "phase": Phase.ACTING,
             "phase_since": at,
@@ -84,10 +84,7 @@ class Episodes(Store):
         }
         condition = IS_OPEN
         if seen is not None:
-            is_last = where("cleared_at", "=", seen.cleared_at)
-            if seen.cleared_at is None:
-                is_last |= absent("cleared_at")
-            condition &= is_last
+            condition &= _is_cleared_as(seen)
         try:
             self._table.write(update(keys.episode(ref), cleared, condition))
         except ConflictError:
@@ -137,7 +134,7 @@ class Episodes(Store):
         stored = self.episode(ref)
         if stored is None:
             raise ConflictError(f"there is no episode {ref.execution_name}")
-        return stored.snapshots
+        return stored.progress.snapshots
 
     def note_user_data(self, ref: EpisodeRef, kept: UserData) -> None:
         """Note where the copy of the user data is. Raises: ConflictError if the episode is
@@ -150,9 +147,11 @@ class Episodes(Store):
         Return false if the episode was rechecked or closed, or the step was noted again, since
         `episode` was read.
         """
-        remaining_steps = {name: at for name, at in episode.steps_done.items() if name != step}
+        remaining_steps = {
+            name: at for name, at in episode.progress.steps_done.items() if name != step
+        }
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
-        is_unchanged = IS_OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
+        is_unchanged = IS_OPEN & _is_cleared_as(episode) & is_same_note
         return self._table.try_write(
             update(keys.episode(episode.ref), {"steps_done": remaining_steps}, is_unchanged)
         )
@@ -244,6 +243,13 @@ class Episodes(Store):
 def _record(ref: EpisodeRef) -> Key:
     """Return the key of the record of the instance."""
     return keys.instance(ref.target, ref.instance_id)
+
+
+def _is_cleared_as(episode: Episode) -> Condition:
+    """Return the condition that no recheck has let a step through since the episode was read."""
+    if episode.clearance is None:
+        return unset("cleared_at")
+    return where("cleared_at", "=", episode.clearance.at)
 
 
 def locks(ref: EpisodeRef) -> tuple[Key, Key]:

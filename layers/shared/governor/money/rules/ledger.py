@@ -69,7 +69,11 @@ def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
 def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
     """Return when the next working day of the asked people begins after `after`. That may be later
     on the same day."""
-    working_hours = episode.time_zone, episode.working_days, episode.working_from
+    working_hours = (
+        episode.asking.time_zone,
+        episode.asking.working_days,
+        episode.asking.working_from,
+    )
     morning = next_morning(after - DAY, *working_hours)
     if morning > after:
         return morning
