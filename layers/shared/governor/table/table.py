@@ -102,23 +102,23 @@ class Write:
     returns_item: bool = False
 
 
-def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
-    """Return the write that replaces the whole item, or makes it. `more` are other fields of
+def put(key: Key, document: object, condition: Condition | None = None, **options: Any) -> Write:
+    """Return the write that replaces the whole item, or makes it. `options` are other fields of
     `Write`, such as `until`."""
-    return Write("Put", key, condition, document, **more)
+    return Write("Put", key, condition, document, **options)
 
 
-def insert(key: Key, document: object, **more: Any) -> Write:
-    """Return the write of a new item. Its condition fails if the item exists. `more` are other
+def insert(key: Key, document: object, **options: Any) -> Write:
+    """Return the write of a new item. Its condition fails if the item exists. `options` are other
     fields of `Write`, such as `until`."""
-    return put(key, document, absent(), **more)
+    return put(key, document, absent(), **options)
 
 
-def update(key: Key, changes: object, condition: Condition | None = None, **more: Any) -> Write:
+def update(key: Key, changes: object, condition: Condition | None = None, **options: Any) -> Write:
     """Return the write that sets these attributes and leaves the others. Without a condition, it
-    makes an item that does not exist. `more` are other fields of `Write`, such as `add` or
+    makes an item that does not exist. `options` are other fields of `Write`, such as `add` or
     `remove`."""
-    return Write("Update", key, condition, changes, **more)
+    return Write("Update", key, condition, changes, **options)
 
 
 def delete(key: Key, condition: Condition | None = None) -> Write:
