@@ -30,7 +30,8 @@ class Owner(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the part of a message's id that is different for each owner and project."""
+        """Return a short hash of the name and the project, which tells messages of one kind to
+        different owners or projects apart."""
         return short_hash(self.name, self.project)
 
 
@@ -137,14 +138,16 @@ class Words:
 
     @property
     def all_lines(self) -> list[str]:
-        """Return the title and the lines of the body; empty if there are no words at all."""
+        """Return the title, if there is one, and the lines of the body; empty if there are no words
+        at all."""
         if self.title:
             return [self.title, *self.lines]
         return list(self.lines)
 
     @property
     def lead(self) -> tuple[str, ...]:
-        """Return the lines before the first section, without empty ones."""
+        """Return the lines of the body before the first heading, without empty ones; empty if there
+        are none."""
         lead: list[str] = []
         for line, form in zip(self.lines, self.forms, strict=True):
             if form is LineForm.HEADING:
@@ -155,16 +158,17 @@ class Words:
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections, without the colons and dashes of plain text; empty if there are
-        none."""
+        """Return the headings with their lines, without the colons and dashes of plain text; empty
+        if there is no heading."""
         sections: list[Section] = []
         for line, form in zip(self.lines, self.forms, strict=True):
             if form is LineForm.HEADING:
                 sections.append(Section(line.removesuffix(":"), ()))
             elif sections and form is not LineForm.EMPTY:
                 item = line.removeprefix("- ") if form is LineForm.ITEM else line
-                section = sections.pop()
-                sections.append(Section(section.heading, (*section.lines, item)))
+                # A section is frozen, so the last one is replaced by one that has the item.
+                last = sections.pop()
+                sections.append(Section(last.heading, (*last.lines, item)))
         return tuple(sections)
 
 
@@ -183,7 +187,7 @@ class Facts:
     """At the list or Spot price, while it runs; `None` if it is not known."""
 
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
-        """Return labels and values in reading order.
+        """Return labels and values, such as `Region` and `us-east-1`, in reading order.
 
         Unknown values are left out, except the owner, project and cost of an instance. `unpriced`
         is the text for an unknown cost.
@@ -238,8 +242,8 @@ class Alert:
 
     @property
     def about(self) -> Facts:
-        """Return the instance or place that the alert is about, read from `self.facts`, so that
-        every reader of the queue can show it."""
+        """Return the instance or the Region that the alert is about. What is no field of the alert
+        is read from `self.facts`, so that every reader of the queue can show it."""
         price = self._text_of("usd_per_hour")
         return Facts(
             account=self.account,
@@ -280,7 +284,8 @@ class Incident:
 
 
 def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
-    """Return the incident that a sweep must close when its time has passed.
+    """Return the incident that the message opens, and that a sweep must close when its time has
+    passed. `now` is when it opens.
 
     Return `None` if the message opens no incident, or another message closes it.
     """
@@ -346,8 +351,8 @@ def alert_document(alert: Alert) -> dict[str, object]:
 
 
 def sealed_text(alert: Alert) -> bytes:
-    """Return the text that the seal of an alert signs: its document in canonical form, without the
-    seal."""
+    """Return the text that the seal of an alert signs: its document as JSON with sorted keys,
+    without the seal."""
     facts = {name: value for name, value in alert.facts.items() if name != SEAL}
     document = {**alert_document(alert), "facts": facts}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -369,23 +374,24 @@ ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKi
 """Kinds that also go to the contacts for escalations."""
 
 
-def named(instance: Instance) -> str:
+def instance_text(instance: Instance) -> str:
     """Return the instance as text: `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
     return f"{instance.name} ({instance.instance_id}, {instance.instance_type})"
 
 
-def only(instances: Sequence[Instance]) -> Instance | None:
-    """Return the instance if there is just one; `None` otherwise."""
+def only_instance(instances: Sequence[Instance]) -> Instance | None:
+    """Return the instance if there is just one; `None` if there is none, or more than one."""
     return instances[0] if len(instances) == 1 else None
 
 
-def counted(instances: Sequence[Instance]) -> str:
-    """Return the name of the only instance, or the number of instances as text."""
-    instance = only(instances)
+def name_or_count(instances: Sequence[Instance]) -> str:
+    """Return the name of the only instance, or the number of instances as text: `3 GPU
+    instances`."""
+    instance = only_instance(instances)
     return instance.name if instance else f"{len(instances)} GPU instances"
 
 
-def ids(instances: Iterable[Instance]) -> list[str]:
+def instance_ids(instances: Iterable[Instance]) -> list[str]:
     """Return the ids of the instances."""
     return [instance.instance_id for instance in instances]
 
@@ -427,23 +433,23 @@ class Delivery:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return its channel's name and its target, as `Route.key` does."""
+        """Return the name of its channel, and its target, as `Route.key` does."""
         return self.channel, self.target
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it was delivered, or refused for good, so that it is not tried again."""
+        """Return whether the message was delivered or refused, so that it is not tried again."""
         return self.not_before is None
 
     @property
     def was_taken(self) -> bool:
-        """Return whether it was delivered."""
+        """Return whether the channel has accepted the message."""
         return self.is_settled and self.refused is None
 
     @property
     def reached_people(self) -> bool:
-        """Return whether it was delivered to a channel of its readers' own. A webhook reaches only
-        machines."""
+        """Return whether the message was delivered to a channel of its readers' own: to no webhook,
+        which reaches only machines, and to no channel for everybody in place of theirs."""
         if not self.was_taken or self.channel == "webhook":
             return False
         return not self.shared

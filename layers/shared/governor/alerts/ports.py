@@ -19,9 +19,10 @@ class Announcer(Protocol):
     """Sends alerts to the alert topic."""
 
     def announce(self, alert: Alert) -> None:
-        """Send an alert; return once it is accepted. Raises: CloudError if it is not."""
+        """Send an alert to the topic, and return once it is accepted. Raises: CloudError if it is
+        not."""
 
     def reaches(self, addresses: Collection[str]) -> bool:
         """Return whether one of these addresses (lower case) gets every question directly from the
-        topic. If not, the recorded deliveries say who has a question. Raises: NobodyListens if a
-        message would reach nobody at all; CloudError."""
+        topic. If not, the recorded deliveries say who has a question. It sends nothing. Raises:
+        NobodyListens if a message would reach nobody at all; CloudError."""

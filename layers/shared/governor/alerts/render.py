@@ -39,13 +39,16 @@ _NOW = "time_of_message"
 
 
 def rendered(template: str, values: Mapping[str, Any], zone: str, now: datetime | None) -> Words:
-    """Return the words of a template, with times in this zone, relative to `now`. A template that
-    sets no `alert_kind` gives no kind and no severity.
+    """Return the words of a template, such as `pause ended` (`pause-ended.txt`), with times in this
+    zone, relative to `now`. A template that sets no `alert_kind` gives no kind and no severity. If
+    `now` is `None`, each time is relative to itself.
 
-    Raises: UndefinedError if the template names a value that is missing.
+    Raises: jinja2.UndefinedError if the template names a value that is missing;
+    jinja2.TemplateNotFound if there is no such template.
     """
     file_name = f"{template.replace(' ', '-')}.txt"
     all_values = {**values, _ZONE: zone, _NOW: now}
+    # A module has the text, and the variables that the template sets.
     module = environment().get_template(file_name).make_module(all_values)
     words = _words_of(_lines(str(module)))
     exported = vars(module)
@@ -81,12 +84,13 @@ def environment() -> Environment:
 
 
 def _capital(text: str) -> str:
-    """Return the text with its first letter as a capital."""
+    """Return the text with its first letter as a capital; an empty text stays empty."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable[..., str]:
-    """Return a filter that words a time in the reader's zone, relative to the message's time."""
+    """Return a filter for templates that words a time by `in_words`, in the reader's zone and
+    relative to the message's time."""
 
     @pass_context
     def filtered(context: Context, moment: datetime) -> str:
@@ -103,7 +107,8 @@ def _bordered(value: object) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of a rendered template, with the borders of their values.
+    """Yield the lines of a rendered template, with the borders of their values. A line that ends
+    with a backslash goes on in the next one.
 
     A line that its values leave empty is left out.
     """
@@ -127,6 +132,7 @@ def _words_of(rendered_lines: Iterable[str]) -> Words:
             heading_mark, _, heading = text.partition(" ")
             continue
         if heading:
+            # The heading is written now that a line follows it. `##` has an empty line before it.
             if heading_mark == "##":
                 lines.append("")
                 forms.append(LineForm.EMPTY)

@@ -39,7 +39,8 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Return an alert in the words of the template `message`.
+    """Return an alert in the words of the template `message`, such as `pause ended`. It sends
+    nothing.
 
     The template may name the facts, the values in `words`, and `about`, `target`, `owner` and
     `now`. It sets the kind, and the severity unless `severity` is given. Raises: LookupError if it
@@ -83,7 +84,7 @@ def alert_of(
     owner: Owner = NOBODY,
     link: str | None = None,
 ) -> Alert:
-    """Return an alert in these words.
+    """Return an alert in these words. It sends nothing.
 
     Times and amounts among the facts become text. The name and type of an instance, and the form of
     each line, are added to the facts.
@@ -118,7 +119,7 @@ def alert_of(
 
 
 def _fact(value: object) -> object:
-    """Return a time or an amount as text, and anything else as it is."""
+    """Return a time or an amount as text, as it stands in JSON, and anything else as it is."""
     if isinstance(value, datetime | Decimal):
         return plain(value)
     return value
@@ -130,7 +131,8 @@ def worded(
     """Return the words of a template, with a title that is short enough for a subject of SNS.
 
     If the title is too long, the value `name` is shortened in it: the words after it matter more.
-    Times are in the zone `zone`, relative to `now`. Raises: as `said`.
+    Without such a value the title stays long. Times are in the zone `zone`, relative to `now`.
+    Raises: jinja2.UndefinedError if the template names a value that is missing.
     """
     words = _rendered(template, values, zone, now)
     name = str(values.get("name", ""))
@@ -152,7 +154,8 @@ def said(
 
 
 def first_line_of(template: str, **values: object) -> str:
-    """Return the first line of a template. Raises: as `said`; IndexError if there is no line."""
+    """Return the first line of a template, with these values. Raises: jinja2.UndefinedError if the
+    template names a value that is missing; IndexError if there is no line."""
     return said(template, values)[0]
 
 

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from governor.alerts.model import INCIDENT_UNTIL, Alert, Owner, Severity, ids, named, only
+from governor.alerts.model import (
+    INCIDENT_UNTIL,
+    Alert,
+    Owner,
+    Severity,
+    instance_ids,
+    instance_text,
+    only_instance,
+)
 from governor.alerts.templates import said, written
 from governor.core.documents import plain
 from governor.core.instance import Instance, Lifecycle, Target
@@ -96,9 +104,9 @@ def mass_alert(
         "auto_scaling_group": group,
         "cause": warned.cause.value,
         "since": since,
-        "instance_ids": ids(instances),
+        "instance_ids": instance_ids(instances),
         "owners": {owner.name: len(instances)} if instances else {},
-        "checkpoint_not_sent": ids(without_hook),
+        "checkpoint_not_sent": instance_ids(without_hook),
         INCIDENT_UNTIL: max(since + BURST_WINDOW, warned.stands_until(now)),
     }
     (warnings,) = said("many", {"kind": warned.kind})
@@ -219,7 +227,7 @@ def notice_alert(
 
     If it is sent `again`, it is the reminder. Otherwise it says whether people will be `reminded`.
     """
-    instance = only(instances)
+    instance = only_instance(instances)
     at = notice.at
     subject_start = ""
     id_start = "notice"
@@ -236,14 +244,14 @@ def notice_alert(
         "reminder": again,
         "source_id": notice.source_id,
         "capacity_reservation_id": notice.reservation_id,
-        "instance_ids": ids(instances),
+        "instance_ids": instance_ids(instances),
         INCIDENT_UNTIL: at,
     }
     words = {
         "prefix": subject_start,
         "due": _due(at, now),
         "left": None if at is None else left(at - now),
-        "listed": ", ".join(named(instance) for instance in instances),
+        "listed": ", ".join(instance_text(instance) for instance in instances),
         "advice": _advice(notice, instances),
         "minutes": int(TERMINATED_BEFORE_END.total_seconds() // 60),
         "follows": reminded,
@@ -281,17 +289,17 @@ def block_alert(
     A block is paid whether it is used or not.
     """
     target = Target(change.account, change.region)
-    names = ", ".join(named(instance) for instance in instances)
+    names = ", ".join(instance_text(instance) for instance in instances)
     words = {"listed": names or "none yet"}
     facts: dict[str, object] = {
         "capacity_reservation_id": change.reservation_id,
-        "instance_ids": ids(instances),
+        "instance_ids": instance_ids(instances),
     }
     if change.is_expiring:
         facts["what"] = "Capacity Block expires"
         facts["terminated_from"] = change.terminated_from
         facts[INCIDENT_UNTIL] = change.ends_at
-        about = only(instances) or target
+        about = only_instance(instances) or target
         dedup_id = f"expiring-{change.event_id}-{owner.key}"
         return written("block ends", about, dedup_id, now, facts, words, owner=owner)
     facts["what"] = "Capacity Block delivered"

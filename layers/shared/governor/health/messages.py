@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from governor.alerts.model import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, Owner, named, only
+from governor.alerts.model import (
+    INCIDENT_UNTIL,
+    INCIDENT_WHILE,
+    Alert,
+    Owner,
+    instance_text,
+    only_instance,
+)
 from governor.alerts.model import Severity as AlertSeverity
 from governor.alerts.templates import said, written
 from governor.core.hashing import short_hash
@@ -123,7 +130,7 @@ def _alert(
     first = groups[0][0]
     findings = _findings(groups)
     instances = {group[0].instance.instance_id: group[0].instance for group in groups}
-    instance = only(list(instances.values()))
+    instance = only_instance(list(instances.values()))
     target = first.instance.target
     facts = {
         "instance_ids": sorted(instances),
@@ -191,7 +198,7 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
     severity = findings[0].severity.value.capitalize()
     advice = advice_text(findings[0])
-    return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {advice}"
+    return f"{severity}: {instance_text(group[0].instance)}: {seen}; seen since {since}. {advice}"
 
 
 def empty_alert(

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from governor.alerts.model import Alert, Owner, counted, ids, named, only
+from governor.alerts.model import (
+    Alert,
+    Owner,
+    instance_ids,
+    instance_text,
+    name_or_count,
+    only_instance,
+)
 from governor.alerts.templates import said, written
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
@@ -100,7 +107,7 @@ def managed_alert(
         "environment_kind": _slug(home.kind),
         "environment": home.name,
         "cluster": home.cluster,
-        "instance_ids": ids([member.instance for member in idle]),
+        "instance_ids": instance_ids([member.instance for member in idle]),
         "usd_per_hour": usd_per_hour,
     }
     words = {
@@ -134,7 +141,9 @@ def _which(idle: Sequence[IdleMember]) -> str:
 
 def _line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
     """Return the line of a member: its name, and since when it is idle, in the owner's zone."""
-    return f"{named(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
+    return (
+        f"{instance_text(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
+    )
 
 
 def idle_event(
@@ -164,11 +173,13 @@ def silent_alert(
     lines = []
     for instance, verdict in silent:
         since = _since(verdict, owner, now)
-        lines.append(f"{named(instance)}: {since}{verdict.reason}")
-    facts = {"instance_ids": ids(instances), "outage": outage}
-    words = {"which": counted(instances), "listed": some_of(lines, _INSTANCES_NAMED)}
+        lines.append(f"{instance_text(instance)}: {since}{verdict.reason}")
+    facts = {"instance_ids": instance_ids(instances), "outage": outage}
+    words = {"which": name_or_count(instances), "listed": some_of(lines, _INSTANCES_NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
-    return written("silent", only(instances) or target, dedup_id, now, facts, words, owner=owner)
+    return written(
+        "silent", only_instance(instances) or target, dedup_id, now, facts, words, owner=owner
+    )
 
 
 def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
@@ -202,8 +213,12 @@ def exemption_alert(
     `kept` holds each instance with its tag, as `gpu-governor=exempt`.
     """
     instances = [instance for instance, _ in kept]
-    lines = some_of([f"{named(instance)}: {tag}" for instance, tag in kept], _INSTANCES_NAMED)
-    words = {"which": counted(instances), "listed": lines, "exemption": exemption}
-    facts = {"instance_ids": ids(instances)}
+    lines = some_of(
+        [f"{instance_text(instance)}: {tag}" for instance, tag in kept], _INSTANCES_NAMED
+    )
+    words = {"which": name_or_count(instances), "listed": lines, "exemption": exemption}
+    facts = {"instance_ids": instance_ids(instances)}
     dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"
-    return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
+    return written(
+        "exemption", only_instance(instances) or target, dedup_id, now, facts, words, owner=owner
+    )
