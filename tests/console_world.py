@@ -28,7 +28,7 @@ from governor.episode.model.episode import Episode, Measurement, Phase
 from governor.episode.rules.plan import draw_plan
 from governor.evidence.rules.series import evidence_hash
 from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
-from governor.fleet.store import keeping
+from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import booking
 from governor.policy.model.policy import Mode, Policy
@@ -134,7 +134,7 @@ class ConsoleWorld:
         self, day: date, shares: dict[tuple[str, str], Share], target: Target = TARGETS[0]
     ) -> None:
         """Store what was spent on a day, by owner and project."""
-        self.table.write(keeping(DayCosts(day, target.account, target.region, shares)))
+        self.table.write(replace_day_write(DayCosts(day, target.account, target.region, shares)))
 
     def book(self, *entries: LedgerEntry) -> None:
         for entry in entries:

@@ -13,7 +13,7 @@ import pytest
 
 from governor.core.instance import Target
 from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
-from governor.fleet.store import OTHERS, keeping
+from governor.fleet.store import OTHERS, replace_day_write
 from governor.table.table import put
 from tests.console_world import many_rows
 from tests.twins.stores import EveryStore
@@ -172,7 +172,7 @@ def test_the_days_of_a_month_are_read_by_one_query(table: EveryStore) -> None:
     assert second == table.days_of(OTHER, [second.day])[0]
 
     for one in (first, second, replace(first, day=date(2026, 12, 1))):
-        table._table.transact(keeping(one))
+        table._table.transact(replace_day_write(one))
 
     assert (first, second) == table.days("2026-11")
     assert first == table.days_of(TARGET, [first.day])[0]
@@ -185,7 +185,9 @@ def test_pages_and_days_expire(table: EveryStore) -> None:
     """A target that no policy names any more is gone after a week; a day, as a meter, after 400
     days."""
     table.keep_page(page())
-    table._table.transact(keeping(DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region)))
+    table._table.transact(
+        replace_day_write(DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region))
+    )
 
     [stored], [day] = table._table.query("FLEET"), table._table.query("DAYS#2026-11")
 
@@ -206,7 +208,7 @@ def test_a_day_of_too_many_owners_is_summed_up(table: EveryStore) -> None:
     shares = {(name, "vision"): Share(used=Decimal(number)) for number, name in enumerate(names)}
     whole = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
 
-    table._table.transact(keeping(whole))
+    table._table.transact(replace_day_write(whole))
     [item] = table._table.query("DAYS#2026-11")
     kept = table.days_of(TARGET, [whole.day])[0].shares
 
@@ -214,7 +216,7 @@ def test_a_day_of_too_many_owners_is_summed_up(table: EveryStore) -> None:
     assert Share(used=Decimal(1_499)) == kept[names[-1], "vision"]
     assert sum(shares.values(), Share()) == sum(kept.values(), Share())
     again = table.days_of(TARGET, [whole.day])[0].plus(shares)
-    table._table.transact(keeping(again))
+    table._table.transact(replace_day_write(again))
     twice = table.days_of(TARGET, [whole.day])[0].shares
     assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
     assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total

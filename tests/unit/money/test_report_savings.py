@@ -15,7 +15,7 @@ from governor.alerts.model import AlertKind
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.fleet.model import DayCosts, Share
-from governor.fleet.store import keeping
+from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.report_savings import ReportSavings
 from governor.money.rules.ledger import sum_saved
@@ -90,7 +90,7 @@ class World:
         """As a sweep does."""
         share = Share(**{name: Decimal(amount) for name, amount in usd.items()})
         costs = DayCosts(day, TARGET.account, TARGET.region, {(owner, project): share})
-        self.state._table.transact(keeping(costs))
+        self.state._table.transact(replace_day_write(costs))
 
     @property
     def sent(self) -> list[tuple[str, str]]:
@@ -268,7 +268,7 @@ def test_costs_of_every_account_and_region_are_in_it() -> None:
         target = Target(TARGET.account, region)
         share = {("ml-team", "vision"): Share(used=Decimal(50))}
         world.state._table.transact(
-            keeping(DayCosts(date(2026, 11, 18), target.account, region, share))
+            replace_day_write(DayCosts(date(2026, 11, 18), target.account, region, share))
         )
     world.report()
 

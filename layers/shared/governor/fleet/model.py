@@ -88,25 +88,33 @@ class FleetPage:
         return Target(self.account, self.region)
 
 
-def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDatetime) -> Hours:
-    """Return the hours up to `now`: the `past` hours of a row that is `passed` hours old, moved on,
-    with the readings of the evidence in `found`."""
-    hours: list[float | None] = [*past[passed:], *NOT_MEASURED[:passed]]
-    for evidence in found:
-        for back in range(HOURS):
-            start = hour_of(now) - HOUR * back
+def hours_of(
+    past: Hours, hours_passed: int, readings: Iterable[Evidence], now: UtcDatetime
+) -> Hours:
+    """Return the highest utilization in each of the 24 hours up to `now`.
+
+    `past` are the hours of the earlier row; they are moved on by `hours_passed`, the age of that
+    row in hours. A reading counts if it is higher than what its hour has. An hour without either is
+    `None`.
+    """
+    hours: list[float | None] = [*past[hours_passed:], *NOT_MEASURED[:hours_passed]]
+    for evidence in readings:
+        for hours_ago in range(HOURS):
+            start = hour_of(now) - HOUR * hours_ago
             if start + HOUR <= evidence.window.start:
                 break
             highest = _highest_in_hour(evidence, start)
-            known = hours[-1 - back]
+            # The last entry is this hour.
+            place = -1 - hours_ago
+            known = hours[place]
             if highest is not None and (known is None or highest > known):
-                hours[-1 - back] = highest
+                hours[place] = highest
     return tuple(None if hour is None else min(100, round(hour)) for hour in hours)
 
 
 def _highest_in_hour(evidence: Evidence, start: UtcDatetime) -> float | None:
-    """Return the highest utilization of any GPU in the hour from `start`; `None` without a
-    reading."""
+    """Return the highest utilization of any GPU, in percent, in the hour from `start`; `None`
+    without a reading."""
     window = evidence.window
     first = max(0, (start - window.start) // window.period)
     last = max(0, (start + HOUR - window.start) // window.period)
@@ -133,6 +141,7 @@ class Share:
         return self.used + self.idle + self.kept + self.unmeasured
 
     def __add__(self, share: Share) -> Share:
+        """Return the costs of both, part by part."""
         return Share(
             self.used + share.used,
             self.idle + share.idle,
@@ -147,8 +156,8 @@ _PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
 
 
 def part_of(kind: VerdictKind | None) -> str:
-    """Return the part of a `Share` to which the cost of an instance with this verdict belongs.
-    `None` stands for an instance without a verdict."""
+    """Return the part of a `Share` to which the cost of an instance with this verdict belongs:
+    `used`, `idle`, `kept` or `unmeasured`. `None` stands for an instance without a verdict."""
     if kind in KEPT:
         return "kept"
     if kind is None:
@@ -165,7 +174,10 @@ class DayCosts:
     region: str
     shares: Mapping[tuple[str, str], Share] = field(default_factory=dict)
 
-    def plus(self, more: Mapping[tuple[str, str], Share]) -> DayCosts:
-        """Return the costs of the day with these shares added."""
-        added = {whose: self.shares.get(whose, Share()) + share for whose, share in more.items()}
-        return replace(self, shares={**self.shares, **added})
+    def plus(self, added_shares: Mapping[tuple[str, str], Share]) -> DayCosts:
+        """Return the costs of the day with these shares added, each by owner and project. It stores
+        nothing."""
+        sums = dict(self.shares)
+        for payer, share in added_shares.items():
+            sums[payer] = sums.get(payer, Share()) + share
+        return replace(self, shares=sums)

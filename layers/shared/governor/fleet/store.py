@@ -40,19 +40,21 @@ class Fleet(Store):
 
     def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
         """Return the pages of all targets, or only those of the targets `among`, sorted by account
-        and Region. This is one query. Empty if no sweep has kept a page."""
+        and Region, by one query. Empty if no sweep has stored a page; damaged pages are left out.
+        Raises: CloudError."""
         pages = self._pages("")
         if among is None:
             return tuple(pages)
         return tuple(page for page in pages if page.target in among)
 
     def page(self, target: Target) -> FleetPage | None:
-        """Return the page of a target; `None` if no sweep has kept one, or it is damaged."""
+        """Return the page of a target; `None` if no sweep has stored one, or it is damaged. Raises:
+        CloudError."""
         return next(self._pages(f"{place(target)}#"), None)
 
     def keep_page(self, page: FleetPage) -> bool:
-        """Replace the whole page of a target. Return false, and change nothing, if a later sweep
-        has kept its page."""
+        """Replace the whole page of a target, and return true. Return false, with nothing changed,
+        if a later sweep has stored its page. Raises: CloudError."""
         head = self._table.document(replace(page, rows=()))
         is_not_later = absent() | where("swept_at", "<=", head["swept_at"])
         rows = [self._table.document(row) for row in page.rows]
@@ -71,7 +73,7 @@ class Fleet(Store):
 
     def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
         """Return the costs of a target on each of these days, in order, by one read. A day without
-        a stored item, or with a damaged one, has no shares."""
+        a stored item, or with a damaged one, has no shares. Raises: CloudError."""
         items = self._table.get_all([_day_key(target, day) for day in days])
         costs_by_day: dict[date, DayCosts] = {}
         for item in items:
@@ -83,8 +85,9 @@ class Fleet(Store):
         ]
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
-        """Return the costs of all targets in a month from the day `since` on, sorted by account,
-        Region and day. This is one query. Damaged items are left out."""
+        """Return the costs of all targets in a month, such as `2026-11`, from the day `since` on,
+        sorted by account, Region and day, by one query; empty if there are none. Damaged items are
+        left out. Raises: CloudError."""
         days: list[DayCosts] = []
         for item in self._table.query(f"DAYS#{month}"):
             if str(item.get("day")) < f"{since}":
@@ -95,10 +98,12 @@ class Fleet(Store):
         return tuple(days)
 
     def _day(self, item: Document) -> DayCosts | None:
-        """Return the costs of a stored day; `None` if the item is damaged."""
+        """Return the costs of a stored day; `None` if the item is damaged, which is logged."""
         try:
-            lines = unpacked_one([item["shares"]])
-            shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
+            shares: dict[_Payer, Share] = {}
+            for owner, project, *amounts in unpacked_one([item["shares"]]):
+                # The amounts are in the order of the fields of `Share`.
+                shares[owner, project] = Share(*map(Decimal, amounts))
             day = date.fromisoformat(item["day"])
             return DayCosts(day, item["account"], item["region"], shares)
         except DAMAGED:
@@ -106,8 +111,9 @@ class Fleet(Store):
             return None
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
-        """Yield the page of each target, without rows and with a `problem` if its rows cannot be
-        read. A page whose other fields cannot be read is left out."""
+        """Yield the page of each target whose key begins with `prefix`, without rows and with a
+        `problem` if its rows cannot be read. A page whose other fields cannot be read is left out.
+        Raises: CloudError."""
         by_target: dict[str, list[Document]] = defaultdict(list)
         for item in self._table.query(_FLEET, prefix):
             by_target[item["sk"].rpartition("#")[0]].append(item)
@@ -126,7 +132,7 @@ class Fleet(Store):
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
 
 
-def keeping(costs: DayCosts) -> Write:
+def replace_day_write(costs: DayCosts) -> Write:
     """Return the write that replaces the costs of a day. It belongs into the transaction that
     writes the meter.
 
@@ -153,7 +159,7 @@ _Payer = tuple[str, str]
 
 
 def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
-    """Return the most expensive shares, and the sum of all others."""
+    """Return the most expensive shares, and the sum of all others under `OTHERS`."""
     named = [payer for payer in shares if payer != OTHERS]
     by_cost = sorted(named, key=lambda payer: shares[payer].total, reverse=True)
     rest = shares.get(OTHERS, Share())
@@ -179,4 +185,5 @@ def _lines(shares: Mapping[_Payer, Share]) -> list[list[str]]:
 
 
 def _day_key(target: Target, day: date) -> Key:
+    """Return the key of the costs of a target on a day: `DAYS#2026-11`, `<account>#<region>#27`."""
     return f"DAYS#{day:%Y-%m}", f"{place(target)}#{day:%d}"

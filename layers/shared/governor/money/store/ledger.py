@@ -9,7 +9,7 @@ from datetime import timedelta
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
 from governor.fleet.model import DayCosts
-from governor.fleet.store import keeping
+from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import Cash, Ending, LedgerEntry, Statement
 from governor.money.rules.cost import Meter, month_of, parse_month
 from governor.table.keys import place, target_pk
@@ -148,7 +148,7 @@ class Ledger(Store):
             is_unchanged = where("counted_until", "=", seen.counted_until)
         key = _meter_key(meter.target, meter.month)
         until = parse_month(meter.month) + _METERS_KEPT
-        day_writes = [keeping(day) for day in days]
+        day_writes = [replace_day_write(day) for day in days]
         return self._table.try_transaction(put(key, meter, is_unchanged, until=until), *day_writes)
 
     def meters(self, month: str) -> list[Meter]:
