@@ -25,7 +25,7 @@ from governor.episode.rules.plan import (
     companions,
     draw_plan,
     mode_of,
-    unmet,
+    why_impossible,
 )
 from governor.policy.model.acting import Action, ApprovalRule, PlanRule
 from governor.policy.model.money import Prices
@@ -596,5 +596,5 @@ def test_a_companion_says_what_it_needs() -> None:
     launched."""
     known, unknown = make_instance(spot_request_id="sir-1"), make_instance(spot_request_id=None)
 
-    assert unmet(Step.CANCEL_SPOT_REQUEST, known) is None
-    assert "could be launched" in str(unmet(Step.CANCEL_SPOT_REQUEST, unknown))
+    assert why_impossible(Step.CANCEL_SPOT_REQUEST, known) is None
+    assert "could be launched" in str(why_impossible(Step.CANCEL_SPOT_REQUEST, unknown))

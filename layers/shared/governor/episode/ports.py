@@ -26,20 +26,25 @@ class InstanceController(Protocol):
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Stop the instance."""
+        """Stop the instance, and return the id of the request; with `dry_run` only check that, and
+        return `None`. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied,
+        Throttled, Unavailable."""
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Terminate the instance."""
+        """Terminate the instance, and return the id of the request; with `dry_run` only check that,
+        and return `None`. Raises: as `stop`."""
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
-        """Carry out a companion step, such as the cancellation of a Spot request."""
+        """Carry out a companion step, such as the cancellation of a Spot request, and return the id
+        of the request; with `dry_run` only check that, and return `None`. Raises: as `stop`."""
 
 
 class InstanceStarter(Protocol):
     """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
 
     def start(self, target: Target, instance_id: str) -> str | None:
-        """Start the instance, and return the id of the request."""
+        """Start the instance, and return the id of the request. Raises: NoCapacity if EC2 has none;
+        else as `InstanceController.stop`."""
 
 
 class UndoAnswer(NamedTuple):
@@ -55,8 +60,8 @@ class Undoer(Protocol):
     """Has the stopped instance of an episode started again, by the only function that may."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Have the instance started. `by` is the person who asked, `channel` the way they
-        asked."""
+        """Have the instance started, and return the answer to the person. `by` is the person who
+        asked, `channel` the way they asked. Raises: CloudError if the function cannot be called."""
 
 
 class Snapshotter(Protocol):
@@ -72,13 +77,16 @@ class Snapshotter(Protocol):
         boot: bool = True,
     ) -> Sequence[Snapshot]:
         """Make a crash-consistent set of snapshots of all volumes, or of all but the root volume if
-        `boot` is false, and return it. Return an empty sequence for a dry run."""
+        `boot` is false, and return it. With `dry_run` only check that, and return an empty
+        sequence. Raises: as `InstanceController.stop`."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
-        """Return the snapshots with all of these tags; empty if there are none."""
+        """Return the snapshots with all of these tags; empty if there are none. Raises:
+        CloudError."""
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
-        """Return the user data as the instance receives it; empty if it has none."""
+        """Return the user data as the instance receives it; empty if it has none. Raises:
+        CloudError."""
 
 
 class SnapshotRemover(Protocol):
@@ -86,31 +94,34 @@ class SnapshotRemover(Protocol):
     locked; else as `InstanceController`."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
-        """Return the snapshots with all of these tags; empty if there are none."""
+        """Return the snapshots with all of these tags; empty if there are none. Raises:
+        CloudError."""
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
-        """Delete the snapshot, and return the id of the request."""
+        """Delete the snapshot, and return the id of the request. Raises: Protected if an image
+        needs it, or it is locked; else as `InstanceController.stop`."""
 
 
 class Workflow(Protocol):
     """Step Functions."""
 
     def start(self, ref: EpisodeRef) -> bool:
-        """Start the remediation. Return true if it runs, false if an execution of that name has
-        ended."""
+        """Start the remediation of the episode. Return true if it runs, also if it ran before;
+        false if an execution of that name has ended. Raises: CloudError."""
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
         """Return whether the execution still runs; `None` if Step Functions does not know it. It
         may then have started moments ago, or be forgotten: after 90 days, or with a state machine
-        that was replaced."""
+        that was replaced. Raises: CloudError."""
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """Hand the decision to the waiting task, and return true; return false if that task no
-        longer waits."""
+        longer waits. Raises: CloudError."""
 
 
 class Vault(Protocol):
     """Keeps user data, which may hold secrets. People may read it; no function can."""
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
-        """Keep one copy of the user data, and return the record of that copy."""
+        """Store one copy of the user data, and return the record of that copy. Raises:
+        CloudError."""

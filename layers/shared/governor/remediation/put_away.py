@@ -27,7 +27,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, minutes
 from governor.episode.model.plan import Step
 from governor.episode.ports import InstanceController
-from governor.episode.rules.plan import companions, unmet
+from governor.episode.rules.plan import companions, why_impossible
 from governor.episode.rules.sent_call import Effect
 from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import cap_reached_text
@@ -225,7 +225,7 @@ class PutAway:
         instance = cleared.instance
         request_ids: list[str | None] = []
         for companion in companions(cleared.episode.plan.steps, step):
-            reason = unmet(companion, instance)
+            reason = why_impossible(companion, instance)
             if reason is not None:
                 raise SafetyError(reason)
             request_ids.append(

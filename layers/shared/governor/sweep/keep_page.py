@@ -16,7 +16,7 @@ from governor.core.instance import Instance
 from governor.core.managers import managed_by
 from governor.core.units import UtcDatetime, plural
 from governor.episode.model.episode import Episode, Outcome
-from governor.episode.rules.plan import left_alone
+from governor.episode.rules.plan import why_left_alone
 from governor.fleet.model import (
     HOURS,
     NOT_MEASURED,
@@ -294,7 +294,7 @@ def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
     policy = case.policy
     if policy.plan.action is Action.NOTIFY_ONLY:
         return True
-    return left_alone(case.instance, policy.managed.tag_keys) is not None
+    return why_left_alone(case.instance, policy.managed.tag_keys) is not None
 
 
 def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:

@@ -63,14 +63,15 @@ class Change:
 
     @property
     def subject(self) -> str:
-        """Return the execution name of the episode, or the subject of a message without one."""
+        """Return the execution name of the episode; for an item of no episode the part of its `pk`
+        after the `#`."""
         item = self.after or self.before
         return str(item.get("episode") or self.pk.partition("#")[2])
 
     @property
     def key(self) -> str:
-        """Return the key of the document in the bucket: the same for the same change in any
-        shard."""
+        """Return the key of the document in the bucket: the same for the same change, however often
+        the stream delivers it."""
         item = short_hash(self.pk, self.sk)
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
@@ -96,7 +97,8 @@ class Change:
         }
 
     def _changed_attributes(self) -> set[str]:
-        """Return the names of the attributes that differ, without those that are left out."""
+        """Return the names of the attributes that differ before and after, without task tokens;
+        empty if none differs."""
         changed: set[str] = set()
         for name in {*self.before, *self.after} - _UNSEEN:
             if self.before.get(name) != self.after.get(name):
@@ -104,7 +106,8 @@ class Change:
         return changed
 
     def _what(self, changed: set[str]) -> str:
-        """Return what happened, in two or three words; `changed` if nothing says more."""
+        """Return what happened, in two or three words; `changed` if nothing says more. `changed`
+        are the names of the attributes that differ."""
         if not self.after:
             return "removed"
         if not self.before and self.sk in _INSERTED:
@@ -123,7 +126,8 @@ class Change:
         return "changed"
 
     def _who(self, changed: set[str]) -> str:
-        """Return the author: a person, AWS's principal, or GPU Governor itself."""
+        """Return the author of the change: a person as the record names them, AWS's principal, or
+        `gpu-governor`. `changed` are the names of the attributes that differ."""
         if self.pk.startswith("ACCEPTED#"):
             return self.sk
         new_values = {name: self.after[name] for name in changed if self.after.get(name)}
@@ -144,7 +148,8 @@ def _attributes(item: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def _hash(plan: object) -> str:
-    """Return the hash of a plan as it is stored."""
+    """Return the hash of a plan as it is stored. Equal plans have one hash, whatever the order of
+    their attributes."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 

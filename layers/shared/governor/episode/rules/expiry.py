@@ -41,8 +41,8 @@ class Expiry:
 
 
 def switched_off(policies: Sequence[Policy]) -> str | None:
-    """Return why these policies let no snapshot be deleted; `None` if each of them allows it. No
-    policy at all allows nothing."""
+    """Return why these policies let no snapshot be deleted; `None` if each of them allows it.
+    Without a policy, nothing is allowed."""
     if not policies or any(policy.mode is Mode.OBSERVE for policy in policies):
         return "mode observe changes nothing"
     if not all(policy.plan.delete_expired_snapshots for policy in policies):
@@ -68,8 +68,8 @@ class Holdings:
     """Why plans of the target may not be carried out; `None` if nothing is frozen or paused."""
 
     def kept_by(self, now: UtcDatetime) -> str | None:
-        """Return why no snapshot may be deleted now; `None` if the date of each snapshot
-        decides."""
+        """Return why no snapshot of the instance may be deleted now; `None` if the date of each
+        snapshot decides."""
         why_off = switched_off(self.policies)
         if why_off is not None:
             return why_off
@@ -109,8 +109,8 @@ class Holdings:
         return None
 
     def dates(self) -> dict[str, UtcDatetime]:
-        """Return the time from which each snapshot may be deleted. A snapshot that is left out is
-        kept."""
+        """Return by snapshot id the time from which each snapshot may be deleted. A snapshot that
+        is left out is kept."""
         needed = self._needed()
         dates: dict[str, UtcDatetime] = {}
         for episode in self.episodes:
@@ -123,8 +123,8 @@ class Holdings:
         return dates
 
     def _needed(self) -> set[str]:
-        """Return the snapshots that hold the last copy of a volume; empty if the instance still has
-        its volumes, or each policy lets these snapshots go."""
+        """Return the ids of the snapshots that hold the last copy of a volume; empty if the
+        instance still has its volumes, or each policy lets these snapshots go."""
         may_lose_all = all(policy.plan.delete_last_of_terminated for policy in self.policies)
         if self._has_all_volumes or (self.policies and may_lose_all):
             return set()
@@ -141,7 +141,8 @@ class Holdings:
         return copied_volumes <= self.instance.volume_ids
 
     def _recorded_by(self, episode: Episode) -> Iterator[str]:
-        """Yield the snapshots that the episode has recorded and that EC2 shows as recorded."""
+        """Yield the ids of the snapshots that the episode has recorded and that EC2 shows as
+        recorded: completed, of the same volume, taken by the episode."""
         since = episode.progress.steps_done.get(Step.SNAPSHOT.value)
         if since is None:
             return
@@ -153,7 +154,8 @@ class Holdings:
                 yield snapshot_id
 
     def _last_set(self) -> Iterator[str]:
-        """Yield the newest set that has every volume, and all newer snapshots.
+        """Yield the ids of the newest set of snapshots that has every volume, and of all newer
+        snapshots.
 
         Yield every snapshot if no set is complete.
         """
@@ -169,8 +171,8 @@ class Holdings:
     def _date(self, episode: Episode, snapshot: Snapshot) -> UtcDatetime | None:
         """Return the end of the snapshot's retention, or the later date in its tag.
 
-        Return `None` if the episode is open, or the tag has no date: somebody who removed or
-        changed the tag wants the snapshot kept.
+        Return `None`, so that the snapshot is kept, if the episode is open, or the tag has no date:
+        somebody who removed or changed the tag wants the snapshot kept.
         """
         days = [policy.plan.snapshot_retention_days for policy in self.policies]
         if episode.asking.asked_under is not None and episode.asking.asked_under.plan is not None:
@@ -187,8 +189,8 @@ class Holdings:
 def to_notice(
     dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime
 ) -> list[str]:
-    """Return the ids of the snapshots about which the owner must be notified now, in order; empty
-    if there are none.
+    """Return the ids of the snapshots about which the owner must be notified now, sorted; empty if
+    there are none.
 
     `dates` are those of `Holdings.dates`. `known` holds the notice about each snapshot, by its id.
     """
@@ -202,7 +204,8 @@ def to_notice(
 
 
 def _is_outdated(expiry: Expiry, now: UtcDatetime) -> bool:
-    """Return whether the notice no longer counts, and its snapshot was not deleted meanwhile."""
+    """Return whether the notice was sent so long ago that it no longer counts. It is false for a
+    snapshot that was deleted."""
     return expiry.ended_at is None and expiry.noticed_at + STANDS <= now
 
 
@@ -213,10 +216,10 @@ def to_delete(
     now: UtcDatetime,
 ) -> list[Expiry]:
     """Return the notices of the snapshots whose date and notice period are both over; empty if
-    there are none.
+    there are none. It deletes nothing.
 
-    `dates` are those of `Holdings.dates`. `delivered_at` says when people got each message.
-    `to_notice` replaces a message that no longer counts.
+    `dates` are those of `Holdings.dates`, by snapshot id. `delivered_at` says when people got each
+    message, by its id. A snapshot that is in neither is kept.
     """
     due: list[Expiry] = []
     for expiry in known:

@@ -30,8 +30,9 @@ carried out in the same call as the main step that comes next in the plan, right
 
 
 def main_of(steps: Sequence[Step], step: Step) -> Step:
-    """Return the main step in whose call this step of the plan is carried out: the next main step
-    in `steps`, else the termination."""
+    """Return the main step in whose call this step of the plan is carried out: the step itself or
+    the next main step in `steps`, else the termination. Raises: ValueError if the plan lacks the
+    step."""
     for following in steps[steps.index(step) :]:
         if following in MAIN_STEPS:
             return following
@@ -39,13 +40,13 @@ def main_of(steps: Sequence[Step], step: Step) -> Step:
 
 
 def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
-    """Return the steps of the plan that are carried out with this main step, before it; empty if
-    there are none."""
+    """Return the steps of the plan that are carried out in the call of this main step, before it;
+    empty if there are none."""
     return tuple(step for step in steps if step is not main and main_of(steps, step) is main)
 
 
-def unmet(companion: Step, instance: Instance) -> str | None:
-    """Return why a companion step cannot be carried out; `None` if it can."""
+def why_impossible(companion: Step, instance: Instance) -> str | None:
+    """Return why a companion step cannot be carried out on this instance; `None` if it can."""
     if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
         return "its Spot request is not known, so a successor could be launched"
     return None
@@ -57,22 +58,22 @@ ADDRESS_USD_PER_HOUR = Decimal("0.005")
 
 
 def mode_of(policy: Policy, plan: Plan) -> Mode:
-    """Return the mode in which this plan is carried out.
-
-    Mode auto asks about a plan that loses data, unless the policy allows that loss.
-    """
+    """Return the mode in which this plan is carried out: the policy's. Only for a plan that loses
+    local disks, mode auto becomes mode ask, unless the policy allows that loss."""
     if policy.mode is Mode.AUTO and not _may_lose_unasked(policy, plan):
         return Mode.ASK
     return policy.mode
 
 
 def acts_on_silence(policy: Policy, plan: Plan) -> bool:
-    """Return whether the policy lets this plan act if nobody answers."""
+    """Return whether the policy lets this plan act if nobody answers: `approval.on_expiry` is
+    `act`, and the plan loses no local disks, or the policy allows that loss."""
     return policy.approval.on_expiry == "act" and _may_lose_unasked(policy, plan)
 
 
 def about_stopped(policy: Policy) -> Policy:
-    """Return the policy of a question about an instance that an earlier question has stopped.
+    """Return the policy under which people are asked about an instance that an earlier question has
+    stopped: its plan is a termination, unless the policy only notifies.
 
     Only people decide whether it is terminated: never silence, and never mode auto.
     """
@@ -90,8 +91,8 @@ def _may_lose_unasked(policy: Policy, plan: Plan) -> bool:
 
 
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
-    """Return the plan by this policy, drawn from the facts. It has no steps if nothing can be
-    done."""
+    """Return the plan by this policy, drawn from the facts. It has no steps if nothing may or can
+    be done."""
     action, reasons = _possible_action(facts, policy)
     steps = _steps(facts, action)
     return Plan(
@@ -108,7 +109,7 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
 
 def _has_local_data(facts: PlanFacts) -> bool:
     """Return whether disks inside the host may hold data. An unknown type counts as having such
-    disks."""
+    disks, a stopped instance as having none."""
     if facts.instance.state == "stopped":
         # Local disks lost their data when it was stopped.
         return False
@@ -129,10 +130,10 @@ def why_unstoppable(facts: PlanFacts) -> str | None:
 
 def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
     """Return the action that is possible, with the reasons if it is not the policy's, and with what
-    could not be read."""
+    could not be read; no reasons if neither is so."""
     if policy.plan.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
-    refusal = left_alone(facts.instance, policy.managed.tag_keys)
+    refusal = why_left_alone(facts.instance, policy.managed.tag_keys)
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
@@ -153,8 +154,9 @@ _TERMINATION_PROTECTION_NOT_KNOWN = (
 
 
 def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
-    """Return the possible action, with the reasons if it is not the policy's, for an instance that
-    nothing protects from a stop."""
+    """Return the possible action, and the reasons why it is not the policy's; no reasons if it is.
+    Call it only for an instance that nothing protects from a stop, and a policy that does more than
+    notify."""
     action: Action = rule.action
     reasons: list[str] = []
     unstoppable = why_unstoppable(facts)
@@ -190,10 +192,13 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
 }
 
 
-def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
-    """Return why nothing is done, whatever the policy wants; `None` if nothing forbids an action.
+def why_left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
+    """Return why nothing is done to this instance, whatever the policy wants; `None` if nothing
+    forbids an action.
 
-    Another service runs the instance, or a stop saves nothing.
+    Another service runs the instance, a stop saves nothing, or its lifecycle is not known.
+    `manager_tags` are the keys that the policy adds to the tags by which such services mark
+    instances.
     """
     manager = managed_by(instance, manager_tags)
     if manager is not None:
@@ -215,7 +220,8 @@ def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
 def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
     """Return the steps of this action in their order; empty if nothing is done.
 
-    `action` is possible: a termination has volumes, so their snapshots come before it.
+    Call it only with a possible action: a termination has volumes, so their snapshots come before
+    it.
     """
     if action is Action.NOTIFY_ONLY:
         return ()
@@ -317,7 +323,8 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 
 
 def _instance_text(launch: LaunchFacts) -> str:
-    """Return the line that the instance is kept, and what its next start depends on."""
+    """Return the line that the instance is kept, and what its next start depends on. Call it for a
+    plan that does not terminate."""
     text = "the instance itself; starting it again depends on free capacity of its type"
     if launch.placement_group:
         return f"{text} in the placement group {launch.placement_group}"
@@ -325,20 +332,21 @@ def _instance_text(launch: LaunchFacts) -> str:
 
 
 def _kept_volumes(instance: Instance, steps: tuple[Step, ...]) -> list[Volume]:
-    """Return the volumes that still exist after the steps; empty if none do."""
+    """Return the volumes of the instance that still exist after the steps; empty if none do."""
     if Step.TERMINATE not in steps:
         return list(instance.volumes)
     return [volume for volume in instance.volumes if not volume.delete_on_termination]
 
 
 def _volume_text(volume: Volume) -> str:
-    """Return the id, the device and the size of a volume."""
+    """Return the id, the device and the size of a volume, as in `volume vol-1 (/dev/sda1, 100
+    GiB)`."""
     size = "size unknown" if volume.size_gib is None else f"{volume.size_gib} GiB"
     return f"volume {volume.volume_id} ({volume.device}, {size})"
 
 
 def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    """Return the costs per hour before and after these steps. They are `None` if the price or a
+    """Return the costs per hour before and after these steps. Both are `None` if the price or a
     volume's size is not known."""
     usd_per_hour = price.usd_per_hour
     sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]

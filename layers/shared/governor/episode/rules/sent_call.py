@@ -44,7 +44,8 @@ class Effect(StrEnum):
 
 def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: datetime) -> Effect:
     """Return the effect of a stop or a termination that was sent at `sent_at`, by the instance as
-    EC2 shows it; `None` if EC2 no longer shows it."""
+    EC2 shows it now. `instance` is `None` if EC2 no longer shows it. `step` is `STOP` or
+    `TERMINATE`."""
     if instance is None:
         # EC2 lists a terminated instance for about an hour.
         return Effect.DONE if step is Step.TERMINATE else Effect.CHANGED_BY_OTHERS
@@ -58,8 +59,8 @@ def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: 
 
 
 def _changed_at(instance: Instance) -> UtcDatetime | None:
-    """Return when somebody asked EC2 for the state of the instance; `None` if EC2's reason for the
-    state names no time."""
+    """Return when somebody asked EC2 for the state that the instance is in; `None` if EC2's reason
+    for the state names no time."""
     match = _REASON_TIME.search(instance.state_transition_reason)
     if match is None:
         return None
