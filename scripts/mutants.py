@@ -45,6 +45,7 @@ FILES = (
     "approvals/model/approval.py",
     "approvals/model/terms.py",
     "approvals/refused_answers.py",
+    "approvals/rules/answers.py",
     "approvals/rules/approval.py",
     "approvals/rules/terms.py",
     "episode/model/episode.py",

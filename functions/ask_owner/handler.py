@@ -21,5 +21,5 @@ def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> 
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, stage=payload.stage.value)
     asked = ask_owner()(ref, payload.stage, payload.task_token, payload.reason)
-    logger.info("asked", extra={"heard": asked.heard, "settled": asked.settled})
-    return {"heard": asked.heard, "settled": asked.settled}
+    logger.info("asked", extra={"heard": asked.reached_people, "settled": asked.settled})
+    return {"heard": asked.reached_people, "settled": asked.settled}

@@ -761,8 +761,8 @@ BUGS = (
         "a_termination_is_typed",
         (
             Edit(
-                "approvals.decide:_check_approval",
-                '(typed or "").strip() != episode.ref.instance_id',
+                "approvals.rules.answers:check_confirmed",
+                '(typed_instance_id or "").strip() != episode.ref.instance_id',
                 "False",
             ),
         ),
@@ -801,10 +801,14 @@ BUGS = (
                 'is_its = (has_its_date & is_its_own) | unset("snoozed_until")',
                 "is_its = present() | absent()",
             ),
-            Edit("approvals.store.approvals:Approvals.end_keep", " & keeps.as_read(stored)", ""),
             Edit(
                 "approvals.store.approvals:Approvals.end_keep",
-                "keeps.beside(self._table, stored, at, keep)",
+                " & keeps.are_keeps_unchanged(stored)",
+                "",
+            ),
+            Edit(
+                "approvals.store.approvals:Approvals.end_keep",
+                "keeps.other_keeps(self._table, stored, at, keep)",
                 "keeps.OtherKeeps(Hold(), ())",
             ),
         ),

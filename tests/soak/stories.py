@@ -459,12 +459,12 @@ def tampers(cloud: Cloud) -> None:
 
 def stands_exempt(cloud: Cloud) -> None:
     """It is exempt by an answer to an earlier question, which is stored only now."""
-    cloud.state.stand(TARGET, ID, Hold(exempt_reason="a demo (dora@example.com)"))
+    cloud.state.store_hold(TARGET, ID, Hold(exempt_reason="a demo (dora@example.com)"))
 
 
 def stands_kept(cloud: Cloud) -> None:
     """It is kept by an answer to an earlier question, which is stored only now."""
-    cloud.state.stand(TARGET, ID, Hold(snoozed_until=as_utc(cloud.moment + timedelta(days=2))))
+    cloud.state.store_hold(TARGET, ID, Hold(snoozed_until=as_utc(cloud.moment + timedelta(days=2))))
 
 
 def page_is_down(cloud: Cloud) -> None:

@@ -60,7 +60,7 @@ def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) ->
     asked = asker(world)(world.ref, Stage.ASK, None)
     approval = world.state.approval(APPROVAL_ID)
 
-    assert (by_people, False) == (asked.heard, asked.settled)
+    assert (by_people, False) == (asked.reached_people, asked.settled)
     assert approval is not None
     assert approval.expires_at == NOW + timedelta(hours=25)
     (sent,) = world.announcer.sent

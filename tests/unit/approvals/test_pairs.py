@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import key_of
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
+from governor.approvals.rules.answers import hold_key
 from governor.approvals.show_approval import ApprovalView
 from governor.core.errors import DecisionRefused
 from governor.episode.model.plan import Step
@@ -61,7 +61,7 @@ def exempted() -> World:
 def approved_and_exempt() -> World:
     """An exemption stands, of an answer before, and somebody has said yes."""
     world = approved()
-    world.state.stand(
+    world.state.store_hold(
         TARGET, world.ref.instance_id, Hold(exempt_reason="a demo (alice)", exempt_in="vision")
     )
     return world
@@ -137,12 +137,14 @@ def hold(world: World, person: str) -> Given:
 def keep_elsewhere(world: World, person: str) -> Given:
     """As another question about the instance, or an undo, has it."""
     del person
-    world.state.stand(TARGET, world.ref.instance_id, Hold(snoozed_until=LONG, kept_in="vision"))
+    world.state.store_hold(
+        TARGET, world.ref.instance_id, Hold(snoozed_until=LONG, kept_in="vision")
+    )
     return Given(until=LONG)
 
 
 def exempt_elsewhere(world: World, person: str) -> Given:
-    world.state.stand(
+    world.state.store_hold(
         TARGET, world.ref.instance_id, Hold(exempt_reason=f"x ({person})", exempt_in="vision")
     )
     return Given(is_exempt=True)
@@ -162,7 +164,7 @@ def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
     decide = decider(world)
     instance_id = world.ref.instance_id
-    shown = key_of(world.state.record(TARGET, instance_id).hold)
+    shown = hold_key(world.state.record(TARGET, instance_id).hold)
     decide.end_hold(TARGET, instance_id, f"oidc:{person}", shown, lambda _: True)
     return Given(ends="hold")
 
@@ -300,7 +302,7 @@ def test_a_shorter_keep_that_came_meanwhile_is_another_one() -> None:
         world.clock.moment += timedelta(seconds=1)
         end_hold(world, person)
         later = replace(seen, snoozed_until=NOW + timedelta(days=1))
-        world.state.stand(TARGET, world.ref.instance_id, later)
+        world.state.store_hold(TARGET, world.ref.instance_id, later)
         return Given(until=later.snoozed_until)
 
     pair = Pair(world, ended_and_kept_anew, 1)
@@ -313,14 +315,16 @@ def keep_elsewhere_as_long(world: World, person: str) -> Given:
     """As another question has it, with the date that Alice's keep has, too."""
     del person
     bobs = Hold(snoozed_until=SHORT, kept_in="vision", kept_by="approval-of-bob")
-    world.state.stand(TARGET, world.ref.instance_id, bobs)
+    world.state.store_hold(TARGET, world.ref.instance_id, bobs)
     return Given(until=SHORT)
 
 
 def undo_elsewhere_as_long(world: World, person: str) -> Given:
     """As an undo has it, which no question asked for."""
     del person
-    world.state.stand(TARGET, world.ref.instance_id, Hold(snoozed_until=SHORT, kept_in="vision"))
+    world.state.store_hold(
+        TARGET, world.ref.instance_id, Hold(snoozed_until=SHORT, kept_in="vision")
+    )
     return Given(until=SHORT)
 
 
@@ -381,7 +385,7 @@ def test_a_page_of_the_console_ends_no_later_keep_with_the_same_end() -> None:
     shown = _standing(world)
     keep_elsewhere_as_long(world, BOB)
 
-    assert key_of(shown) != key_of(_standing(world))
+    assert hold_key(shown) != hold_key(_standing(world))
 
 
 DAY = NOW + timedelta(days=1)
@@ -390,13 +394,13 @@ QUESTION_OF_BOB = "approval-of-bob"
 
 def keep_of_bob(world: World, until: datetime) -> None:
     """As the answer to another question about the instance has it."""
-    world.state.stand(
+    world.state.store_hold(
         TARGET, world.ref.instance_id, Hold(until, kept_in="vision", kept_by=QUESTION_OF_BOB)
     )
 
 
 def keep_of_an_undo(world: World, until: datetime) -> None:
-    world.state.stand(TARGET, world.ref.instance_id, Hold(until, kept_in="vision"))
+    world.state.store_hold(TARGET, world.ref.instance_id, Hold(until, kept_in="vision"))
 
 
 OTHERS = (keep_of_bob, keep_of_an_undo)

@@ -226,7 +226,7 @@ def _write_episodes(table: Any) -> None:
     undone = LATER + timedelta(minutes=1)
     table.settle_entry(ended, undone, Ending.UNDONE, undone)
     table.note_warned(TARGET, {IDS[1]: LATER, INSTANCE_ID: LATER})
-    table.stand(TARGET, IDS[2], Hold(snoozed_until=LATER))
+    table.store_hold(TARGET, IDS[2], Hold(snoozed_until=LATER))
 
 
 def _open(table: Any, number: int, opened: Any, *, asked: bool = True) -> None:

@@ -151,7 +151,7 @@ def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: EveryStore
         table.note_warned(TARGET, {instance_id: later})
     table.set_marked(TARGET, NOW, "i-0000000a")
     table.take_lock(ref(1, "i-0000000b"))
-    table.stand(TARGET, "i-0000000c", Hold(snoozed_until=later))
+    table.store_hold(TARGET, "i-0000000c", Hold(snoozed_until=later))
 
     table.drop_warning(TARGET, INSTANCE_ID, NOW)
     assert later == table.record(TARGET, INSTANCE_ID).warned_until
@@ -757,7 +757,7 @@ def test_the_accounts_of_units_are_those_of_these_units(table: EveryStore) -> No
 
 def test_a_snooze_holds(table: EveryStore) -> None:
     """As a decision to keep does; other holds stay."""
-    table.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=24)))
+    table.store_hold(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=24)))
     assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
 
 
@@ -818,7 +818,7 @@ def test_no_keep_shortens_a_longer_one(
     elif way == "hold":
         opened.hold(episode(), keep, KEPT, None)
     else:
-        opened.stand(TARGET, INSTANCE_ID, KEPT)
+        opened.store_hold(TARGET, INSTANCE_ID, KEPT)
 
     stored = [opened._table.read(Hold, key) for key in places]
     wanted = [dates["longer"] if name == "longer" else until for name in kept_in]
@@ -834,7 +834,7 @@ def test_a_keep_that_ends_leaves_the_next_longest_in_both_places(
     shortest = Hold(NOW + timedelta(days=1), kept_by="approval-3")
     keep = replace(decision(Answer.KEEP), keep_until=LONGER.snoozed_until)
     for hold in (shortest, shorter):
-        opened.stand(TARGET, INSTANCE_ID, hold)
+        opened.store_hold(TARGET, INSTANCE_ID, hold)
     approval = opened.settle("approval-1", keep)
     assert LONGER.snoozed_until == held(opened).snoozed_until
     if end == "end_keep":
@@ -879,7 +879,7 @@ def test_of_two_holds_at_once_one_counts(opened: EveryStore) -> None:
 def test_whoever_writes_the_record_lifts_no_hold(opened: EveryStore, answer: Answer) -> None:
     """Fourteen functions write there; holds have a partition of their own (`test_rights.py`)."""
     opened.settle("approval-1", decision(answer))
-    opened.stand(TARGET, "i-0000000a", Hold(snoozed_until=NOW))
+    opened.store_hold(TARGET, "i-0000000a", Hold(snoozed_until=NOW))
     kept, record = held(opened), keys.instance(TARGET, INSTANCE_ID)
 
     attacks = (
@@ -898,7 +898,7 @@ def test_whoever_writes_the_record_lifts_no_hold(opened: EveryStore, answer: Ans
 def test_a_rollback_finds_what_people_said(opened: EveryStore) -> None:
     """The release before reads the record alone; so does a function that an update has not
     reached."""
-    opened.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=1)))
+    opened.store_hold(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=1)))
     opened.settle("approval-1", decision(Answer.EXEMPT))
     before = held(opened)
     opened._table.write(delete(keys.holds(TARGET, INSTANCE_ID)[0]))

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from governor.approvals.decide import Decide, key_of
+from governor.approvals.decide import Decide
+from governor.approvals.rules.answers import hold_key
 from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.instance import end_hold, instance
@@ -55,7 +56,7 @@ class Site:
         self.world = ConsoleWorld(POLICY)
         self.world.keep(ROW)
         for one in holds:
-            self.world.state.stand(TARGETS[0], ROW.instance_id, one)
+            self.world.state.store_hold(TARGETS[0], ROW.instance_id, one)
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
         state, clock = self.world.state, self.at.clock
@@ -89,7 +90,7 @@ class Site:
         form = {
             "csrf": self.at.doors.token(page, caller_of(POLICY, known)),
             "answer": "end-hold",
-            "hold": key_of(shown or self.hold),
+            "hold": hold_key(shown or self.hold),
         }
         return entrance.ask(self.console, page, "POST", cookies=cookies, form=form)
 
@@ -100,7 +101,7 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
     site = Site(*holds)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     csrf = token(entrance.ask(site.console, PAGE, cookies=cookies)["body"], PAGE)
-    form = {"csrf": csrf, "answer": "end-hold", "hold": key_of(site.hold)}
+    form = {"csrf": csrf, "answer": "end-hold", "hold": hold_key(site.hold)}
     answered = entrance.ask(site.console, PAGE, "POST", cookies=cookies, form=form)
 
     assert (303, PAGE) == (answered["statusCode"], answered["headers"]["Location"])
@@ -205,13 +206,13 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
     real = site.world.state.end_hold
 
     def beaten(*given: Any) -> None:
-        site.world.state.stand(TARGETS[0], ROW.instance_id, longer)
+        site.world.state.store_hold(TARGETS[0], ROW.instance_id, longer)
         real(*given)
 
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
     with pytest.raises(DecisionRefused, match="held it anew"):
         site.decide.end_hold(
-            TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT), lambda _: True
+            TARGETS[0], ROW.instance_id, "oidc:ada@example.com", hold_key(KEPT), lambda _: True
         )
     assert longer == site.hold
 
@@ -224,10 +225,10 @@ def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
     site = Site(KEPT)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     page = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
-    assert f'name="hold" value="{key_of(KEPT)}"' in page
+    assert f'name="hold" value="{hold_key(KEPT)}"' in page
     before = NOW - timedelta(minutes=1)
     site.world.state.end_hold(TARGETS[0], ROW.instance_id, KEPT, "oidc:bob@example.com", before)
-    site.world.state.stand(TARGETS[0], ROW.instance_id, newer)
+    site.world.state.store_hold(TARGETS[0], ROW.instance_id, newer)
 
     answered = site.send(cookies, shown=KEPT)
     assert (409, newer) == (answered["statusCode"], site.hold)

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from governor.approvals.decide import Decide, key_of
+from governor.approvals.decide import Decide
 from governor.approvals.pause import PauseAll
+from governor.approvals.rules.answers import hold_key
 from governor.console.app import Console, Post
 from governor.console.session import Doors, caller_of
 from governor.console.views.freezes import PATH
@@ -147,7 +148,7 @@ def site(
             if not alone and (target is TARGETS[1] or who != "account"):
                 shares[("research", "llm")] = Share(Decimal(7777), Decimal(777))
             world.spend((NOW - timedelta(days=back)).date(), shares, target)
-        world.state.stand(where, row.instance_id, EXEMPT)
+        world.state.store_hold(where, row.instance_id, EXEMPT)
     if not alone:
         world.state.set_breaker(TARGETS[1], FROZEN)
     for row in [] if alone or readable else foreign:
@@ -251,7 +252,7 @@ def filled_in(row: FleetRow) -> list[tuple[str, dict[str, str]]]:
         *(("/questions", {**said, **picked, "answer": one}) for one in answers),
         (
             f"/instances/{row.account}/{row.region}/{row.instance_id}",
-            {"answer": "end-hold", "hold": key_of(EXEMPT)},
+            {"answer": "end-hold", "hold": hold_key(EXEMPT)},
         ),
         (
             PATH,
@@ -301,7 +302,7 @@ def test_what_was_said_of_an_instance_in_another_project_stays_there(who: str) -
     world.state.save_opened(episode)
     world.state.await_answer(episode.approval_id, "token", "ask", NOW + timedelta(hours=9))
     said = Hold(exempt_reason="merger with Acme (oidc:foreign@example.com)", exempt_in="llm")
-    world.state.stand(TARGETS[0], moved.instance_id, said)
+    world.state.store_hold(TARGETS[0], moved.instance_id, said)
     name = episode.ref.execution_name
     world.keep(replace(moved, episode=name, approval_id="foreign-question", exempt=True))
     for address in (*addresses(moved)[:6], "/questions"):

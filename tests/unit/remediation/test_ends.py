@@ -694,7 +694,7 @@ def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
     """A snapshot puts nothing away: the workflow was about to terminate it."""
     world = World(action=Action.TERMINATE)
     world.state.note_step(world.ref, Step.SNAPSHOT.value, NOW)
-    world.state.note_no(world.ref, "Interrupted", "EC2 takes the instance back")
+    world.state.note_refusal(world.ref, "Interrupted", "EC2 takes the instance back")
     recorder(world)(world.ref, Outcome.INTERRUPTED, "Interrupted: EC2 takes the instance back")
 
     (entry,) = world.state.entries("2026-11")

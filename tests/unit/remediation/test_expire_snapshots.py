@@ -170,11 +170,11 @@ def _open(world: Years) -> None:
 
 
 def _hold(world: Years) -> None:
-    world.state.stand(TARGET, world.instance.instance_id, Hold(exempt_reason="mine"))
+    world.state.store_hold(TARGET, world.instance.instance_id, Hold(exempt_reason="mine"))
 
 
 def _keep(world: Years) -> None:
-    world.state.stand(TARGET, world.instance.instance_id, Hold(snoozed_until=NOW + 1000 * DAY))
+    world.state.store_hold(TARGET, world.instance.instance_id, Hold(snoozed_until=NOW + 1000 * DAY))
 
 
 def _warned(world: Years) -> None:
@@ -464,7 +464,7 @@ _TIMES: dict[str, Callable[[Years], object]] = {
     "swap": _swap,
     "whole": lambda world: world.change_instance(volumes=world.instance.volumes),
     "terminated": lambda world: world.change_instance(state="terminated"),
-    "keep": lambda world: world.state.stand(
+    "keep": lambda world: world.state.store_hold(
         TARGET, world.instance.instance_id, Hold(snoozed_until=world.clock.now() + 20 * DAY)
     ),
     "untagged": lambda world: world.retag(**{DELETE_AFTER_TAG: None}),

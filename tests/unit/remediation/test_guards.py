@@ -139,7 +139,7 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "exempt by tag": (lambda w: tag(w, GpuGovernor="exempt"), "exempt: GpuGovernor=exempt"),
     "exempt by decision": (exempt_by_decision, "exempted by decision"),
     "snoozed after the recheck": (
-        lambda w: w.state.stand(
+        lambda w: w.state.store_hold(
             TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(hours=1))
         ),
         "snoozed until Fri Nov 20, 13:02 UTC",

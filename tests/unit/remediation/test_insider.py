@@ -40,7 +40,7 @@ def delete_hold(world: World) -> None:
 def kept(*, decide: bool) -> World:
     """An instance that somebody keeps, asked about, with or without a yes."""
     world = World(decide=decide)
-    world.state.stand(
+    world.state.store_hold(
         TARGET, world.instance.instance_id, Hold(snoozed_until=NOW + timedelta(days=3))
     )
     with pytest.raises(SafetyError):

@@ -256,10 +256,12 @@ def test_a_call_without_effect_counts_no_longer_when_the_next_one_is_refused(
 
 
 MEANWHILE: dict[str, Callable[[World], object]] = {
-    "a keep": lambda w: w.state.stand(
+    "a keep": lambda w: w.state.store_hold(
         TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(days=1))
     ),
-    "an exemption": lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(exempt_reason="mine")),
+    "an exemption": lambda w: w.state.store_hold(
+        TARGET, w.ref.instance_id, Hold(exempt_reason="mine")
+    ),
     "a warning": lambda w: w.state.note_warned(
         TARGET, {w.ref.instance_id: NOW + timedelta(minutes=2)}
     ),

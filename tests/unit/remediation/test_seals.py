@@ -515,7 +515,7 @@ def ended_by_the_update() -> tuple[FleetWorld, str]:
     world.change(one, state="stopped")
     opened_before(world, ref)
     why = f"the record of the episode {UNSEALED}"
-    world.state.note_no(ref, Outcome.VOID.value, why)
+    world.state.note_refusal(ref, Outcome.VOID.value, why)
     recorder(world)(ref, Outcome.VOID, why)
     return world, one
 

@@ -28,7 +28,7 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
     """Stopped by its episode, which is over."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    world.state.note_no(world.ref, outcome.value, "done")
+    world.state.note_refusal(world.ref, outcome.value, "done")
     recorder(world)(world.ref, outcome, "done")
     world.announcer.sent.clear()
     return world

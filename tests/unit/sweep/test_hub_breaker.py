@@ -186,7 +186,7 @@ def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: 
     everybody = [(target, one) for target, ids in found.items() for one in ids]
     if not started_anew:
         for target, one in everybody:
-            world.state.stand(target, one, Hold(snoozed_until=world.clock.moment + night))
+            world.state.store_hold(target, one, Hold(snoozed_until=world.clock.moment + night))
         sweep_all(world, found, minutes=60)
     world.clock.moment += night
     for _, one in everybody:

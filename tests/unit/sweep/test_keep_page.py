@@ -261,9 +261,9 @@ def test_keeps_exemptions_and_managers_are_in_their_rows() -> None:
     kept, over, exempt = (world.add(number) for number in (1, 2, 3))
     managed = world.add(4, tags={"Purpose": "GPU-Workload", "eks:cluster-name": "one"})
     until = NOW + timedelta(days=3)
-    world.state.stand(TARGET, kept, Hold(snoozed_until=until))
-    world.state.stand(TARGET, over, Hold(snoozed_until=NOW - timedelta(days=3)))
-    world.state.stand(TARGET, exempt, Hold(exempt_reason="demo (ada)"))
+    world.state.store_hold(TARGET, kept, Hold(snoozed_until=until))
+    world.state.store_hold(TARGET, over, Hold(snoozed_until=NOW - timedelta(days=3)))
+    world.state.store_hold(TARGET, exempt, Hold(exempt_reason="demo (ada)"))
     world.sweep()
 
     rows = [row(world, one) for one in (kept, over, exempt, managed)]
@@ -281,7 +281,7 @@ def test_hours_are_carried_over_without_another_read() -> None:
     instance_id = world.add(1, BUSY)
     world.sweep()
     before, reads = row(world, instance_id).hours, len(world.metrics.reads)
-    world.state.stand(TARGET, instance_id, Hold(snoozed_until=NOW + timedelta(days=3)))
+    world.state.store_hold(TARGET, instance_id, Hold(snoozed_until=NOW + timedelta(days=3)))
     world.sweep(120)
 
     assert (*before[2:], None, None) == row(world, instance_id).hours

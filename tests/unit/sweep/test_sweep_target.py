@@ -757,7 +757,9 @@ def test_keeps_cost_a_sweep_one_query_however_many_there_are(
     def reads(number: int) -> Counter[tuple[str, str]]:
         world, asked = FleetWorld(), Counter[tuple[str, str]]()
         for one in range(number):
-            world.state.stand(TARGET, world.add(one), Hold(snoozed_until=NOW + timedelta(days=1)))
+            world.state.store_hold(
+                TARGET, world.add(one), Hold(snoozed_until=NOW + timedelta(days=1))
+            )
         monkeypatch.setattr(
             table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])]
         )

@@ -160,7 +160,7 @@ def test_a_link_of_a_list_ends_nobodys_keep(by: str) -> None:
 def test_a_longer_keep_stays() -> None:
     """Somebody else gave it meanwhile: it is not shortened by the end of this one."""
     world, longer = kept(), SOON + timedelta(days=9)
-    world.state.stand(world.ref.target, world.ref.instance_id, Hold(snoozed_until=longer))
+    world.state.store_hold(world.ref.target, world.ref.instance_id, Hold(snoozed_until=longer))
 
     refused = world.post(END)
 

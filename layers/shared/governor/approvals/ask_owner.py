@@ -31,11 +31,12 @@ from governor.policy.ports import Policies
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StageResult:
     """The result of one stage."""
 
-    heard: bool
-    """True if the people who are asked have the message."""
+    reached_people: bool
+    """True if the people who are asked have the message; false if the recorded deliveries must
+    show that first."""
     settled: bool = False
     """True if the question is decided, so that there is nothing to ask any more."""
 
@@ -56,14 +57,15 @@ class AskOwner:
 
     def __call__(
         self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = ""
-    ) -> Asked:
-        """Send the message of the stage, if it has one, and bind the task that waits.
+    ) -> StageResult:
+        """Send the message of the stage, if it has one, and bind the task that waits to the
+        question.
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
         says why an approved step waits, for that stage alone. Raises: MustWait while plans are
         frozen; SafetyError if there is no such episode, it is over, or it waited too long for the
-        end of a freeze; InputError for the wrong kind of task token; NobodyListens if no time to
-        answer may begin; CloudError if no channel delivered the message.
+        end of a freeze; InputError for a missing task token, or one too many; NobodyListens if no
+        time to answer may begin; CloudError if no channel delivered the message.
         """
         _check_token(stage, task_token)
         episode = asked_about(self.episode_store, ref)
@@ -71,35 +73,39 @@ class AskOwner:
             raise SafetyError("the episode is over: nobody is asked about it")
         if stage is Stage.WAIT:
             return self._notify_waiting(episode, reason)
-        reaches_people = episode.mode is Mode.OBSERVE or self._reaches_people(episode)
-        # A notice counts from a delivery that is on record, and ends when check_progress says so.
-        is_heard = reaches_people and not episode.gives_notice
+        # In mode observe nothing follows, so nobody has to be reached.
+        is_reached = episode.mode is Mode.OBSERVE or self._is_reached_by_topic(episode)
+        # A notice counts from a recorded delivery, which check_progress waits for.
+        has_reached_people = is_reached and not episode.gives_notice
         now = self.clock.now()
+
         if stage is Stage.TELL:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
-            return Asked(heard=is_heard)
+            return StageResult(reached_people=has_reached_people)
+
         if stage is Stage.ASK:
             self._must_not_be_frozen(episode, now)
+        # The question is opened before it is sent: an answer may come at once.
         until = self._expiry(episode, stage, now)
         approval = self._await_answer(episode, stage, task_token, until)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
                 # Decided between two stages: the earlier task no longer waits, this one does.
                 self.workflow.answer(task_token, answer_document(approval))
-            return Asked(heard=True, settled=True)
+            return StageResult(reached_people=True, settled=True)
         if self._sends_message(episode, stage, now):
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode), until))
-        return Asked(heard=is_heard)
+        return StageResult(reached_people=has_reached_people)
 
-    def _reaches_people(self, episode: Episode) -> bool:
-        """Return whether the topic mails the message to somebody who is asked. Raises:
-        NobodyListens; CloudError."""
+    def _is_reached_by_topic(self, episode: Episode) -> bool:
+        """Return whether the topic mails the message directly to somebody who is asked. Raises:
+        NobodyListens if a message would reach nobody at all; CloudError."""
         contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
 
     def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
         """Require, for an open question, that no freeze or pause stands: an outage may show
-        instances as idle.
+        instances as idle. A question that is decided or missing passes.
 
         Raises: MustWait while one stands; SafetyError if the question has waited too long;
         CloudError.
@@ -119,7 +125,8 @@ class AskOwner:
         )
 
     def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
-        """Return why plans of the target are frozen; `None` if they are not."""
+        """Return why plans of the target are paused or frozen; `None` if they are not. Raises:
+        CloudError."""
         return why_paused_or_frozen(
             self.breaker_store,
             self.pause_store,
@@ -131,7 +138,8 @@ class AskOwner:
     def _await_answer(
         self, episode: Episode, stage: Stage, task_token: str | None, until: UtcDatetime
     ) -> Approval:
-        """Bind the task that waits, if there is one, and return the approval as it is stored now.
+        """Open the question for answers, bind the task that waits to it, if there is one, and
+        return the question as it is stored now: it may be decided already.
 
         `until` is when the question expires. Raises: NotFound; CloudError.
         """
@@ -145,7 +153,8 @@ class AskOwner:
         )
 
     def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:
-        """Return whether this stage has a message, and no freeze holds it back."""
+        """Return whether this stage has a message, and no pause or freeze holds it back. Call it
+        for stages of a question only. Raises: CloudError."""
         if stage is Stage.AWAIT:
             return False
         if stage is Stage.ASK:
@@ -153,8 +162,9 @@ class AskOwner:
         # Nobody is reminded of an instance that only an outage may show as idle.
         return self._why_frozen(episode, now) is None
 
-    def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
-        """Notify people once an episode that an approved step waits. Raises: CloudError."""
+    def _notify_waiting(self, episode: Episode, reason: str) -> StageResult:
+        """Notify people once an episode that an approved step waits; send nothing if they were
+        notified, or there is no question. Raises: CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:
@@ -162,11 +172,11 @@ class AskOwner:
             link = self._link(episode)
             self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
             self.approval_store.note_waits_told(approval.approval_id, now)
-        return Asked(heard=True)
+        return StageResult(reached_people=True)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
-        """Return when the question expires, if this stage begins now. Raises: SafetyError if the
-        episode has no question."""
+        """Return when the question expires, if this stage begins now: as long from now as planned.
+        Raises: SafetyError if the episode has no question."""
         planned = episode.asking.schedule
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
@@ -178,17 +188,19 @@ class AskOwner:
         return now + (planned.expire_at - begins_at)
 
     def _rule(self, episode: Episode) -> ApprovalRule:
-        """Return the rules for approvals in the policy of the instance."""
+        """Return the rules for approvals in the policy of the instance. Raises: PolicyError if its
+        overrides contradict each other."""
         return self.policies.applied_to(episode.instance).policy.approval
 
     def _link(self, episode: Episode) -> str:
-        """Return the link to the question for everybody, which proves no person."""
+        """Return the link to the question for everybody, which proves no person. Raises:
+        ConfigurationError if no links can be made."""
         return self.signer.link(episode.approval_id, EVERYBODY)
 
 
 def _check_token(stage: Stage, task_token: str | None) -> None:
     """Require a task token for a stage that waits for an answer, and none for others. Raises:
-    InputError."""
+    InputError, which names the stage."""
     takes_none = stage in (Stage.TELL, Stage.ASK, Stage.WAIT)
     if task_token is None and not takes_none:
         raise InputError(f"task_token: stage {stage.value} needs one")

@@ -16,6 +16,12 @@ from governor.approvals.deliver_decision import hand_over
 from governor.approvals.messages.questions import first_yes_alert
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
+from governor.approvals.rules.answers import (
+    check_confirmed,
+    hold_key,
+    repeats,
+    with_trimmed_reason,
+)
 from governor.approvals.rules.approval import (
     LATE_HOLD_COUNTS,
     acts_by_itself,
@@ -36,7 +42,6 @@ from governor.core.errors import (
     NotFound,
     TooLate,
 )
-from governor.core.hashing import short_hash
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
@@ -53,13 +58,6 @@ _ASKED_BEFORE_UPDATE = (
     "GPU Governor was updated after this question was asked, so your answer was not recorded. "
     "You are asked again within minutes"
 )
-_ON_ITS_PAGE = "no button can say so; open its page"
-_HOW_TO_CONFIRM = {
-    "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
-    "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
-    "page": ("type its id into the field", "tick the box that says so"),
-}
-"""By the channel of the answer: how to name the instance, and how to accept that data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +74,9 @@ class Decided:
     """True if the answer came after the yes, or where nobody is asked: it holds an episode that
     would act."""
 
-    def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
-        """Return the confirmation of this answer that every channel shows, with the end of a
-        keep."""
+    def confirmation(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
+        """Return the confirmation of this answer that every channel shows, as one line: for a keep
+        with its end, in the time zone of the owner."""
         until = None
         if decision.answer is Answer.KEEP:
             until = decision.keep_until or keep_end(episode, now)
@@ -103,7 +101,8 @@ class Decide:
     answer_seal: SealMaker
 
     def terms_now(self, episode: Episode) -> Terms:
-        """Return the stricter of the question's terms and today's policy. Raises: CloudError."""
+        """Return the terms that allow only what both the question's terms and today's policy allow.
+        Raises: CloudError or PolicyError if today's policy cannot be read."""
         policy = policy_or_base(self.policies_now(), episode.instance)
         return stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
 
@@ -115,15 +114,22 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question.
+        """Take the answer to a question: store it, and deliver it to the workflow. An answer that
+        is refused is noted for the audit.
 
         An approval of a plan that terminates needs the `typed_instance_id`; one of a plan that
         wipes local disks needs `losses_accepted`. Raises: NotFound if there is no such question;
-        DecisionRefused, with the `status` of the question; CloudError.
+        DecisionRefused, of which NotAllowed and TooLate are kinds, with the `status` of the
+        question; CloudError.
         """
         approval = self.approval_store.existing(approval_id)
         try:
-            return self._decide(approval, decision, typed_instance_id, losses_accepted)
+            return self._decide(
+                approval,
+                decision,
+                typed_instance_id=typed_instance_id,
+                losses_accepted=losses_accepted,
+            )
         except DecisionRefused as error:
             answer = decision.answer.value
             self.approval_store.note_refused(
@@ -132,23 +138,30 @@ class Decide:
             raise
 
     def _decide(
-        self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+        self,
+        approval: Approval,
+        decision: Decision,
+        *,
+        typed_instance_id: str | None,
+        losses_accepted: bool,
     ) -> Decided:
-        """Check the decision, store it, and deliver it.
-
-        `typed` is the instance id that the person has typed; `None` without one. `accepted` is true
-        if the person accepts that data is lost. Raises: as `__call__`.
-        """
+        """Check the decision, store it, and deliver it. Raises: as `__call__`."""
         now = self.clock.now()
         episode = self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
             decision = replace(decision, keep_until=keep_end(episode, now))
-        already_taken = self._repeat_or_hold(approval, episode, decision, now)
+        already_taken = self._take_repeat_or_hold(approval, episode, decision, now)
         if already_taken is not None:
             return already_taken
         self._check_terms(episode, decision)
-        _check_approval(episode, decision, typed, accepted)
+        check_confirmed(
+            episode,
+            decision,
+            typed_instance_id=typed_instance_id,
+            losses_accepted=losses_accepted,
+        )
         decision = self._sealed(episode, decision)
+        # The seal is made before the answer is stored: what is stored is never without its seal.
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self._note_first_yes(approval, episode, decision)
             if stored.first_yes is not None and stored.first_yes.person == decision.person:
@@ -156,9 +169,11 @@ class Decide:
         return self._settle(approval.approval_id, episode, decision)
 
     def _note_first_yes(self, approval: Approval, episode: Episode, decision: Decision) -> Approval:
-        """Store the first of two approvals, unless one is stored, and notify people of it once.
+        """Store the first of two approvals, unless one is stored, and notify people if this call
+        stored it.
 
-        Return the approval as it is stored now. Raises: NotFound; CloudError.
+        Return the approval as it is stored now: its `first_yes` may be another person's. Raises:
+        NotFound; CloudError.
         """
         stored = self.approval_store.note_first_yes(approval.approval_id, decision)
         is_new = approval.first_yes is None and stored.first_yes == decision
@@ -177,7 +192,7 @@ class Decide:
         except ConflictError:
             # Another person was faster, or this request is a repeat of the person's own.
             stored = self.approval_store.existing(approval_id)
-            already_taken = self._repeat_or_hold(
+            already_taken = self._take_repeat_or_hold(
                 stored, self._episode(stored), decision, self.clock.now()
             )
             if already_taken is None:
@@ -188,15 +203,17 @@ class Decide:
         delivered = settled.task_token is None or self._deliver(approval_id)
         return Decided(settled, delivered=delivered)
 
-    def _repeat_or_hold(
+    def _take_repeat_or_hold(
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
-        """Take a request that repeats an earlier one, or a hold.
+        """Take a decision that repeats the stored one, by delivering that again, or that holds a
+        plan which would act. Return the result.
 
-        Return `None` if the decision is neither, the question is open, and this answer may settle
-        the question. Raises: DecisionRefused; CloudError.
+        Return `None` if the decision is neither, and is complete for a question that is open: the
+        caller must then settle the question. Raises: DecisionRefused if it is neither and the
+        question takes no such answer, or the hold was refused; CloudError.
         """
-        if _repeats(approval.decision, decision):
+        if repeats(approval.decision, decision):
             # Delivered again, in case the first delivery was lost. The person gets the same
             # confirmation in either case.
             self._deliver(approval.approval_id)
@@ -209,17 +226,17 @@ class Decide:
         return None
 
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
-        """Keep the plan from being carried out any further.
+        """Keep the plan from being carried out any further, by storing the hold, with the keep or
+        exemption of the answer.
 
         The table takes either the hold or the note of the call to EC2, whichever comes first. Once
-        the call is noted, the keep or exemption of the answer is stored all the same. Raises:
-        TooLate, which is a DecisionRefused, if the call was noted first; DecisionRefused;
-        CloudError.
+        the call is noted, the keep or exemption is stored all the same. Raises: TooLate if the call
+        was noted first; any other DecisionRefused; CloudError.
         """
-        hold_decision = _with_trimmed_reason(decision)
+        hold_decision = with_trimmed_reason(decision)
         now = self.clock.now()
         held = Decided(approval, delivered=True, holds=True)
-        if _repeats(approval.brake, hold_decision):
+        if repeats(approval.brake, hold_decision):
             return held
         self._check_terms(episode, decision)
         keep = hold_of(decision, episode.project, approval.approval_id)
@@ -228,7 +245,7 @@ class Decide:
             self._take_hold(episode, hold_decision, keep, approval)
         except TooLate as error:
             self._store_keep(episode, keep)
-            return self._hold_late(approval, episode, decision, error)
+            return self._note_late_hold(approval, episode, decision, error)
         return held
 
     def _store_keep(self, episode: Episode, keep: Hold) -> None:
@@ -238,20 +255,20 @@ class Decide:
         at each attempt; CloudError.
         """
         try:
-            self.hold_store.stand(episode.ref.target, episode.ref.instance_id, keep)
+            self.hold_store.store_hold(episode.ref.target, episode.ref.instance_id, keep)
         except ConflictError:
             raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
-    def _hold_late(
+    def _note_late_hold(
         self, approval: Approval, episode: Episode, decision: Decision, error: TooLate
     ) -> Decided:
-        """Note a hold that came during the call to EC2; `error` says that it came too late.
+        """Note a hold that came during the call to EC2, and raise a TooLate that says if the hold
+        may still count. `error` is the TooLate of the hold.
 
-        If the call was taken back meanwhile, take the hold as any other, and return that result.
-        Raises: TooLate otherwise, which says if the hold may still count; DecisionRefused;
-        CloudError.
+        Only if the call was taken back meanwhile, take the hold as any other, and return that
+        result. Raises: TooLate; DecisionRefused; CloudError.
         """
-        if self.approval_store.note_late_hold(episode, _with_trimmed_reason(decision)):
+        if self.approval_store.note_late_hold(episode, with_trimmed_reason(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
         stored = self.approval_store.existing(approval.approval_id)
         episode_now = self._episode(stored)
@@ -273,27 +290,27 @@ class Decide:
     def _take_hold(
         self, episode: Episode, hold_decision: Decision, keep: Hold, approval: Approval
     ) -> None:
-        """Store the decision that holds the episode, with its keep or exemption, unless it repeats
-        one that is stored.
+        """Store the decision that holds the episode, with its keep or exemption. If the same
+        decision is stored already, nothing changes.
 
-        Raises: TooLate, which `_hold` catches, if the call was noted meanwhile; DecisionRefused;
-        CloudError.
+        Raises: TooLate if the call to EC2 was noted meanwhile; DecisionRefused if another decision
+        holds the episode, it is over, or the person should try again; CloudError.
         """
         try:
             self.approval_store.hold(episode, hold_decision, keep, replaced=approval.brake)
         except ConflictError:
             stored = self.approval_store.existing(episode.approval_id)
-            if not _repeats(stored.brake, hold_decision):
+            if not repeats(stored.brake, hold_decision):
                 check_hold(self._episode(stored), stored, hold_decision, self.clock.now())
                 raise DecisionRefused(
                     "please try again", status=ApprovalStatus.PENDING.value
                 ) from None
 
     def _sealed(self, episode: Episode, decision: Decision) -> Decision:
-        """Return a yes with its seal, and any other answer as it is.
+        """Return an approval with its seal, and any other answer as it is. It stores nothing.
 
         Raises: DecisionRefused if an earlier release asked the question, or KMS could not seal the
-        answer; nothing was stored.
+        answer.
         """
         if decision.answer is not Answer.APPROVE:
             return decision
@@ -328,10 +345,9 @@ class Decide:
             _log.exception("nobody could be notified of a first yes")
 
     def _deliver(self, approval_id: str) -> bool:
-        """Hand the stored decision to the workflow, and return whether the waiting task took it.
-
-        Return false also if a call of AWS failed.
-        """
+        """Hand the stored decision to the workflow. Return true if the waiting task took it; false
+        if no task waits, or a call of AWS failed: the next stage or a sweep then finds the decision
+        in the table."""
         try:
             return hand_over(
                 self.episode_store, self.workflow, self.approval_store.approval(approval_id)
@@ -341,7 +357,8 @@ class Decide:
             return False
 
     def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
-        """End the keep of a question before its time: people end their own, approvers anybody's.
+        """End the keep of the question in `view` before its time: people end their own, approvers
+        anybody's.
 
         `by` is the name for the record; `person` is who is proven, `None` for an unknown person.
         Raises: NotAllowed; DecisionRefused if the keep is over, or another one stands by now;
@@ -365,72 +382,25 @@ class Decide:
             raise DecisionRefused(why, status=approval.status.value) from None
 
     def end_hold(
-        self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
+        self, target: Target, instance_id: str, by: str, shown: str, may_end: Callable[[Hold], bool]
     ) -> None:
         """End the keep and the exemption of an instance in one write. A tag that exempts the
         instance stays.
 
-        `shown` is what `key_of` returned for the hold on the page. `may` says whether the person
-        may end a hold. Raises: DecisionRefused if no hold stands, or another one than shown;
+        `shown` is what `hold_key` returned for the hold on the page. `may_end` says whether the
+        person may end a hold. Raises: DecisionRefused if no hold stands, or another one than shown;
         NotAllowed; CloudError.
         """
         now = self.clock.now()
         hold = self.instance_store.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
-        if not may(hold):
+        if not may_end(hold):
             raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
         try:
-            if key_of(hold) != shown:
+            if hold_key(hold) != shown:
                 raise ConflictError("another hold than the page showed")
             self.hold_store.end_hold(target, instance_id, hold, by, now)
         except ConflictError:
             why = "somebody has held it anew since this page was made: open the instance again"
             raise DecisionRefused(why) from None
-
-
-def key_of(hold: Hold) -> str:
-    """Return a key of the hold, so that a page ends only the hold that it showed."""
-    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
-
-
-def _with_trimmed_reason(decision: Decision) -> Decision:
-    """Return the decision with its reason trimmed, and `None` in place of an empty reason."""
-    reason = (decision.reason or "").strip()
-    return replace(decision, reason=reason or None)
-
-
-def _check_approval(
-    episode: Episode, decision: Decision, typed: str | None, accepted: bool
-) -> None:
-    """Require of an approval what no link scanner does: to type the instance id (`typed`), and to
-    accept the loss of data (`accepted`).
-
-    Raises: DecisionRefused, also if the episode is over.
-    """
-    if decision.answer is not Answer.APPROVE:
-        return
-    if episode.outcome is not None:
-        # The workflow ended the episode while the person's request was on its way.
-        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
-        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
-    plan = episode.plan
-    status = ApprovalStatus.PENDING.value
-    to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
-    if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
-        raise DecisionRefused(
-            f"this plan terminates the instance: {to_type} to approve", status=status
-        )
-    if plan.loses_local_disks and not accepted:
-        lost = "what is on its local disks would be lost for good"
-        raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
-
-
-def _repeats(stored: Decision | None, new: Decision) -> bool:
-    """Return whether a request repeats the decision that the same person has stored; false if none
-    is stored.
-
-    Everything but the time and the seal must agree: another date or reason is another decision,
-    which came too late.
-    """
-    return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)

@@ -23,8 +23,8 @@ from governor.episode.store.episodes import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """Return the answer for the waiting task, as JSON data. Raises: ValueError while the question
-    is pending."""
+    """Return the answer for the waiting task, as JSON data: `decision`, `reason` and `by`, and
+    `outcome` for a canceled question. Raises: ValueError while the question is pending."""
     by = approval.decision.by if approval.decision else "the governor"
     document = {"decision": _answer(approval), "reason": _reason(approval, by), "by": by}
     if approval.status is ApprovalStatus.VOID:
@@ -33,8 +33,8 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 
 
 def _answer(approval: Approval) -> str:
-    """Return the answer as the workflow names it. Raises: ValueError while the question is
-    pending."""
+    """Return the answer as the workflow names it: `approve`, `keep`, `exempt`, `expired` or `void`.
+    Raises: ValueError while the question is pending."""
     match approval.status:
         case ApprovalStatus.APPROVED:
             return "approve"
@@ -55,7 +55,8 @@ def _answer(approval: Approval) -> str:
 
 
 def _reason(approval: Approval, by: str) -> str:
-    """Return who answered what, or why the question ended without an answer."""
+    """Return who answered what, or why the question ended without an answer. Call it only for a
+    question that is no longer pending."""
     if approval.status is ApprovalStatus.APPROVED:
         if approval.first_yes is not None:
             return f"approved by {approval.first_yes.by} and {by}"
@@ -74,7 +75,7 @@ def hand_over(episode_store: Episodes, workflow: Workflow, approval: Approval | 
     """Send the answer to a question to the waiting task, and return whether the task took it.
 
     Return false also if there is nothing to send, or no task waits. The next stage then finds the
-    answer in the table. Safe to repeat. Raises: CloudError; the decision stands.
+    answer in the table. Safe to repeat. Raises: CloudError; the decision in the table stands.
     """
     if approval is None or approval.status is ApprovalStatus.PENDING:
         return False
@@ -96,11 +97,12 @@ class ConcludeApproval:
     expiry_seal: SealMaker
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
-        """Return the answer document; its `decision` is `expired` if nobody answered.
+        """Store that nobody answered, if the question is still pending, and return the answer
+        document; its `decision` is `expired` if nobody answered.
 
         `answered` says that the task ended because somebody answered, so nothing expires. Raises:
-        SafetyError if there is no question, or `answered` is true and nobody has answered;
-        CloudError, also if KMS could not seal the expiry. Nothing has expired then.
+        SafetyError if there is no question, or it is still pending; CloudError, also if KMS could
+        not seal the expiry. Nothing has expired then.
         """
         episode = asked_about(self.episode_store, ref)
         approval = self.approval_store.approval(episode.approval_id)
@@ -123,8 +125,8 @@ class ConcludeApproval:
 
 
 def must_be_answered(approval: Approval | None) -> Approval:
-    """Return the approval, which must be answered in the table. Raises: SafetyError if there is no
-    approval, or nobody has answered."""
+    """Return the approval if it is no longer pending. Raises: SafetyError if there is no approval,
+    or nobody has answered."""
     if approval is None:
         raise SafetyError("there is no approval for this episode")
     if approval.status is ApprovalStatus.PENDING:

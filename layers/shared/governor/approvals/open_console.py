@@ -32,7 +32,7 @@ class OpenConsole:
     """The console's address. Only making a code needs it."""
 
     def __call__(self, arn: str) -> str:
-        """Make a code for the IAM caller with this ARN, and return the address to open.
+        """Store a new code for the IAM caller with this ARN, and return the address to open.
 
         The fragment of the address is the code, because browsers send no fragment to a server.
         Raises: NotAllowed if people sign in at an issuer; CloudError.
@@ -63,10 +63,9 @@ class OpenConsole:
         return code.arn
 
     def open_session(self, secret: str) -> tuple[str, SignIn]:
-        """Use up the code `secret`. Return the id of a new session, and its sign-in.
-
-        Raises: as `caller`.
-        """
+        """Use up the code `secret`, and store a new session for its caller. Return the id of the
+        session, and its sign-in. Raises: NotAllowed, as `caller` does, or if another request used
+        the code first; CloudError."""
         arn = self.caller(secret)
         now = self.clock.now()
         if not self.sign_in_store.use_code(secret, now):

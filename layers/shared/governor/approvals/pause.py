@@ -72,8 +72,8 @@ class PauseAll:
     hub: Target
 
     def begin(self, presser: Presser, reason: str | None, policy: Policy) -> Pause:
-        """Pause everything, and return the pause that stands now, which somebody else may have
-        begun before.
+        """Pause everything, notify people, and return the pause that stands now, which somebody
+        else may have begun before.
 
         Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused if others
         kept pausing and ending their pauses; CloudError.
@@ -94,10 +94,9 @@ class PauseAll:
     def end(
         self, presser: Presser, since: UtcDatetime, policy: Policy, *, policy_is_whole: bool
     ) -> Pause:
-        """End the pause that began at `since`, and return it.
+        """End the pause that began at `since`, notify people, and return that pause.
 
         `policy_is_whole` is false if the policy document is refused and only its people are known.
-
         Raises: NotAllowed; DecisionRefused if nothing is paused, or another pause stands;
         CloudError.
         """
@@ -117,7 +116,8 @@ class PauseAll:
         return pause
 
     def _announce(self, message: PauseMessage) -> None:
-        """Notify people of the pause or its end. A CloudError is only logged: a sweep sends it."""
+        """Notify people of the pause or its end, and note that. A CloudError is only logged: the
+        next sweep sends the message."""
         now = self.clock.now()
         try:
             self.announcer.announce(pause_alert(message, self.hub, now))
@@ -138,8 +138,8 @@ class SendPauseMessages:
     once: Once
 
     def __call__(self) -> None:
-        """Send each message that is left to the sweep, once. Raises: CloudError; the next sweep
-        sends the messages that are left."""
+        """Send each message that is left to the sweep, once; nothing if there is none. Raises:
+        CloudError; the next sweep sends the messages that are left."""
         messages = self.pause_store.unsent_pause_messages()
         if not messages:
             return

@@ -22,7 +22,7 @@ class RotatingSecret(Protocol):
     unusable."""
 
     def stages(self, version: str) -> frozenset[str]:
-        """Return the labels of a version, such as `AWSCURRENT`."""
+        """Return the labels of a version, such as `AWSCURRENT`; empty if it has none."""
 
     def current(self) -> Mapping[str, str]:
         """Return the document in force."""
@@ -31,7 +31,7 @@ class RotatingSecret(Protocol):
         """Return the document of this new version; `None` if it has none yet."""
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        """Store the document of this new version."""
+        """Store this document as that of a new version, which is not in force."""
 
     def promote(self, version: str) -> None:
         """Put this version in force."""
@@ -52,8 +52,9 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation: the key that was `next` signs, the one that signed is
-    still accepted, and a new key is `next`.
+    """Return a new document: the key that was `next` signs, the one that signed is still accepted,
+    and a new key is `next`. Other keys are left out. Without a `next` key, the old key goes on to
+    sign.
 
     Raises: ConfigurationError if the document names no current key.
     """
@@ -81,8 +82,8 @@ class RotateKeys:
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Carry out the step for the version that Secrets Manager named. A version in force stays
-        as it is.
+        """Carry out the step for the version that Secrets Manager named. Nothing is done for a
+        version in force.
 
         Raises: ConfigurationError if the version is not waiting, or its document is unusable;
         CloudError.
@@ -103,8 +104,8 @@ class RotateKeys:
             self.secret.promote(version)
 
     def _test(self, version: str) -> None:
-        """Require that the new document can sign, and accepts open links. Raises:
-        ConfigurationError; CloudError."""
+        """Require that the new document can sign, and accepts links that the document in force has
+        signed. Raises: ConfigurationError if it cannot; CloudError."""
         pending = self.secret.pending(version)
         current = self.secret.current()
         if pending is None:

@@ -57,7 +57,8 @@ class ApprovalView:
 
     @property
     def can_hold(self) -> bool:
-        """Return whether somebody can hold the plan before EC2 is called."""
+        """Return whether somebody can hold the plan now: it would act, nobody holds it, and EC2 was
+        not called for its final step yet."""
         return can_hold(self.episode, self.approval, self.now)
 
     @property
@@ -68,13 +69,14 @@ class ApprovalView:
 
     @property
     def takes_hold(self) -> bool:
-        """Return whether a hold may still have an effect."""
+        """Return whether a hold may still have an effect, now or because a call to EC2 may come to
+        nothing."""
         return self.can_hold or self.can_hold_late
 
     @property
     def usd_per_day(self) -> Usd | None:
-        """Return the cost of the instance a day, or of its storage if the instance is stopped.
-        `None` if it is not known."""
+        """Return the cost of the running instance a day, or of its storage if an earlier episode
+        has stopped it. `None` if that is not known."""
         usd_per_hour = self.episode.price.usd_per_hour
         if self.episode.stopped_by_episode is not None:
             usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
@@ -95,8 +97,8 @@ class ApprovalView:
     def idle_cost(self) -> IdleCost | None:
         """Return the cost of the instance since it turned idle, until it was stopped or until now.
 
-        Return `None` if that is not known. Times without a reading, and the time after the question
-        was opened, are counted as unmeasured.
+        Return `None` if the beginning, the price or the past readings are not known. Times without
+        a reading, and the time after the question was opened, are counted as unmeasured.
         """
         idle = self.episode.idle
         usd_per_hour = self.episode.price.usd_per_hour
@@ -116,7 +118,8 @@ class ApprovalView:
     @property
     def _ran_until(self) -> UtcDatetime:
         """Return when the instance stopped running: the first of its stop, its termination and the
-        episode's end; now if none of these came."""
+        episode's end; now if none of these came. In mode observe nothing is stopped, so only the
+        end counts."""
         steps_done = self.episode.progress.steps_done
         ending = self.episode.ending
         ends = [self.now if ending is None else ending.at]
@@ -148,7 +151,7 @@ class ShowApproval:
 
     def digest(self, digest_id: str) -> list[ApprovalView]:
         """Return the questions that were asked in one message, in its order. Raises: NotFound if
-        there is no such message; CloudError."""
+        there is no such message, or one of its questions is gone; CloudError."""
         approval_ids = self.delivery_store.digest(digest_id)
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
@@ -188,7 +191,8 @@ class ShowApproval:
         return by_price(views)
 
     def _view(self, ref: EpisodeRef | None, now: UtcDatetime) -> ApprovalView | None:
-        """Return the question of an episode; `None` if either does not exist."""
+        """Return the question of an episode; `None` if `ref` is `None`, or either does not exist.
+        Raises: CloudError."""
         episode = None if ref is None else self.episode_store.episode(ref)
         if episode is None:
             return None

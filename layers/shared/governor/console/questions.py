@@ -254,7 +254,7 @@ class Answers:
             typed_instance_id=request.query.get("typed_instance_id"),
             losses_accepted=request.query.get("losses") == "accepted",
         )
-        return decided.said(decision, view.episode, request.now)
+        return decided.confirmation(decision, view.episode, request.now)
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:

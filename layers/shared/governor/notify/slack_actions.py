@@ -125,7 +125,7 @@ class SlackActions:
             return "This question does not exist any more."
         except DecisionRefused as error:
             return refused_text(error)
-        return decided.said(decision, view.episode, now)
+        return decided.confirmation(decision, view.episode, now)
 
     def _approval_to_hold(self, approval_id: str) -> str | None:
         """Return the approval's id if a hold is possible now, else `None`. The channel in which the

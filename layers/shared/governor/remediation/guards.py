@@ -94,7 +94,7 @@ class Guards:
                 self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
             name = type(error).__name__
             with suppress(CloudError):
-                self.episode_store.note_no(ref, name, str(error))
+                self.episode_store.note_refusal(ref, name, str(error))
             why = f"{name}: {error}"
             self.episode_store.journal(
                 ref, "refused", self.clock.now(), step=step.value, reason=why

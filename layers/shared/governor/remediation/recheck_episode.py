@@ -87,7 +87,7 @@ class RecheckEpisode:
         if final_outcome is not None:
             # `RecordOutcome` reads the end from this note, because anybody who may start the
             # workflow's functions can write their input.
-            self.episode_store.note_no(ref, final_outcome.value, rechecked.reason)
+            self.episode_store.note_refusal(ref, final_outcome.value, rechecked.reason)
         return rechecked
 
     def _result_of_earlier_call(self, episode: Episode, step: Step) -> Rechecked | None:

@@ -104,7 +104,7 @@ class UndoEpisode:
         # Otherwise it would run without the keep, and people would be asked about it again.
         keep = self._keep(episode)
         try:
-            self.hold_store.stand(target, ref.instance_id, keep)
+            self.hold_store.store_hold(target, ref.instance_id, keep)
         except ConflictError:
             return "others changed its keep at this moment: press once more"
         if self._is_being_terminated(ref):

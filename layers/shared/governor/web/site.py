@@ -274,7 +274,7 @@ class ApprovalSite:
         for view in picked:
             try:
                 decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
-                text = decided.said(decision, view.episode, decision.at)
+                text = decided.confirmation(decision, view.episode, decision.at)
             except errors.DecisionRefused as error:
                 text = refused_text(error)
             results.append((view.episode.instance.name, text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from governor.alerts.model import (
     REPEATS,
@@ -52,6 +53,14 @@ _GOOD = (
 _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD, Outcome.FAILED)
 
 
+class LeftBehind(NamedTuple):
+    """What the workflow of an episode has and has not done."""
+
+    in_short: str
+    """Without a full stop, as in `It was stopped; nothing was deleted`."""
+    sentences: str
+
+
 def outcome_alert(
     ref: EpisodeRef,
     episode: Episode | None,
@@ -62,9 +71,11 @@ def outcome_alert(
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
 ) -> Alert:
-    """Return the message of how an episode ended, or one that was never written.
+    """Return the message of how an episode ended. It sends nothing. `episode` is `None` for one
+    that ended before it was stored; the message then says that its workflow failed.
 
-    Nobody is asked about it again before `again_at`.
+    `link` leads to the record. Nobody is asked about it again before `again_at`; `None` if that is
+    not known.
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
@@ -87,7 +98,9 @@ def outcome_alert(
         alert = written("failure", ref.target, name, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
 
-    words["in_short"], words["left_behind"] = left_behind(episode)
+    left = left_behind(episode)
+    words["in_short"] = left.in_short
+    words["left_behind"] = left.sentences
     words["startable"] = _has_ended_stopped(episode, outcome)
     facts["steps_done"] = [
         step.value for step in episode.plan.steps if step in episode.progress.steps_done
@@ -102,9 +115,10 @@ def outcome_alert(
 
 
 def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
-    """Return when people are asked or notified again, as a sentence.
+    """Return when people are asked or notified again, as a sentence, relative to `at`.
 
-    Return an empty text if the instance no longer runs.
+    Return an empty text if the instance no longer runs. `again_at` is `None`, or not after `at`, if
+    the next sweep may ask.
     """
     asks = True
     zone = "UTC"
@@ -119,7 +133,7 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
 
 
 def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
-    """Return the words about an end that is no failure, for its template."""
+    """Return the values that the template of an end names, for an end that is no failure."""
     undo = episode.undo
     is_stopped = Step.STOP in episode.progress.steps_done
     has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and undo is None
@@ -153,13 +167,15 @@ def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
 
 
 def _saved_a_day(episode: Episode) -> str | None:
-    """Return the amount saved a day; `None` if the plan saves nothing."""
+    """Return the amount saved a day, as in `$136`; `None` if the plan saves nothing, or that is not
+    known."""
     saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
     return usd(saved_per_day) if saved_per_day > 0 else None
 
 
 def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, object]:
-    """Return what people answered, for the template of an end."""
+    """Return what people answered, as values for the template of an end. Without an approval all of
+    them say that nobody answered."""
     if approval is None:
         return {"until": None, "decision": None, "first_yes": None, "held": False, "brake": None}
     decision = approval.decision
@@ -177,9 +193,9 @@ def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, obje
 
 
 def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
-    """Return what decided it: an approval, mode auto or silence.
+    """Return what decided it: `approved`, `auto` or `silence`.
 
-    Return an empty text if the reason of the outcome says so already.
+    Return an empty text if the reason of the outcome says so already, or none of these decided it.
     """
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""
@@ -191,42 +207,45 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     return "silence" if is_expired and episode.asking.acts_on_silence else ""
 
 
-def left_behind(episode: Episode) -> tuple[str, str]:
-    """Return what a workflow that did not complete has and has not done: in short, and as
-    sentences."""
+def left_behind(episode: Episode) -> LeftBehind:
+    """Return what the episode's workflow has done to the instance, and what it has not done."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     values["undone"] = episode.is_undone
     clauses = said("steps done", values)
     values["first"] = clauses[0] if clauses else ""
     values["all"] = " and ".join(clauses)
-    short, long = said("left behind", values)
-    return short, long
+    short, sentences = said("left behind", values)
+    return LeftBehind(short, sentences)
 
 
-def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
-    """Return the message that no workflow fails any longer for the cause of `those` failures."""
-    first = min(those, key=lambda failing: failing.at)
-    names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in those]
+def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
+    """Return the message that no workflow fails any longer for the cause that these failures share.
+    `failures` must not be empty. `about` is the place that the message names."""
+    first = min(failures, key=lambda failing: failing.at)
+    names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in failures]
     facts = {
         "incident": f"failure-{first.cause}",
         "outcome_reason": first.reason,
-        "instance_ids": [failing.instance_id for failing in those],
+        "instance_ids": [failing.instance_id for failing in failures],
     }
     words = {
-        "name": those[0].name if len(those) == 1 else f"{len(those)} GPU instances",
+        "name": failures[0].name if len(failures) == 1 else f"{len(failures)} GPU instances",
         "step": step_text(first.step),
         "since": first.at,
         "readable": readable(first.reason),
         "listed": names[:_NAMED],
     }
-    last_failed_at = max(failing.at for failing in those)
+    last_failed_at = max(failing.at for failing in failures)
     dedup_id = f"recovered-{first.cause}-{iso(last_failed_at)}"
     return written("recovered", about, dedup_id, now, facts, words)
 
 
-def over_alert(one: Incident, now: UtcDatetime) -> Alert:
-    """Return the message that the cause of an incident is gone."""
-    facts = {"incident": one.key, "opened_at": one.opened_at, REPEATS: True}
-    dedup_id = f"over-{short_hash(one.key, iso(one.opened_at), iso(one.ends_at))}"
-    return written("incident over", one.target, dedup_id, now, facts, {"name": one.subject})
+def over_alert(incident: Incident, now: UtcDatetime) -> Alert:
+    """Return the message that the cause of an incident is gone. Machines close the incident by
+    it."""
+    facts = {"incident": incident.key, "opened_at": incident.opened_at, REPEATS: True}
+    dedup_id = f"over-{short_hash(incident.key, iso(incident.opened_at), iso(incident.ends_at))}"
+    return written(
+        "incident over", incident.target, dedup_id, now, facts, {"name": incident.subject}
+    )

@@ -31,13 +31,19 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 
 def next_step(reason: str) -> str:
-    """Return what people should do about a failure."""
+    """Return what people should do about a failure, as one line. `reason` is the failure as
+    recorded, such as `Throttled: too many calls`."""
     error, _ = error_and_cause(reason)
     return said("advice", {"error": error})[0]
 
 
 def error_and_cause(reason: str) -> tuple[str, str]:
-    """Return the error's name and its message; Lambda wraps the message in JSON."""
+    """Return the name of the error in this reason, and its message, from which the JSON of Lambda
+    is removed.
+
+    The name is empty if the reason names no error, or one of Lambda or Step Functions that says
+    nothing of the cause.
+    """
     match = _ERROR.fullmatch(reason.strip())
     if match is None:
         return "", reason
@@ -52,7 +58,8 @@ def error_and_cause(reason: str) -> tuple[str, str]:
 
 
 def failed_step_of(episode: Episode | None, reason: str) -> str:
-    """Return the step that failed; `ask` before the first one."""
+    """Return the name of the step that failed, such as `stop`; `ask` if the episode failed before
+    its first step, or was never stored (`None`)."""
     if episode is None:
         return "ask"
     if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
@@ -73,17 +80,19 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
 
 
 def step_text(step: object) -> str:
-    """Return a failed step as the words between `Could not` and a name."""
+    """Return a failed step, such as `stop`, as the words between `Could not` and a name."""
     return said("failed step", {"step": step})[0]
 
 
 def cause_of(reason: str) -> str:
-    """Return a hash that workflows share if they failed for the same cause."""
+    """Return a hash that workflows share if they failed for the same cause: ids, times and numbers
+    in the reason do not count."""
     return short_hash(_VARIES.sub("#", reason))
 
 
 def readable(reason: str) -> str:
-    """Return the reason of an outcome as a sentence for people."""
+    """Return the reason of an outcome as a sentence for people. An empty reason becomes the
+    sentence that the cause is not known."""
     error, cause = error_and_cause(reason or "the cause is not known")
     text, *_ = said("error", {"error": error, "cause": cause})
     with_times = _ISO.sub(r"\1 \2 UTC", people(text))

@@ -6,6 +6,7 @@ Channels place these words and add none of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from governor.alerts.model import (
     UNASSIGNED,
@@ -54,17 +55,29 @@ PREFIXES = {
 }
 
 
+class StageWords(NamedTuple):
+    """The words of a stage's message."""
+
+    shown: Words
+    """Its title and the lines that are always shown."""
+    details: Words
+    """The lines that a channel may fold."""
+
+
 def stage_name(stage: str) -> str:
-    """Return what people call a message, by the stage or the outcome in its id."""
+    """Return what people call a message, such as `reminder`, by the stage or the outcome in its id,
+    such as `remind`."""
     return said("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
 
 
 def stage_words(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
-) -> tuple[Words, Words]:
-    """Return the words of a stage as it reads at this moment, and those that may be folded.
+) -> StageWords:
+    """Return the words of a stage's message as it reads at the time `at`.
 
-    `until` is when the question expires, or the notice is over.
+    `until` is when the question expires, or the notice is over; `None` if that is not known yet.
+    Call it only for stages that send a message about idleness: `TELL`, `ASK`, `REMIND` and
+    `ESCALATE`.
     """
     plan = episode.plan
     price = episode.price.usd_per_hour
@@ -102,11 +115,12 @@ def stage_words(
     }
     words = worded("stage", values, episode.asking.time_zone, at)
     details = worded("stage details", values, episode.asking.time_zone, at)
-    return words, details
+    return StageWords(words, details)
 
 
 def _stage_kind(episode: Episode, stage: Stage) -> str:
-    """Return which kind of message this stage sends, as its template names the kinds."""
+    """Return which kind of message this stage sends, as its template names the kinds: `asks`,
+    `informs`, `rehearses` or `acts`."""
     if stage is not Stage.TELL:
         return "asks"
     if not episode.plan.steps:
@@ -115,9 +129,10 @@ def _stage_kind(episode: Episode, stage: Stage) -> str:
 
 
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
-    """Return what a repeated question adds: who was asked, and when.
+    """Return what a repeated question adds, as a sentence: who was asked, and when.
 
-    Return an empty text for other stages.
+    Return an empty text for other stages than `REMIND` and `ESCALATE`, or if nobody was to be
+    asked.
     """
     planned = episode.asking.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
@@ -141,8 +156,8 @@ def stage_alert(
     link: str | None,
     until: UtcDatetime | None = None,
 ) -> Alert:
-    """Return the message of a stage, with the `link` to its page. The question expires at
-    `until`."""
+    """Return the message of a stage, with the `link` to its page. It sends nothing. The question
+    expires at `until`; `None` for a stage without a question."""
     words, details = stage_words(episode, stage, at, until)
     whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]
@@ -170,7 +185,12 @@ def episode_alert(
     link: str | None = None,
     severity: Severity | None = None,
 ) -> Alert:
-    """Return a message about an episode in the words of a template."""
+    """Return a message about an episode in the words of a template. It sends nothing. `stage` is
+    the first part of the message's id: a stage, an outcome, or another word.
+
+    `facts` are for machines, `words` only for the template; it may name both. The template sets the
+    severity unless `severity` is given.
+    """
     return written(
         template,
         episode.instance,
@@ -190,8 +210,8 @@ def _owner_of(episode: Episode) -> Owner:
 
 
 def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, object]:
-    """Return the facts of any message about an episode, with those of this one. They hold no task
-    token and no link."""
+    """Return the facts of any message about an episode, and with them `facts`, which replace those
+    of the same name. They hold no task token and no link."""
     instance = episode.instance
     plan = episode.plan
     return {
@@ -218,7 +238,8 @@ def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, o
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
-    """Return the message that the first of two people has approved.
+    """Return the message that the first of two people has approved. The question still expires at
+    `expires_at`.
 
     It has no link, because each channel makes its own.
     """
@@ -231,8 +252,8 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
 def waiting_alert(
     episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
 ) -> Alert:
-    """Return the message that a step waits, with the reason and what to do; sent once an
-    episode."""
+    """Return the message that an approved step waits, with the reason `why` and what to do. It
+    waits `hours` at most."""
     approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
     is_stopped = Step.STOP in episode.progress.steps_done and not episode.is_undone
     words = {"hours": hours, "stands": approval_stands, "is_stopped": is_stopped}
@@ -242,8 +263,8 @@ def waiting_alert(
 def undo_alert(
     episode: Episode, by: str, channel: str, at: UtcDatetime, until: UtcDatetime | None = None
 ) -> Alert:
-    """Return the message that it was started again. `until` is how long the undo keeps it, if that
-    is known."""
+    """Return the message that the instance was started again, by this person through this
+    `channel`. `until` is how long the undo keeps it; `None` if that is not known."""
     facts = {"undone_by": by, "channel": channel}
     words = {"price": price_text(episode), "until": until}
     return episode_alert("undone", episode, "undone", at, facts, words)

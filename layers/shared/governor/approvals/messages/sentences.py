@@ -33,7 +33,8 @@ _FRESH = timedelta(hours=1)
 
 
 def price_text(episode: Episode) -> str:
-    """Return `$136 a day`, or that it is not known."""
+    """Return the cost of the instance, as in `$136 a day`, or of its storage if an earlier episode
+    has stopped it; `an unknown amount` if that is not known."""
     if episode.stopped_by_episode is not None:
         storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
         if storage_usd_per_hour is None:
@@ -46,10 +47,8 @@ def price_text(episode: Episode) -> str:
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
-    """Return what it costs and what the plan saves, or that the price is not known.
-
-    Each line is a sentence.
-    """
+    """Return what the instance costs and what the plan saves, or that the price is not known. Each
+    line is a sentence; there are one or two."""
     price = episode.price.usd_per_hour
     source = episode.price.source
     if episode.stopped_by_episode is not None:
@@ -65,14 +64,16 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
 
 
 def saving_text(plan: Plan) -> str:
-    """Return what the plan saves or costs a day, as a sentence."""
+    """Return what the plan saves or costs a day, as a sentence; also if that is nothing, or not
+    known."""
     saved_per_day = plan.saving.saved_usd_per_day or Decimal(0)
     values = {"kind": _saving_kind(plan), "plan": plan, "usd": abs(saved_per_day)}
     return said("saving", values)[0]
 
 
 def _saving_kind(plan: Plan) -> str:
-    """Return which sentence says what the plan saves, by its name in the template."""
+    """Return which sentence says what the plan saves, as its template names them: `nothing`,
+    `unknown`, `costs` or `saves`."""
     saved_per_day = plan.saving.saved_usd_per_day
     if not plan.steps:
         return "nothing"
@@ -82,10 +83,11 @@ def _saving_kind(plan: Plan) -> str:
 
 
 def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
-    """Return the obstacles to a restart, as a sentence.
+    """Return what may hinder a restart after the plan, as a sentence: it depends on whether the
+    plan stops or terminates the instance.
 
-    Return an empty text if it is neither stopped nor terminated. `only_stopped` asks about the time
-    before, or without, the planned termination.
+    Return an empty text if the plan does neither. With `only_stopped`, a planned termination does
+    not count: the sentence is about the stopped instance.
     """
     instance = episode.instance
     steps = episode.plan.steps
@@ -103,7 +105,7 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
 
 def plan_lines(episode: Episode) -> tuple[str, ...]:
     """Return the plan as sentences: why it differs from the policy's action, its steps, what it
-    loses and what it keeps."""
+    loses and what is left after it."""
     steps = "; then ".join(STEP_TEXT[step] for step in episode.own_plan)
     return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
 
@@ -120,10 +122,11 @@ class IdleText(NamedTuple):
 
 
 def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> IdleText:
-    """Return for how long it was measured idle.
+    """Return for how long the instance has been idle, in the forms of `IdleText`. For one that an
+    earlier episode has stopped, return for how long it has been stopped.
 
-    A measurement that is an hour old or older is given with its age. While the question or its
-    notice `is_open`, no sweep has seen work since.
+    A measurement that is an hour old or older is given with its age. `is_open` says that the
+    question or its notice is open: no sweep has seen work since then.
     """
     if episode.stopped_by_episode is not None:
         stopped_for = left(at - episode.progress.steps_done[Step.STOP.value])
@@ -135,12 +138,14 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> Idl
 
 
 def _idle_for_text(idle_for: str, reason: str) -> IdleText:
-    """Return the time idle as a title, a sentence and a predicate."""
+    """Return the time idle, such as `6 h`, as a title and a predicate, with `reason` as the
+    sentence."""
     return IdleText(f"idle {idle_for}", reason, f"has been idle for {idle_for}")
 
 
 def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
-    """Return the same by the measurements, if the episode is older or does not hold the time."""
+    """Return for how long the instance was measured idle, by the window of the evidence and the
+    stretch before it. An old measurement is given with its age."""
     window = episode.measurement.evidence.window
     idle = episode.idle
     since = window.start
@@ -169,7 +174,8 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
 
 
 def state_text(episodes: Iterable[Episode]) -> str:
-    """Return the state of the instances in several questions: idle, stopped, or both."""
+    """Return the state of the instances in several questions: `idle`, `stopped`, or `idle or
+    stopped`. Without questions it is `idle`."""
     states = {"idle" if episode.stopped_by_episode is None else "stopped" for episode in episodes}
     if len(states) > 1:
         return "idle or stopped"
@@ -177,7 +183,7 @@ def state_text(episodes: Iterable[Episode]) -> str:
 
 
 def refused_text(error: GovernorError) -> str:
-    """Return the line of a list about an answer that was refused or too late, in whole
+    """Return the line of a list that says why an answer was refused or too late, in whole
     sentences."""
     if isinstance(error, TooLate):
         return sentence(str(error))
@@ -187,7 +193,8 @@ def refused_text(error: GovernorError) -> str:
 def silence_text(
     episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
 ) -> str:
-    """Return what happens if nobody answers, with the time if it is known, as a sentence."""
+    """Return what happens if nobody answers, as a sentence, with the time `until` if both times are
+    given."""
     when = "in time"
     if until and now:
         when = f"by {deadline(until, episode.asking.time_zone, now)}"
@@ -197,14 +204,15 @@ def silence_text(
 
 
 def people_text(episode: Episode) -> str:
-    """Return how many people must approve, as a sentence."""
+    """Return how many people must approve the plan, as a sentence."""
     if episode.terms.people_needed > 1:
         return "Two different people must approve, each by the link in their own mail or signed in."
     return "One approval is enough."
 
 
 def budget_text(episode: Episode) -> str:
-    """Return a sentence if only the budget is the reason for asking; else an empty text."""
+    """Return the sentence that only the budget is the reason for asking; an empty text if it is not
+    the reason."""
     if not episode.by_budget:
         return ""
     whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
@@ -212,7 +220,8 @@ def budget_text(episode: Episode) -> str:
 
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
-    """Return what happens without a question, as a sentence. `until` is when the notice is over."""
+    """Return what happens without a question, as a sentence. `until` is when the notice is over; by
+    default the notice begins at `at`."""
     notice_ends = until or at + episode.asking.notice_length
     mode = episode.mode.value if episode.plan.steps else "none"
     if mode == "auto" and at >= notice_ends:

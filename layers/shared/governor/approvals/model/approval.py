@@ -66,8 +66,9 @@ class Decision:
 
     @property
     def why(self) -> str:
-        """Return who kept, exempted or held the instance, and the reason if there is one: the
-        reason of the outcome of an episode that this answer holds."""
+        """Return who kept, exempted or held the instance, and the reason if there is one, as in
+        `kept by alice@example.com: long job`. It is the reason of the outcome of an episode that
+        this answer holds. Call it for no approval."""
         done = {Answer.KEEP: "kept", Answer.EXEMPT: "exempted"}.get(self.answer, "held")
         text = f"{done} by {self.by}"
         return f"{text}: {self.reason}" if self.reason else text
@@ -107,7 +108,8 @@ class Approval:
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when the links to the question end: some time after the last answer or the expiry.
+        """Return when the links to the question end: 30 days after the last answer, or after the
+        time to answer if that is later.
 
         Until then, the page of the question is the record.
         """
@@ -125,15 +127,16 @@ class Approval:
 
     @property
     def kept(self) -> Decision | None:
-        """Return the answer that keeps the instance; `None` if no answer does."""
+        """Return the answer that keeps the instance, be it over or not; `None` if no answer
+        does."""
         decision = self.brake or self.decision
         if decision is None or decision.answer is not Answer.KEEP:
             return None
         return decision
 
     def lasting_keep(self, now: UtcDatetime) -> Decision | None:
-        """Return the answer that still keeps the instance; `None` if no answer keeps it, its time
-        is over, or somebody ended it."""
+        """Return the answer that keeps the instance at `now`; `None` if no answer keeps it, its
+        time is over, or somebody ended it."""
         kept = self.kept
         if kept is None or kept.keep_until is None:
             return None
@@ -143,8 +146,9 @@ class Approval:
 
     @property
     def approvers(self) -> str:
-        """Return the people who said yes, each by their address if it is known, with commas between
-        them; `nobody` if nobody did."""
+        """Return the people who approved, each by their address if it is known, with commas between
+        them, as in `alice@example.com,bob@example.com`; `nobody` if nobody answered. Call it only
+        if the decision is an approval, or there is none."""
         yeses = [yes for yes in (self.first_yes, self.decision) if yes is not None]
         return ",".join(yes.person or yes.by for yes in yeses) or "nobody"
 

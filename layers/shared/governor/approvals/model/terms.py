@@ -31,12 +31,13 @@ class SignedIn:
 
     @property
     def identity(self) -> str:
-        """Return the identity as the policy's `identities` name it."""
+        """Return the identity as the policy's `identities` name it: `oidc:<subject>`."""
         return f"oidc:{self.subject}"
 
     @property
     def by(self) -> str:
-        """Return the name for the record, as people know it."""
+        """Return the name for the record, as people know it: `oidc:` and the address, or the
+        subject if no address is verified."""
         return f"oidc:{self.email or self.subject}"
 
 
@@ -63,7 +64,8 @@ class Scope:
     """Names of contacts, and addresses in lower case."""
 
     def sees(self, account: str, project: str, owner: str) -> bool:
-        """Return whether an instance of this account, project and owner is in scope."""
+        """Return whether an instance of this account, project and owner is in scope. An owner is a
+        contact's name, or an address in any case."""
         if self.everything or account in self.accounts or project in self.projects:
             return True
         if owner in self.owners:

@@ -61,7 +61,7 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
 
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
     """Return when a keep without a date ends: on the next working morning of the people who are
-    asked, or at the longest keep that the policy allows."""
+    asked, or at the longest keep that the policy allows if that is sooner."""
     morning = next_morning(
         now, episode.asking.time_zone, episode.asking.working_days, episode.asking.working_from
     )
@@ -80,7 +80,8 @@ def keep_text(episode: Episode, now: UtcDatetime) -> str:
 
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether the plan is carried out from now on unless somebody holds it."""
+    """Return whether the plan is carried out from now on unless somebody holds it: it is approved,
+    nobody is asked, or nobody answered where silence approves."""
     if episode.phase is Phase.CLOSED:
         return False
     if episode.mode is Mode.OBSERVE or not episode.plan.steps:
@@ -107,7 +108,8 @@ def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
 
 
 def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether a hold would count only if EC2 does not carry out the call that was sent."""
+    """Return whether a hold would count only if EC2 does not carry out the call that was sent. It
+    is false before that call, and if somebody holds the episode already."""
     if episode.begun_at is None or episode.is_past_final_step:
         return False
     return approval.counted_hold is None and acts_by_itself(episode, approval, now)
@@ -119,7 +121,8 @@ def late_hold_text(episode: Episode, now: datetime) -> str:
 
 
 def _asked_text(episode: Episode, now: datetime) -> str:
-    """Return that EC2 was asked for the final step, and when, if that is known."""
+    """Return that EC2 was asked for the final step, as in `EC2 was asked to stop it on Fri 09:00`;
+    without the time if that is not known."""
     text = f"EC2 was asked to {episode.final_step.value} it"
     if episode.begun_at is None:
         return text
@@ -127,8 +130,8 @@ def _asked_text(episode: Episode, now: datetime) -> str:
 
 
 def why_too_late(episode: Episode, now: datetime) -> str | None:
-    """Return why it is too late to hold the final step, and what to do instead; `None` if it is not
-    too late."""
+    """Return why it is too late to hold the final step, and what to do instead; `None` if EC2 was
+    not asked for that step yet."""
     if episode.begun_at is None:
         return None
     asked = _asked_text(episode, now)
@@ -143,8 +146,8 @@ def why_too_late(episode: Episode, now: datetime) -> str | None:
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
     """Require that an answer can hold the episode.
 
-    Raises: TooLate once the call was noted; DecisionRefused if somebody holds the episode already,
-    there is nothing to hold, or the answer is incomplete.
+    Raises: TooLate once the call to EC2 was noted; DecisionRefused if a decision that is as strict
+    holds the episode already, there is nothing to hold, or the answer is incomplete.
     """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
@@ -169,11 +172,11 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
 
 def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
     """Return the keep or the exemption that this answer gives the instance, which belongs to
-    `project`.
+    `project`. It stores nothing.
 
-    Return `NO_HOLD` for a yes, and for an answer that only holds the episode. `approval_id` is the
-    question; `None` without one. Raises: DecisionRefused for a keep without a date or an exemption
-    without a reason.
+    Return `NO_HOLD` for an approval, and for an answer that only holds the episode. `approval_id`
+    is the question; `None` without one. Raises: DecisionRefused for a keep without a date or an
+    exemption without a reason.
     """
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return NO_HOLD
@@ -190,7 +193,8 @@ def hold_of(decision: Decision, project: str | None = None, approval_id: str | N
 
 def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:
     """Return whether the new answer keeps the instance for longer than the decision that holds the
-    episode: by a later date, or by an exemption."""
+    episode: by a later date, or by an exemption. Raises: DecisionRefused for an incomplete
+    answer."""
     standing = hold_of(earlier_hold)
     if earlier_hold.answer is Answer.EXEMPT:
         return False
@@ -199,7 +203,7 @@ def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
     """Require that the question is open and the answer is complete. Raises: DecisionRefused, which
-    says why the answer does not count."""
+    says why the answer does not count; its `status` is that of the question."""
     status = approval.status
     if status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=status.value)
@@ -211,7 +215,8 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
 
 
 def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
-    """Return what a person must correct in their answer; `None` if it is complete."""
+    """Return what a person must correct in their answer; `None` if it is complete. A keep may last
+    `keep_at_most`."""
     reason = decision.reason or ""
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:
@@ -242,7 +247,7 @@ def has_controls(text: str) -> bool:
 
 
 def _why_closed(approval: Approval) -> str:
-    """Return why a question that is closed takes no answer."""
+    """Return why a question takes no answer. Call it only for one that is no longer pending."""
     if approval.status is ApprovalStatus.VOID:
         why = approval.void_reason or "the instance changed"
         return f"the question was canceled ({why}); nothing was changed"
@@ -253,7 +258,8 @@ def _why_closed(approval: Approval) -> str:
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
-    """Return the id of an episode's message. `stage` is the value of a stage, or of an outcome."""
+    """Return the id of an episode's message, as in `ask-<execution name>`. `stage` is the value of
+    a stage, or of an outcome."""
     return f"{stage}-{ref.execution_name}"
 
 
@@ -277,7 +283,7 @@ def notice_until(
     episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
 ) -> UtcDatetime | None:
     """Return when the notice period of mode auto is over; `None` if its message was delivered to
-    nobody.
+    nobody yet.
 
     The period begins with the first delivery. `minutes` is the period of today's policy: it may
     lengthen the period and never shorten it.
@@ -290,7 +296,8 @@ def notice_until(
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
     """Return when the approval began to count: with the answer, or with an expiry that counts as
-    one. Return when the episode was opened if there is neither."""
+    one. Return when the episode was opened if there is neither, as in mode auto. Call it only for
+    an episode whose plan may act."""
     if approval is not None and approval.decision is not None:
         return approval.decision.at
     if approval is not None and approval.status is ApprovalStatus.EXPIRED:
@@ -302,7 +309,7 @@ def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
     """Return when silence begins to count as an answer: once the people who are asked have had the
     question and its escalation for as long as planned.
 
-    Return `None` if one of the two messages was delivered to nobody, or nobody is asked.
+    Return `None` if the question or its escalation was delivered to nobody, or nobody is asked.
     """
     planned = episode.asking.schedule
     all_deliveries = list(deliveries)
@@ -318,7 +325,8 @@ def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
 def _delivered_at(
     episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
 ) -> UtcDatetime | None:
-    """Return when people first got the message of this stage; `None` if nobody has it."""
+    """Return when people first got the message of this stage; `None` if nobody has it. Deliveries
+    of other messages do not count."""
     message = stage_id(stage, episode.ref)
     of_stage = [delivery for delivery in deliveries if delivery.message == message]
     times = [delivery.at for delivery in of_stage if delivery.reached_people]

@@ -53,23 +53,24 @@ class LinkSigner:
         self._base_url = base_url
 
     def link(self, page_id: str, number: int) -> str:
-        """Return the URL of a page, for the recipient with this number. Raises: ConfigurationError
-        without a base URL or a current key."""
+        """Return the URL of a page, for the recipient with this number, as in
+        `https://<host>/q/<page id>.<number>.<signature>`. Raises: ConfigurationError without a base
+        URL or a current key."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/q/{self.relative(page_id, number)}"
 
     def page(self, *path: str) -> str | None:
-        """Return the URL of a page of the console, which is behind a sign-in; `None` if there is
-        no console."""
+        """Return the URL of a page of the console, which is behind a sign-in; `None` if there is no
+        base URL. `path` are the parts of its path."""
         if not self._base_url:
             return None
         quoted_path = "/".join(quote(part, safe="") for part in path)
         return f"{self._base_url}/{quoted_path}"
 
     def relative(self, page_id: str, number: int) -> str:
-        """Return the last part of the URL of a page, by which its neighbors link to it. Raises:
-        ConfigurationError."""
+        """Return the last part of the URL of a page, by which its neighbors link to it: `<page
+        id>.<number>.<signature>`. Raises: ConfigurationError without a current key."""
         document = self._keys()
         recipient = str(number)
         if number < len(_ONE_LETTER):
@@ -79,17 +80,19 @@ class LinkSigner:
 
     def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
         """Return the last part of the URL in the form of earlier releases, for a page that was
-        opened by such a link. Raises: ConfigurationError."""
+        opened by such a link: `<id>?k=...&r=...&e=...&s=...`. Raises: ConfigurationError without a
+        current key."""
         epoch = str(int(expires_at.timestamp()))
         key_id, signature = self._sign("link", approval_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
     def check_short(self, link: str) -> tuple[str, int]:
-        """Return the page id and the recipient's number that a link names. The record of the page
+        """Return the page id and the recipient's number that a link names, once its signature is
+        found to be ours. `link` is its last part, as `relative` makes it. The record of the page
         says when the link ends.
 
-        Raises: LinkForged; ConfigurationError.
+        Raises: LinkForged if no key of ours has signed it; ConfigurationError if a key is unusable.
         """
         document = self._keys()
         match = _SHORT.fullmatch(link)
@@ -106,9 +109,10 @@ class LinkSigner:
         raise LinkForged(_FORGED)
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """Return the recipient named in a link of an earlier release.
+        """Return the recipient named in a link of an earlier release, once its signature is found
+        to be ours and its time is not over. `fields` are those of its query: `k`, `r`, `e` and `s`.
 
-        Raises: LinkForged, LinkExpired.
+        Raises: LinkForged, LinkExpired; ConfigurationError if the key is unusable.
         """
         if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
             raise LinkForged(_FORGED)
@@ -118,8 +122,9 @@ class LinkSigner:
         return fields["r"]
 
     def csrf(self, page_id: str, *whose: str) -> str:
-        """Return the value that a form of this page must send back. `whose` names the person, the
-        end and the session for which it counts. Raises: ConfigurationError."""
+        """Return the value that a form of this page must send back. `whose` are texts that name the
+        person or the link, and the session; the value counts for these alone. Raises:
+        ConfigurationError without a current key."""
         return ".".join(self._sign("csrf", page_id, *whose))
 
     def check_csrf(self, token: str, page_id: str, *whose: str) -> None:
@@ -129,21 +134,24 @@ class LinkSigner:
         self._check(signature, "csrf", page_id, key_id, *whose)
 
     def _sign(self, context: str, page_id: str, *parts: str) -> tuple[str, str]:
-        """Return the id of the current key, and its signature of these parts. Raises: as `_mac`."""
+        """Return the id of the current key, and its signature of these parts. Raises:
+        ConfigurationError without a current key."""
         document = self._keys()
         key_id = document.get("current", "")
         return key_id, _mac(document, key_id, context, page_id, key_id, *parts)
 
     def _check(self, signature: str, context: str, page_id: str, key_id: str, *parts: str) -> None:
-        """Require that the signature belongs to exactly these parts. Raises: LinkForged; as
-        `_mac`."""
+        """Require that the key `key_id` has signed exactly these parts. Raises: LinkForged if not;
+        ConfigurationError if the key is unusable."""
         if not _is_signed(self._keys(), key_id, signature, context, page_id, key_id, *parts):
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
         """Return the values as a signed text for a cookie, of ASCII letters, digits, `-`, `_`, `.`.
+        The values can be read by anybody who has the text.
 
-        `purpose` are the parts that `unseal` must name, too. Raises: ConfigurationError.
+        `purpose` are the parts that `unseal` must name, too. Raises: ConfigurationError without a
+        current key.
         """
         document = self._keys()
         key_id = document.get("current", "")
@@ -155,8 +163,8 @@ class LinkSigner:
     def unseal(
         self, purpose: Sequence[str], sealed: str, now: datetime
     ) -> Mapping[str, str] | None:
-        """Return the values of a text that `seal` made; `None` unless they were sealed for exactly
-        this purpose and their time is not over. Raises: ConfigurationError."""
+        """Return the values of a text that `seal` made; `None` if it was changed or sealed for
+        another purpose, or its time is over. Raises: ConfigurationError if the key is unusable."""
         key_id, _, payload_and_signature = sealed.partition(".")
         payload, _, signature = payload_and_signature.partition(".")
         document = self._keys()
@@ -172,7 +180,8 @@ class LinkSigner:
 
 
 def _recipient_number(recipient: str) -> int:
-    """Return the recipient's number, which a short link writes in digits or as one letter."""
+    """Return the recipient's number, which a short link writes in digits or as one letter. Call it
+    only for a link whose signature is ours."""
     if recipient.isdigit():
         return int(recipient)
     return _ONE_LETTER.index(recipient)
@@ -181,7 +190,8 @@ def _recipient_number(recipient: str) -> int:
 def _is_signed(
     document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str
 ) -> bool:
-    """Return whether a key of the document has signed exactly these parts. Raises: as `_mac`."""
+    """Return whether the key `key_id` of the document has signed exactly these parts; false also if
+    the document has no such key. Raises: ConfigurationError if that key is too short."""
     if _KEY_ID.fullmatch(key_id) is None or key_id not in document:
         return False
     expected = _mac(document, key_id, context, *parts)
@@ -190,8 +200,8 @@ def _is_signed(
 
 
 def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: str) -> str:
-    """Return the shortened signature of a link to this page for this recipient. Raises: as
-    `_mac`."""
+    """Return the shortened signature of a link to this page for this recipient. Raises:
+    ConfigurationError if the document has no key of this id, or a short one."""
     return _mac(document, key_id, "short link", page_id, number)[:_MAC_LETTERS]
 
 

@@ -13,7 +13,7 @@ from governor.policy.model.policy import Policy
 
 def may_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
     """Return whether this person may pause everything: any admin may, and anybody whom a contact of
-    the policy names."""
+    the policy names. `person` is an address or an identity."""
     is_admin = any(grant.rank is Rank.ADMIN for grant in grants)
     return is_admin or _is_named(person, policy)
 

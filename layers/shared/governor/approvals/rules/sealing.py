@@ -46,16 +46,14 @@ SealMaker = Callable[[bytes], str]
 
 
 def sealed(make: SealMaker, text: bytes) -> str:
-    """Return the seal of a text as it is stored: the version of the texts, and the signature that
-    `make` makes.
-
-    Raises: CloudError.
-    """
+    """Return the seal of a text as it is stored: the version of the texts, a dot, and the signature
+    that `make` returns. Raises: CloudError if `make` cannot sign."""
     return f"{VERSION}.{make(text)}"
 
 
 def signature_of(seal: str | None) -> str | None:
-    """Return the signature of a stored seal; `None` if there is none of this version."""
+    """Return the signature of a stored seal, without its version; `None` if there is no seal, or
+    one of another version. It checks nothing else."""
     version, _, signature = (seal or "").partition(".")
     if version != str(VERSION):
         return None
@@ -63,13 +61,14 @@ def signature_of(seal: str | None) -> str | None:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return a hash of the plan as people saw it: its steps, losses, reasons and saving."""
+    """Return a hash of the whole plan as people saw it, such as its steps, losses, reasons and
+    saving."""
     return hashlib.sha256(_json(plan)).hexdigest()
 
 
 def opening_text(episode: Episode) -> bytes:
-    """Return the text of an opening: the mode, the people who decide, the instance and the times of
-    the episode."""
+    """Return the text under the seal of an opening: the mode, the people who decide, the instance
+    and the times of the episode."""
     instance = episode.instance
     volumes = {volume.volume_id: volume.delete_on_termination for volume in instance.volumes}
     return _text(
@@ -96,8 +95,8 @@ def opening_text(episode: Episode) -> bytes:
 
 
 def answer_text(episode: Episode, decision: Decision) -> bytes:
-    """Return the text of an answer to the question of this episode. Two people's answers are two
-    texts."""
+    """Return the text under the seal of an answer to the question of this episode. Two people's
+    answers are two texts."""
     return _text(
         Duty.ANSWER,
         episode,
@@ -112,30 +111,33 @@ def answer_text(episode: Episode, decision: Decision) -> bytes:
 
 
 def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDatetime) -> bytes:
-    """Return the text that nobody answered the question in time."""
+    """Return the text under the seal of an expiry: nobody answered the question in time."""
     return _text(Duty.EXPIRY, episode, {"expires_at": expires_at, "expired_at": expired_at})
 
 
 def delivery_text(delivery: Delivery) -> bytes:
-    """Return the text that a message was delivered: to whom, how and when."""
+    """Return the text under the seal of a delivery: which message was delivered, to whom, how and
+    when."""
     delivered = {**_parts(delivery), "seal": None}
     return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": delivered})
 
 
 def counts_for_silence(delivery: Delivery) -> bool:
-    """Return whether somebody's time to answer, or to hold the plan, begins with this delivery."""
+    """Return whether somebody's time to answer, or to hold the plan, begins with this delivery: it
+    reached people, and its message is a notice, a question or an escalation."""
     stages = tuple(f"{stage.value}-" for stage in _COUNTED_STAGES)
     return delivery.reached_people and delivery.message.startswith(stages)
 
 
 def counted_messages(ref: EpisodeRef) -> tuple[str, ...]:
-    """Return the ids of the messages by which silence, or a notice, counts."""
+    """Return the ids of the messages with which the time to answer, or to hold the plan, begins:
+    the notice, the question and the escalation."""
     return tuple(stage_id(stage, ref) for stage in _COUNTED_STAGES)
 
 
 def is_opening_sealed(episode: Episode) -> bool:
-    """Return whether the episode has a seal of this version. Only KMS knows whether that seal is
-    genuine."""
+    """Return whether the episode has a seal of this version. It does not check the seal: only KMS
+    knows whether it is genuine."""
     return signature_of(episode.opening_seal) is not None
 
 
@@ -149,13 +151,14 @@ def ended_unsealed(episode: Episode) -> bool:
 
 
 def given_yeses(approval: Approval) -> tuple[Decision, ...]:
-    """Return the answers that an approval rests on, the first yes first; empty if there is none."""
+    """Return the decisions that are stored with a question, the first of two approvals first; empty
+    if there is none. Call it only for a question that was approved."""
     answers = (approval.first_yes, approval.decision)
     return tuple(answer for answer in answers if answer is not None)
 
 
 def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
-    """Return the text of a duty: these facts, after those that name the episode."""
+    """Return the text of a duty: these facts, and those that name the duty and the episode."""
     named = {
         "duty": duty,
         "version": VERSION,
@@ -168,15 +171,14 @@ def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
 
 
 def _json(value: object) -> bytes:
-    """Return a value as JSON with sorted keys, so that equal values have one text."""
+    """Return a value as JSON with sorted keys, so that equal values have one text. Raises:
+    TypeError for a value that has no form (`_plain`)."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def _plain(value: object) -> object:
     """Return the value as plain data in a form that is the same before and after it was stored.
-
-    Raises: TypeError for a value that is neither plain nor a record.
-    """
+    Raises: TypeError for a value that is neither plain nor a record."""
     match value:
         case Enum():
             return value.value
@@ -209,17 +211,17 @@ def _plain_collection(
 
 
 def _number(number: float | Decimal) -> str:
-    """Return a number as text. A float of a whole number is written without a fraction."""
+    """Return a number as text. A float of a whole number is written without a fraction: `5` for
+    5.0."""
     if isinstance(number, float) and number.is_integer():
         return str(int(number))
     return str(number)
 
 
 def _parts(record: object) -> Mapping[str, object]:
-    """Return the fields of a record that differ from their defaults.
+    """Return the fields of a record that differ from their defaults, by name.
 
     A field that is added later has its default in older records, so their text stays the same.
-
     Raises: TypeError for anything but a record.
     """
     if not is_dataclass(record) or isinstance(record, type):

@@ -30,11 +30,11 @@ _SUBJECT_CHARACTERS = 255
 
 
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
-    """Return the identity that the claims of a verified ID token are about.
+    """Return the identity that the claims of an ID token are about. Call it only for a token that
+    is verified.
 
-    A person is an approver if `approver_group` is set and is among the groups in `groups_claim`.
-
-    Raises: SignInRefused if the claims name nobody.
+    A person is an approver if `approver_group` is not empty, and is among the groups in the claim
+    `groups_claim`. Raises: SignInRefused if the claims name nobody.
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
@@ -60,7 +60,7 @@ def _verified_email(claims: Mapping[str, object]) -> str | None:
 
 
 def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
-    """Return the names of groups in this claim, up to a limit; empty if it names none."""
+    """Return the names of groups in this claim, at most 500; empty if it names none."""
     claimed = claims.get(groups_claim)
     if isinstance(claimed, str):
         return (claimed,)
@@ -73,7 +73,7 @@ def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...
 def person_of(directory: Ownership, identity: str, email: str | None) -> str:
     """Return the address of the contact with this identity, else with this verified address.
 
-    Return the identity if no contact has either.
+    Return the identity, such as `oidc:<subject>`, if no contact has either.
     """
     person = directory.person(identity)
     if not person and email:
@@ -82,7 +82,8 @@ def person_of(directory: Ownership, identity: str, email: str | None) -> str:
 
 
 def permits(role: Role, answer: Answer) -> bool:
-    """Return whether this role may give this answer, as far as roles decide it."""
+    """Return whether this role may give this answer, as far as roles decide it: an approver any, a
+    viewer a keep or a hold."""
     return role is Role.APPROVER or answer in (Answer.KEEP, Answer.HOLD)
 
 
@@ -127,7 +128,7 @@ def _people_needed(rule: ApprovalRule, plan: Plan, price: Price) -> int:
 
 def stricter(asked: Terms, now: Terms) -> Terms:
     """Return the terms that allow only what both allow: those of the question when it was asked,
-    and those of today's policy."""
+    and those of today's policy (`now`)."""
     known_people = asked.known_people & now.known_people
     if asked.tag_owner_may is None and not asked.known_people:
         # Questions of the first releases named nobody.
@@ -144,17 +145,19 @@ def stricter(asked: Terms, now: Terms) -> Terms:
 def _powers_of_both(
     asked: frozenset[Power] | None, now: frozenset[Power] | None
 ) -> frozenset[Power] | None:
-    """Return the powers that both allow. `None` in terms of earlier releases allows all."""
+    """Return the powers that both terms allow. `None` in the terms of the question, as in those of
+    earlier releases, allows all, so today's powers count; those are not `None`."""
     if asked is None:
         return now
     return asked & (now or frozenset())
 
 
 def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
-    """Return whether this answer may come from this person; `None` is somebody unknown."""
+    """Return whether these terms let this person give this answer; `None` is somebody unknown. If
+    two people must approve, only people whom the policy names by address may."""
     if answer is Answer.APPROVE and terms.people_needed > 1:
         return is_known(terms, person)
-    return _has_power(terms, person, power(answer, plan))
+    return _has_power(terms, person, power_needed(answer, plan))
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
@@ -165,9 +168,9 @@ def may_undo(terms: Terms, person: str | None) -> bool:
 
 def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
     """Return whether this person may end that keep before its date: their own, or any as an
-    approver.
+    approver whom the policy names by address.
 
-    A link that went to a list ends none: it does not prove whose keep it was.
+    A link that went to a list ends none: it does not prove whose keep it was (`person` is `None`).
     """
     if person is None:
         return False
@@ -177,7 +180,7 @@ def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -
 
 
 def _has_power(terms: Terms, person: str | None, wanted: Power) -> bool:
-    """Return whether the terms give this person that power; `None` is somebody unknown.
+    """Return whether the terms give this person the `wanted` power; `None` is somebody unknown.
 
     People whom the policy names by address have every power.
     """
@@ -197,8 +200,9 @@ def _has_power(terms: Terms, person: str | None, wanted: Power) -> bool:
     return wanted in terms.broadcast_may
 
 
-def power(answer: Answer, plan: Plan) -> Power:
-    """Return the power that it takes to give this answer about this plan."""
+def power_needed(answer: Answer, plan: Plan) -> Power:
+    """Return the power that it takes to give this answer about this plan: `stop`, `terminate`,
+    `exempt` or `keep`. A hold takes the power to keep."""
     if answer is Answer.APPROVE:
         return "terminate" if plan.destroys else "stop"
     return "exempt" if answer is Answer.EXEMPT else "keep"
@@ -214,7 +218,8 @@ def is_known(terms: Terms, person: str | None) -> bool:
 
 
 def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
-    """Require that the answer may come from its person. Raises: NotAllowed, which says who may."""
+    """Require that the terms let the decision's person give this answer. Raises: NotAllowed, which
+    says who may."""
     if may(terms, plan, decision.answer, decision.person):
         return
     by = decision.by
@@ -226,12 +231,12 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
             f"{terms.people_needed} people known to the policy by their address must "
             f"approve this one: use the link of your own mail, or {other_way}"
         )
-    raise NotAllowed(why_not(decision.person, by, power(decision.answer, plan)))
+    raise NotAllowed(why_not(decision.person, by, power_needed(decision.answer, plan)))
 
 
 def why_not(person: str | None, by: str, wanted: Power) -> str:
-    """Return why a person whom the policy does not know may not use this power, and what to do
-    instead.
+    """Return why a person may not use the `wanted` power, and what to do instead. Call it only for
+    a person who has not that power.
 
     `person` is who is proven, `None` for somebody unknown; `by` is their name in the record.
     """
@@ -246,8 +251,8 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
-    """Return whether the answer is a yes from people who may give it under these terms. This is
-    checked again before each action."""
+    """Return whether the question was approved by as many people as these terms need, each of whom
+    may approve. This is checked again before each action."""
     decision = approval.decision
     if decision is None or decision.answer is not Answer.APPROVE:
         return False
@@ -260,14 +265,15 @@ def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
 
 
 def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) -> Rank | None:
-    """Return the highest rank for an instance; `None` if no grant covers it."""
+    """Return the highest rank that the grants give for an instance of this account, project and
+    owner; `None` if no grant covers it."""
     ranks = [grant.rank for grant in grants if grant.scope.sees(account, project, owner)]
     return max(ranks, default=None)
 
 
 def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
     """Return the contacts that name the person who signed in, by the name of the contact; empty if
-    none does."""
+    none does. A contact names a person by an address."""
     person = person_of(people, who.identity, who.email)
     contacts: dict[str, Contact] = {}
     for name, contact in people.contacts.items():
@@ -312,8 +318,8 @@ def _covers(console_scope: ConsoleScope, who: SignIn) -> bool:
 
 
 def _is_arn_like(pattern: str, arn: str) -> bool:
-    """Return whether the pattern is this ARN. A `*` at its end stands for any session name, because
-    a caller chooses that name."""
+    """Return whether the pattern is this ARN. A `*` at the end of the pattern stands for any
+    session name, because a caller chooses that name."""
     role, star, _ = pattern.rpartition("*")
     if not star:
         return arn == pattern

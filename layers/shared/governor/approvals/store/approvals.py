@@ -41,10 +41,11 @@ class Approvals(Store):
     """Questions and answers. Every method may raise CloudError."""
 
     def save_opened(self, episode: Episode) -> Episode:
-        """Write the episode and its pending approval once; return the episode that was stored
-        first.
+        """Store the episode and its pending question, once and all or nothing. Return the episode
+        that is stored: another caller's, if that one was first.
 
-        Raises: ConflictError if the episode does not hold the lock, or no longer does.
+        Raises: ConflictError if the episode does not hold the lock, or no longer does, and none was
+        stored; CloudError.
         """
         ref = episode.ref
         question = first_approval(episode)
@@ -66,21 +67,23 @@ class Approvals(Store):
         return episode
 
     def approval(self, approval_id: str) -> Approval | None:
-        """Return the question with this id; `None` if there is none."""
+        """Return the question with this id; `None` if there is none. Raises: CloudError, also if it
+        is damaged."""
         return self._table.read(Approval, keys.approval(approval_id))
 
     def existing(self, approval_id: str) -> Approval:
-        """Return the question with this id. Raises: NotFound if there is none."""
+        """Return the question with this id. Raises: NotFound if there is none; CloudError."""
         approval = self.approval(approval_id)
         if approval is None:
             raise NotFound(f"approval {approval_id} does not exist", operation="dynamodb:GetItem")
         return approval
 
     def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
-        """Return the questions with these ids, each with its episode. Read at once.
+        """Return the questions with these ids, each with its episode, by one read. `asked` has the
+        execution name of the episode by the id of the question.
 
-        `asked` has the execution name of the episode by the id of the question. Questions whose
-        episode or record is missing are left out.
+        Questions whose episode or record is missing are left out. Raises: CloudError, also if a
+        record is damaged.
         """
         wanted_keys = {keys.approval(approval_id) for approval_id in asked}
         for execution_name in asked.values():
@@ -90,7 +93,7 @@ class Approvals(Store):
         episode_items = [item for item in items if item["sk"] == "EPISODE"]
         episodes = self._table.records(Episode, episode_items)
         episode_by_ref = {episode.ref: episode for episode in episodes}
-        questions = []
+        questions: list[tuple[Approval, Episode]] = []
         for question in self._table.records(Approval, question_items):
             episode = episode_by_ref.get(question.episode)
             if episode is not None:
@@ -98,7 +101,8 @@ class Approvals(Store):
         return questions
 
     def answered(self, approval_ids: Sequence[str]) -> set[str]:
-        """Return the ids of these questions that are no longer open. Read at once."""
+        """Return the ids of these questions that are no longer open, by one read; empty if all are.
+        Questions that do not exist are left out. Raises: CloudError."""
         items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
         answered_ids = set()
         for item in items:
@@ -109,10 +113,10 @@ class Approvals(Store):
     def open_questions(
         self, refs: Sequence[EpisodeRef]
     ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
-        """Return the episodes that can be read, each with its question. Read at once.
+        """Return the episodes that can be read, each with its question, by two reads.
 
-        The question is `None` if the episode does not ask (any more), or the question cannot be
-        read.
+        The question is `None` if the episode is in no phase in which it asks, or the question
+        cannot be read. Raises: CloudError.
         """
         table = Readable(self._table)
         items = table.get_all([keys.episode(ref) for ref in refs])
@@ -130,10 +134,11 @@ class Approvals(Store):
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
-        """Open the question for answers until `expires_at`, and bind the task that waits to it.
+        """Open the question for answers until `expires_at`, and bind the task that waits to it. A
+        question that is decided stays as it is.
 
-        `task_token` is `None` if no task waits. Return the question as it is stored: it may be
-        decided already. Raises: NotFound.
+        `task_token` is `None` if no task waits; `stage` is the value of the stage. Return the
+        question as it is stored. Raises: NotFound; CloudError.
         """
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.try_write(update(keys.approval(approval_id), asked, _PENDING))
@@ -141,27 +146,29 @@ class Approvals(Store):
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
         """Note that people were notified that an approved step waits. Raises: ConflictError if
-        there is no such question."""
+        there is no such question; CloudError."""
         self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
 
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
         """Note the first of two approvals, unless one is noted or the question is decided. Return
-        the question as it is stored. Raises: NotFound."""
+        the question as it is stored: its `first_yes` may be another decision. Raises: NotFound;
+        CloudError."""
         is_first = _PENDING & unset("first_yes")
         self._table.try_write(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self.existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
-        """Change PENDING to the decision's status, once, and store the keep or the exemption of the
-        answer, all or nothing. Return the question as it is stored.
+        """Store the decision with its status, once, and the keep or the exemption of the answer,
+        all or nothing. Return the question as it is stored.
 
-        Raises: ConflictError if the question is no longer pending; NotFound; DecisionRefused for a
-        keep without a date or an exemption without a reason.
+        `project` is that of the instance. Raises: ConflictError if the question is no longer
+        pending; NotFound; DecisionRefused for a keep without a date or an exemption without a
+        reason; CloudError.
         """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        approval, decided = self._decision(approval_id, changes, _PENDING)
-        standing = hold_of(decision, project, approval_id)
-        self._with_standing(approval.episode, standing, decision.at, decided)
+        approval, decided = self._decision_write(approval_id, changes, _PENDING)
+        hold = hold_of(decision, project, approval_id)
+        self._write_with_hold(approval.episode, hold, decision.at, decided)
         return self.existing(approval_id)
 
     def void(
@@ -173,12 +180,12 @@ class Approvals(Store):
         outcome: str = "void",
         expiry: SealedExpiry | None = None,
     ) -> Approval:
-        """Change PENDING to VOID, or to EXPIRED if `expired`, once, with the episode's `outcome`.
-        Return the question as it is stored.
+        """Cancel a pending question, or note its expiry if `expired`, once, with the `outcome` of
+        the episode. Return the question as it is stored.
 
         `expiry` is the sealed note that nobody answered. Only with it can silence count as an
         answer. Raises: ConflictError if the question is no longer pending, or ends at another time
-        than the `expiry` says; NotFound.
+        than the `expiry` says; NotFound; CloudError.
         """
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
@@ -186,15 +193,15 @@ class Approvals(Store):
         if expiry is not None:
             changes |= {"expired_at": expiry.expired_at, "expiry_seal": expiry.seal}
             condition &= where("expires_at", "=", expiry.expires_at)
-        _, decided = self._decision(approval_id, changes, condition)
+        _, decided = self._decision_write(approval_id, changes, condition)
         self._table.transact(decided)
         return self.existing(approval_id)
 
-    def _decision(
+    def _decision_write(
         self, approval_id: str, changes: Document, condition: Condition
     ) -> tuple[Approval, Write]:
-        """Return the question, and the write that decides it. Raises: ConflictError if it is
-        decided already; NotFound."""
+        """Return the question, and the write that decides it under this condition. It writes
+        nothing. Raises: ConflictError if the question is decided already; NotFound; CloudError."""
         approval = self.existing(approval_id)
         # This saves a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
@@ -208,12 +215,12 @@ class Approvals(Store):
         keep: Hold,
         replaced: Decision | None,
     ) -> None:
-        """Hold the episode by this decision, and store the keep or the exemption that the answer
-        gives the instance.
+        """Store the decision that holds the episode, and the keep or the exemption of its answer,
+        all or nothing.
 
         `replaced` is the decision that holds the episode until now; `None` if nobody holds it.
         Raises: ConflictError if another decision holds the episode, its final step was noted, or it
-        is over.
+        is over; CloudError.
         """
         holding = update(
             keys.approval(episode.approval_id),
@@ -222,7 +229,7 @@ class Approvals(Store):
         )
         not_begun = IS_OPEN & absent(f"steps_done.{episode.final_step.value}")
         still_open = check(keys.episode(episode.ref), not_begun)
-        self._with_standing(episode.ref, keep, hold_decision.at, holding, still_open)
+        self._write_with_hold(episode.ref, keep, hold_decision.at, holding, still_open)
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
         """End the keep of this question before its date, once. From then on the longest other keep
@@ -230,42 +237,56 @@ class Approvals(Store):
 
         `kept` is the answer that keeps, `by` who ends it. A keep of another question stays, even
         with the same date. A keep of the previous release is recognized by its date alone. Raises:
-        ConflictError if the keep was ended, or another one stands or came meanwhile.
+        ConflictError if the keep was ended, or another one stands or came meanwhile; CloudError.
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
         not_ended = present() & unset("keep_ended_at") & _is_held_by(approval.brake)
-        place, old_place = keys.holds(ref.target, ref.instance_id)
+        hold_key, old_hold_key = keys.holds(ref.target, ref.instance_id)
         has_its_date = where("snoozed_until", "=", kept.keep_until)
         is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
         is_its = (has_its_date & is_its_own) | unset("snoozed_until")
         is_its_copy = has_its_date | unset("snoozed_until")
-        stored = self._table.get(place) or {}
+        stored = self._table.get(hold_key) or {}
         keep = Hold(kept.keep_until, kept_by=approval.approval_id)
-        others = keeps.beside(self._table, stored, at, keep)
+        others = keeps.other_keeps(self._table, stored, at, keep)
         self._table.transact(
             update(keys.approval(approval.approval_id), ended, not_ended),
-            holds.hold_ended(place, holds.KEEP_ATTRIBUTES, others, is_its & keeps.as_read(stored)),
-            holds.hold_copy_ended(old_place, holds.KEEP_ATTRIBUTES, others.longest, is_its_copy),
+            holds.end_hold_write(
+                hold_key,
+                holds.KEEP_ATTRIBUTES,
+                others,
+                is_its & keeps.are_keeps_unchanged(stored),
+            ),
+            holds.end_hold_copy_write(
+                old_hold_key, holds.KEEP_ATTRIBUTES, others.longest, is_its_copy
+            ),
         )
 
-    def _with_standing(self, ref: EpisodeRef, standing: Hold, at: datetime, *writes: Write) -> None:
-        """Carry out these writes together with those of a keep or an exemption (`standing`), all or
-        nothing. Raises: ConflictError if a condition fails in every alternative."""
-        *alternatives, last = holds.standing_writes(ref.target, ref.instance_id, standing)
+    def _write_with_hold(self, ref: EpisodeRef, hold: Hold, at: datetime, *writes: Write) -> None:
+        """Carry out these writes together with those that store the keep or the exemption in
+        `hold`, all or nothing. Then remove the instance's keeps that were over `at` this time; a
+        failure of that is only logged.
+
+        Raises: ConflictError if a condition fails in every alternative of the hold's writes;
+        CloudError.
+        """
+        *alternatives, last = holds.hold_writes(ref.target, ref.instance_id, hold)
         is_written = any(
             self._table.try_transaction(*writes, *alternative) for alternative in alternatives
         )
         if not is_written:
+            # Unlike the tries before it, the last one raises the conflict.
             self._table.transact(*writes, *last)
-        if standing.snoozed_until is not None:
+        if hold.snoozed_until is not None:
             holds.forget_past_keeps(self._table, ref.target, ref.instance_id, at)
 
     def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
-        """Keep a hold that came while the final step was under way, and return true. The hold
+        """Store a hold that came while the final step was under way, and return true. The hold
         counts if that step has no effect.
 
-        Return false if the call is no longer noted, or another late hold stands.
+        Return false, with nothing stored, if the call is no longer noted, or another late hold
+        stands. Raises: CloudError.
         """
         is_under_way = IS_OPEN & present(f"steps_done.{episode.final_step.value}")
         noted = update(
@@ -282,8 +303,8 @@ class Approvals(Store):
         at: datetime,
         decision: Decision | None = None,
     ) -> None:
-        """Keep an answer that was refused, for the audit alone: only the first of its kind by the
-        same person."""
+        """Note an answer that was refused, for the audit alone: only the first of its kind by the
+        same person. A failure is only logged. `decision` is the answer as it was given."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
         refused: Document = {
             "what": "refused",
@@ -298,7 +319,8 @@ class Approvals(Store):
 
 
 def _is_held_by(decision: Decision | None) -> Condition:
-    """Return the condition that this decision holds the episode; with `None`, that nobody does."""
+    """Return the condition on a question that this decision holds its episode; with `None`, that
+    nobody does."""
     if decision is None:
         return unset("brake")
     return where("brake.at", "=", decision.at)

@@ -13,9 +13,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from governor.alerts.templates import said
-from governor.approvals.decide import Decide, key_of
+from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
+from governor.approvals.rules.answers import hold_key
 from governor.approvals.rules.terms import may_undo
 from governor.console.page import Page, Row, Table, ViewRequest
 from governor.console.views import addresses, charts, figures
@@ -155,7 +156,7 @@ def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[s
 def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> dict[str, object]:
     """Return the template's values about a keep or an exemption. Without a row, that is to callers
     who do not see the instance now, only `hold` and its `key` are set."""
-    values: dict[str, object] = {"hold": hold, "key": key_of(hold)}
+    values: dict[str, object] = {"hold": hold, "key": hold_key(hold)}
     if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
     row, _ = current_row

@@ -43,10 +43,11 @@ class Episodes(Store):
     """Episodes, their locks and journals. Every method may raise CloudError."""
 
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Take the lock of the instance for this episode, and count the episode.
+        """Take the lock of the instance for this episode, and return true; also if this episode
+        holds the lock already.
 
-        Return true if this call took the lock, or the same episode holds it already; false if
-        another episode is open, or the number of this episode has been used.
+        Return false, with nothing changed, if another episode is open, or the number of this
+        episode has been used. Raises: CloudError.
         """
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
@@ -56,22 +57,25 @@ class Episodes(Store):
         )
 
     def free_lock(self, ref: EpisodeRef) -> None:
-        """Free the locks that a closed episode still holds: the previous release freed only the one
-        on the record. Without such a lock nothing happens."""
+        """Free the locks that this episode still holds. Call it only for a closed episode: the
+        previous release freed only the one on the record. Without such a lock nothing happens.
+        Raises: CloudError."""
         for key in locks(ref):
             self._table.try_write(update(key, {}, is_held_by(ref), remove=["open_episode"]))
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
-        """Return the episode; `None` if it was never stored."""
+        """Return the episode; `None` if it was never stored. Raises: CloudError, also if it is
+        damaged."""
         return self._table.read(Episode, keys.episode(ref))
 
     def clear_step(
         self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
     ) -> bool:
-        """Let this step through once after a recheck, and return true.
+        """Note that a recheck lets this step through once, and return true.
 
-        `seen` is the episode as the recheck read it. Return false if another recheck has let a step
-        through since. Raises: ConflictError if the episode is closed, or does not exist.
+        `seen` is the episode as the recheck read it; `None` lets the step through whatever others
+        noted. Return false if another recheck has let a step through since. Raises: ConflictError
+        if the episode is closed, or does not exist; CloudError.
         """
         cleared_before = {} if seen is None else seen.progress.first_cleared
         cleared: Document = {
@@ -94,18 +98,19 @@ class Episodes(Store):
             return False
         return True
 
-    def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
-        """Note why the episode goes no further. `name` is the outcome, or the name of the error. A
-        closed episode stays as it is."""
+    def note_refusal(self, ref: EpisodeRef, name: str, why: str) -> None:
+        """Note why the episode goes no further. `name` is the outcome, or the name of the error.
+        Nothing is noted in a closed episode. Raises: CloudError."""
         self._table.try_write(
             update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN)
         )
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `Calls.note_step` does, let this one attempt make the snapshots, and
-        return true.
+        """Note the step as `Calls.note_step` does, reserve the making of the snapshots for this one
+        attempt, and return true.
 
-        Return false if the episode has snapshots, is closed, or was reserved at `stale` or later.
+        Return false, with nothing changed, if the episode has snapshots, is closed, or was reserved
+        at `stale` or later. Raises: CloudError.
         """
         is_free = unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
         reserved = {"snapshots_reserved_at": at}
@@ -118,14 +123,15 @@ class Episodes(Store):
         return self._table.try_write(reserving)
 
     def release_snapshots(self, ref: EpisodeRef, at: datetime) -> None:
-        """Let another attempt make the snapshots: the one that reserved at this time has made
-        none."""
+        """Give up the reservation made at this time, so that another attempt may make the
+        snapshots. Call it only if none were made. If the reservation is another one, nothing
+        happens. Raises: CloudError."""
         is_ours = where("snapshots_reserved_at", "=", at)
         self._table.try_write(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
-        """Note the volume ids by snapshot id, once; return those that are noted now, which may be
-        those of another attempt. Raises: ConflictError if there is no such episode."""
+        """Note the volume ids by snapshot id, once. Return those that are noted now, which may be
+        those of another attempt. Raises: ConflictError if there is no such episode; CloudError."""
         change = update(
             keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
         )
@@ -137,15 +143,16 @@ class Episodes(Store):
         return stored.progress.snapshots
 
     def note_user_data(self, ref: EpisodeRef, kept: UserData) -> None:
-        """Note where the copy of the user data is. Raises: ConflictError if the episode is
-        closed."""
+        """Note where the copy of the user data is. Raises: ConflictError if the episode is closed,
+        or does not exist; CloudError."""
         self._table.write(update(keys.episode(ref), {"user_data": kept}, IS_OPEN))
 
     def forget_step(self, episode: Episode, step: str, noted_at: datetime) -> bool:
-        """Take back the note of a call made at `noted_at`, which had no effect, and return true.
+        """Take back the note of a call made at `noted_at`, and return true. Call it only for a call
+        that had no effect.
 
-        Return false if the episode was rechecked or closed, or the step was noted again, since
-        `episode` was read.
+        Return false, with nothing changed, if the episode was rechecked or closed, or the step was
+        noted again, since `episode` was read. Raises: CloudError.
         """
         remaining_steps = {
             name: at for name, at in episode.progress.steps_done.items() if name != step
@@ -157,14 +164,14 @@ class Episodes(Store):
         )
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
-        """Keep facts that the episode itself does not hold, for the audit alone: a refusal, or
-        EC2's answer. `what` names the event."""
+        """Store facts that the episode itself does not hold, for the audit alone: a refusal, or
+        EC2's answer. `what` names the event. A failure is only logged."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
         self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _JOURNAL_KEPT))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
-        """Note that people were notified of the outcome. Raises: ConflictError if there is no such
-        episode."""
+        """Note in the record and in the episode that people were notified of the outcome. Raises:
+        ConflictError if there is no such episode; CloudError."""
         # The record first: if only this write succeeds, nobody is notified a second time.
         is_untold = where("untold", "=", ref.execution_name)
         self._table.try_write(update(_record(ref), {}, is_untold, remove=("untold",)))
@@ -173,7 +180,8 @@ class Episodes(Store):
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """Note who undid the episode, and return true; return false if somebody was noted before.
 
-        Raises: ConflictError unless the episode is closed, or its stop was noted.
+        Raises: ConflictError if the episode does not exist, or is open and its stop was not noted;
+        CloudError.
         """
         key = keys.episode(ref)
         undone = {"undone_at": at, "undone_by": by}
@@ -197,13 +205,13 @@ class Episodes(Store):
         became: Outcome | None = None,
         booking: Sequence[Write] = (),
     ) -> bool:
-        """Close the episode, even if it was never saved, free its lock and carry out the writes
+        """Close the episode, even if it was never stored, free its lock and carry out the writes
         that book its saving (`booking`), all or nothing.
 
         `quiet_until` is when people may be notified of the same idleness again; `None` if the
         outcome decides that. `became` is `STOPPED` or `TERMINATED` if GPU Governor did that to the
         instance. Return true if this call closed the episode; false if it was closed before.
-        Raises: ConflictError if the episode keeps changing.
+        Raises: ConflictError if the episode keeps changing; CloudError.
         """
         closed = {
             "phase": Phase.CLOSED,
@@ -231,7 +239,8 @@ class Episodes(Store):
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
 
     def _held_locks(self, ref: EpisodeRef) -> list[Key]:
-        """Return the places of the lock that this episode holds; empty if it holds none."""
+        """Return the keys of the locks that this episode holds; empty if it holds none. Raises:
+        CloudError."""
         held_locks: list[Key] = []
         for key in locks(ref):
             item = self._table.get(key) or {}
@@ -241,7 +250,7 @@ class Episodes(Store):
 
 
 def _record(ref: EpisodeRef) -> Key:
-    """Return the key of the record of the instance."""
+    """Return the key of the instance's record."""
     return keys.instance(ref.target, ref.instance_id)
 
 
@@ -262,7 +271,7 @@ def locks(ref: EpisodeRef) -> tuple[Key, Key]:
 
 
 def is_held_by(ref: EpisodeRef) -> Condition:
-    """Return the condition that this episode holds the lock."""
+    """Return the condition that this episode holds the lock of the item."""
     return where("open_episode", "=", ref.execution_name)
 
 
@@ -274,8 +283,9 @@ def _freeing(
     *,
     opened: bool,
 ) -> list[Write]:
-    """Return the writes that free the lock of a closed episode and note its end on the record of
-    the instance. `opened` says that the episode was saved, so people may not know its outcome."""
+    """Return the writes that free the locks in `held_locks` and note the episode's end on the
+    record of the instance. `opened` says that the episode was stored, so people may not know its
+    outcome yet."""
     values: Document = {"last_outcome": outcome}
     removed: list[str] = []
     added: dict[str, int] = {}

@@ -22,19 +22,21 @@ class Expiries(Store):
     partition. Every method may raise CloudError."""
 
     def expiries(self, target: Target) -> list[Expiry]:
-        """Return all notices about snapshots of a target; empty if there are none."""
+        """Return all notices about snapshots of a target; empty if there are none. Raises:
+        CloudError, also if one is damaged."""
         return self._table.read_all(Expiry, f"EXPIRY#{keys.place(target)}")
 
     def note_expiring(self, target: Target, expiries: Iterable[Expiry]) -> None:
         """Note that the owner was notified of these snapshots. Earlier notices about them are
-        replaced."""
+        replaced. Raises: CloudError; some may be noted then."""
         self._table.write_all([put(_expiry_key(target, expiry), expiry) for expiry in expiries])
 
     def begin_deletion(self, target: Target, expiry: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now to delete the snapshot, and return true.
+        """Note that EC2 is asked now to delete the snapshot, and return true. It deletes nothing
+        itself.
 
-        Return false while everything is paused, and if the owner was notified again, or the
-        snapshot was deleted, since `expiry` was read.
+        Return false, with nothing noted, while everything is paused, and if the owner was notified
+        again, or the snapshot was deleted, since `expiry` was read. Raises: CloudError.
         """
         is_unchanged = _GOES_ON & where("noticed_at", "=", expiry.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
@@ -44,8 +46,8 @@ class Expiries(Store):
     def end_deletion(
         self, target: Target, expiry: Expiry, at: UtcDatetime, what: str, request_id: str | None
     ) -> None:
-        """Note the end of the snapshot, once. `what` says how it ended; `request_id` is that of
-        EC2's answer, `None` without one."""
+        """Note the end of the snapshot, once; later ends are not noted. `what` says how it ended;
+        `request_id` is that of EC2's answer, `None` without one. Raises: CloudError."""
         ended = {"ended_at": at, "what": what, "request_id": request_id}
         self._table.try_write(update(_expiry_key(target, expiry), ended, _GOES_ON))
 

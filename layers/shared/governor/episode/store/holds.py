@@ -46,51 +46,55 @@ class Holds(Store):
     release reads it.
     """
 
-    def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
-        """Store a keep or an exemption by itself; a longer keep stays. A hold with neither stores
-        nothing.
+    def store_hold(self, target: Target, instance_id: str, hold: Hold) -> None:
+        """Store a keep or an exemption; a longer keep stays, and the new one is remembered beside
+        it. A hold with neither stores nothing.
 
-        Raises: ConflictError if somebody else changed the keeps at each attempt.
+        Raises: ConflictError if somebody else changed the keeps at each attempt; CloudError.
         """
-        alternatives = standing_writes(target, instance_id, standing)
+        alternatives = hold_writes(target, instance_id, hold)
         for _ in range(_ATTEMPTS):
-            if self._is_stored(alternatives):
+            if self._try_store(alternatives):
                 return
         raise ConflictError(f"the keeps of {instance_id} change all the time")
 
-    def _is_stored(self, alternatives: Sequence[Sequence[Write]]) -> bool:
-        """Write the first alternative, or the last one if a longer keep stands, and return true.
+    def _try_store(self, alternatives: Sequence[Sequence[Write]]) -> bool:
+        """Carry out the first of the alternatives of `hold_writes`, or the last one if a longer
+        keep stands, and return true.
 
-        Return false if that longer keep ended in between.
+        Return false if that longer keep ended in between. Raises: CloudError.
         """
         are_written = [self._table.try_write(write) for write in alternatives[0]]
         # The first write is for the place of this release. Without any write nothing is left to do.
         if not are_written or are_written[0]:
             return True
-        return all(self._table.try_write(write) for write in alternatives[-1])
+        longer_keep_stands = alternatives[-1]
+        return all(self._table.try_write(write) for write in longer_keep_stands)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """End the keep and the exemption of an instance. From then on the longest other keep that
-        still runs holds the instance.
+        """End the keep and the exemption of an instance, and log that, all or nothing. From then on
+        the longest other keep that still runs holds the instance.
 
         `seen` is the hold to end, `by` who ends it. Raises: ConflictError if another hold than
-        `seen` stands, or anything of the hold changes at this moment.
+        `seen` stands, or anything of the hold changes at this moment; CloudError.
         """
-        place, old_place = keys.holds(target, instance_id)
-        item = self._table.get(place) or {}
-        old_item = self._table.get(old_place) or {}
+        hold_key, old_hold_key = keys.holds(target, instance_id)
+        item = self._table.get(hold_key) or {}
+        old_item = self._table.get(old_hold_key) or {}
         hold, copied_hold = self._table.records(Hold, [item, old_item])
         if hold.stricter(copied_hold) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
-        others = keeps.beside(self._table, item, at, seen)
-        names = [field.name for field in fields(Hold)]
+        others = keeps.other_keeps(self._table, item, at, seen)
+        attributes = [field.name for field in fields(Hold)]
         # An item that does not exist is not written; the check fails if it came meanwhile.
-        own = check(place, _is_hold_as_read(item))
+        own = check(hold_key, _is_hold_unchanged(item))
         if item:
-            own = hold_ended(place, names, others, _is_hold_as_read(item))
-        copy = check(old_place, _is_hold_as_read(old_item))
+            own = end_hold_write(hold_key, attributes, others, _is_hold_unchanged(item))
+        copy = check(old_hold_key, _is_hold_unchanged(old_item))
         if old_item:
-            copy = hold_copy_ended(old_place, names, others.longest, _is_hold_as_read(old_item))
+            copy = end_hold_copy_write(
+                old_hold_key, attributes, others.longest, _is_hold_unchanged(old_item)
+            )
         ended = {
             "what": "hold ended",
             "by": by,
@@ -103,93 +107,96 @@ class Holds(Store):
         self._table.transact(own, copy, log)
 
 
-def standing_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
-    """Return the writes that store a keep or an exemption, as alternatives for a transaction.
+def hold_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
+    """Return the writes that store a keep or an exemption, as alternatives for a transaction: try
+    them in order until one succeeds.
 
     The first alternative writes both places. A longer keep stays, so each of the others is for one
     or both places with a longer keep. A hold with neither has one alternative without writes.
     """
     if hold.snoozed_until is not None:
-        return _standing_keep(target, instance_id, hold, hold.snoozed_until)
+        return _keep_writes(target, instance_id, hold, hold.snoozed_until)
     if hold.exempt_reason is None:
         return [[]]
-    place, old_place = keys.holds(target, instance_id)
+    hold_key, old_hold_key = keys.holds(target, instance_id)
     exempt = {"exempt_reason": hold.exempt_reason}
     # Not in the old place: the previous release would leave the project there beside a new hold.
-    own = update(place, {**exempt, "exempt_in": hold.exempt_in})
-    return [[own, update(old_place, exempt)]]
+    own = update(hold_key, {**exempt, "exempt_in": hold.exempt_in})
+    return [[own, update(old_hold_key, exempt)]]
 
 
-def _standing_keep(
+def _keep_writes(
     target: Target, instance_id: str, hold: Hold, until: UtcDatetime
 ) -> list[list[Write]]:
-    """Return the alternatives of `standing_writes` for a keep that ends at `until`."""
-    place, old_place = keys.holds(target, instance_id)
+    """Return the alternatives of `hold_writes` for a keep that ends at `until`."""
+    hold_key, old_hold_key = keys.holds(target, instance_id)
     is_shorter = unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
     remembered = {keeps.name_of(hold): keeps.only_keep(hold)}
     counted = {keeps.COUNT: 1}
-    own = update(place, {**kept, **remembered}, is_shorter, add=counted)
+    own = update(hold_key, {**kept, **remembered}, is_shorter, add=counted)
     # Only the end: the previous release would leave project and question beside a new hold.
-    copy = update(old_place, {"snoozed_until": until}, is_shorter)
-    longer_stays = update(place, remembered, where("snoozed_until", ">", until), add=counted)
+    copy = update(old_hold_key, {"snoozed_until": until}, is_shorter)
+    longer_stays = update(hold_key, remembered, where("snoozed_until", ">", until), add=counted)
     return [[own, copy], [own], [longer_stays, copy], [longer_stays]]
 
 
-def hold_ended(
-    place: Key,
-    names: Sequence[str],
+def end_hold_write(
+    hold_key: Key,
+    attributes: Sequence[str],
     others: keeps.OtherKeeps,
     condition: Condition,
 ) -> Write:
     """Return the write that removes these attributes of a hold, or puts the longest of the other
-    keeps in their place, and forgets keeps that are over."""
-    kept: Document = {}
+    keeps in their place, and removes the keeps that `others` says to forget."""
+    next_keep: Document = {}
     if others.longest.snoozed_until is not None:
-        kept = {name: getattr(others.longest, name) for name in KEEP_ATTRIBUTES}
-    removed = [name for name in names if name not in kept]
-    forgotten = others.names_to_forget
-    return update(place, kept, condition, remove=[*removed, *forgotten], add={keeps.COUNT: 1})
+        next_keep = {name: getattr(others.longest, name) for name in KEEP_ATTRIBUTES}
+    removed = [name for name in attributes if name not in next_keep]
+    removed += others.names_to_forget
+    return update(hold_key, next_keep, condition, remove=removed, add={keeps.COUNT: 1})
 
 
-def hold_copy_ended(
-    place: Key, names: Sequence[str], following: Hold, condition: Condition
+def end_hold_copy_write(
+    old_hold_key: Key, attributes: Sequence[str], next_keep: Hold, condition: Condition
 ) -> Write:
-    """Return the write of `hold_ended` for the place of the previous release, which knows only the
-    end of a keep. `following` is the longest other keep; `NO_HOLD` if there is none."""
+    """Return the same as `end_hold_write` for the place of the previous release, which knows only
+    the end of a keep. `next_keep` is the longest other keep; `NO_HOLD` if there is none."""
     kept: Document = {}
-    if following.snoozed_until is not None:
-        kept = {"snoozed_until": following.snoozed_until}
-    removed = [name for name in names if name not in kept]
-    return update(place, kept, condition, remove=removed)
+    if next_keep.snoozed_until is not None:
+        kept = {"snoozed_until": next_keep.snoozed_until}
+    removed = [name for name in attributes if name not in kept]
+    return update(old_hold_key, kept, condition, remove=removed)
 
 
 def forget_past_keeps(table: Table, target: Target, instance_id: str, at: datetime) -> None:
     """Remove keeps that are over from the item of the hold. Otherwise the item of an instance that
-    is kept every day would grow without end. If a keep came meanwhile, nothing is removed. A
-    CloudError is only logged."""
-    place, _ = keys.holds(target, instance_id)
+    is kept every day would grow without end.
+
+    If a keep came meanwhile, nothing is removed. A CloudError is only logged.
+    """
+    hold_key, _ = keys.holds(target, instance_id)
     try:
-        item = table.get(place) or {}
-        past = keeps.beside(table, item, at).names_to_forget
+        item = table.get(hold_key) or {}
+        past = keeps.other_keeps(table, item, at).names_to_forget
         if past:
-            table.try_write(update(place, {}, keeps.as_read(item), remove=past))
+            table.try_write(update(hold_key, {}, keeps.are_keeps_unchanged(item), remove=past))
     except CloudError:
         _log.exception("past keeps of %s stay stored", instance_id)
 
 
-def _is_hold_as_read(item: Document) -> Condition:
+def _is_hold_unchanged(item: Document) -> Condition:
     """Return the condition that neither the hold nor its keeps have changed since the item was
     read."""
-    condition = keeps.as_read(item)
+    condition = keeps.are_keeps_unchanged(item)
     for field in fields(Hold):
-        condition &= _as_read(item, field.name)
+        condition &= _is_attribute_unchanged(item, field.name)
     return condition
 
 
-def _as_read(item: Document, attribute: str) -> Condition:
-    """Return the condition that the attribute has the value in the item; that it is unset if the
-    item has none."""
+def _is_attribute_unchanged(item: Document, attribute: str) -> Condition:
+    """Return the condition that the attribute has the value that it has in `item`; that it is unset
+    if `item` has none."""
     value = item.get(attribute)
     if value is None:
         return unset(attribute)

@@ -46,8 +46,9 @@ class Instances(Store):
     """Records of instances, with their locks and holds. Every method may raise CloudError."""
 
     def records(self, target: Target) -> dict[str, InstanceRecord]:
-        """Return all records of a target by instance id; empty if there are none. A record that
-        cannot be read says so in its `problem`."""
+        """Return all records of a target by instance id, each with its lock and hold; empty if
+        there are none. A record that cannot be read says so in its `problem`. Raises: CloudError if
+        the table cannot be read."""
         items_by_id: dict[str, list[Document]] = defaultdict(list)
         # The locks are read before the records. The close of an episode frees the lock and says how
         # long the instance is quiet: a reader that sees the lock free must see that, too.
@@ -66,15 +67,15 @@ class Instances(Store):
         return records
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
-        """Return the record of an instance; an empty record if none is stored. Raises: CloudError
-        also if the record cannot be read."""
+        """Return the record of an instance, with its lock and hold; an empty record if none is
+        stored. Raises: CloudError, also if the record is damaged."""
         hold, record = keys.holds(target, instance_id)
         items = self._table.get_each([record, keys.lock(target, instance_id), hold])
         return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record of these items, the first of which is the record itself, with its lock
-        and hold. Raises: CloudError if one cannot be read.
+        """Return the record of these items: the record itself, its lock and its hold, which may be
+        empty. Raises: CloudError if one is damaged.
 
         The release before this one keeps the lock and the hold in the record. An episode that
         either place names is open, and the stricter hold counts.
@@ -96,8 +97,8 @@ class Instances(Store):
         return record
 
     def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
-        """Note that the instances with these `ids` were marked at `at`; with `None`, that they are
-        not marked."""
+        """Note that the instances with these `ids` were marked as idle at this time; with `None`,
+        remove that note. Raises: CloudError."""
         if at is not None:
             self._table.write_all(
                 [
@@ -110,8 +111,8 @@ class Instances(Store):
             self._remove(target, instance_id, "marked_at")
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
-        """Note when the warning of each instance ends, by instance id. An earlier note is
-        replaced."""
+        """Note when the warning of each instance ends, by instance id. An earlier note is replaced.
+        Raises: CloudError; some may be noted then."""
         self._table.write_all(
             [
                 update(keys.instance(target, instance_id), {"warned_until": end})
@@ -120,7 +121,8 @@ class Instances(Store):
         )
 
     def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
-        """Delete a record that holds an old warning and nothing else. Any other stays."""
+        """Delete the record of the instance if it holds a warning that is over and nothing else.
+        Any other record stays. Raises: CloudError."""
         holds_only_a_warning = where("warned_until", "<=", now)
         for attribute in sorted(_BESIDE_A_WARNING):
             holds_only_a_warning = holds_only_a_warning & absent(attribute)
@@ -129,12 +131,14 @@ class Instances(Store):
         )
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
-        """Note that work has resumed: the next idle stretch is reported again."""
+        """Remove the note until when nobody is notified of the instance, as it works again: its
+        next idle stretch is reported again. Without a record nothing happens. Raises:
+        CloudError."""
         self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
 
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
-        """Remove these attributes from the record of an instance. Without a record nothing
-        happens."""
+        """Remove these attributes from the record of an instance. Without a record nothing happens.
+        Raises: CloudError."""
         self._table.try_write(
             update(keys.instance(target, instance_id), {}, present(), remove=attributes)
         )
@@ -147,6 +151,7 @@ class Failures(Store):
         """Return the newest failure of each instance and cause; empty if there is none.
 
         Failures that are over are included, with their `over_at`. Damaged records are left out.
+        Raises: CloudError.
         """
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
@@ -161,8 +166,8 @@ class Failures(Store):
         return failures
 
     def _worked_at(self, failure: Failing, worked: Document) -> datetime:
-        """Return when the step of this failure last worked in its target, by the item `worked`;
-        the time of the failure if that is not known."""
+        """Return when the step of this failure last worked in its target, by the item `worked`; the
+        time of the failure if that is not known, or cannot be read."""
         text = worked.get(failure.step)
         if not text:
             return failure.at
@@ -173,42 +178,45 @@ class Failures(Store):
             return failure.at
 
     def note_failing(self, failure: Failing) -> None:
-        """Note the newest failure of this instance and cause."""
+        """Store the failure as the newest of its instance and cause. Raises: CloudError."""
         self._table.write(update(_cause(failure), failure, until=failure.at + _FAILING_KEPT))
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
-        """Note in one write when these steps last worked in a target."""
+        """Note in one write when these steps last worked in a target. Raises: CloudError."""
         self._table.write(
             update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT)
         )
 
     def note_over(self, failure: Failing, at: datetime) -> None:
-        """Note when this failure was over, if it is still known."""
+        """Note when this failure was over. If it is no longer stored, nothing happens. Raises:
+        CloudError."""
         self._table.try_write(update(_cause(failure), {"over_at": at}, present()))
 
     def drop_failing(self, failures: Iterable[Failing]) -> None:
-        """Delete the records of these failures."""
+        """Delete the records of these failures. Raises: CloudError; some may be deleted then."""
         self._table.write_all([delete(_cause(failure)) for failure in failures])
 
     def note_incident(self, incident: Incident) -> None:
-        """Keep an incident that must be closed in time; `incidents` returns it until then."""
+        """Store an incident that must be closed in time; `incidents` returns it until it is
+        dropped. Raises: CloudError."""
         until = incident.ends_at + _FAILING_KEPT
         self._table.write(put(_incident(incident.key), incident, until=until))
 
     def extend_incident(self, key: str, until: datetime) -> None:
-        """Keep an incident open for longer, because its cause persists. Without an incident nothing
-        happens."""
+        """Move the end of an incident to `until`, because its cause persists. Without an incident
+        nothing happens. Raises: CloudError."""
         self._table.try_write(
             update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
         )
 
     def incidents(self) -> list[Incident]:
-        """Return the open incidents, without those that cannot be read; empty if there are
-        none."""
+        """Return the open incidents, without those that cannot be read; empty if there are none.
+        Raises: CloudError."""
         return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
 
     def drop_incident(self, incident: Incident) -> None:
-        """Delete an incident, unless it was opened again or extended meanwhile."""
+        """Delete an incident, unless its end has changed since it was read: it was opened again or
+        extended. Raises: CloudError."""
         is_same_end = where("ends_at", "=", iso(incident.ends_at))
         self._table.try_write(delete(_incident(incident.key), is_same_end))
 
@@ -219,11 +227,11 @@ def _incident(key: str) -> Key:
 
 
 def _cause(failure: Failing) -> Key:
-    """Return the key of the newest failure of this instance and cause."""
+    """Return the key under which the newest failure of this instance and cause is stored."""
     failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
     return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
 
 
 def _worked(target: Target) -> Key:
-    """Return the key of the times at which steps last worked in a target."""
+    """Return the key of the item that holds when each step last worked in a target."""
     return _FAILING, f"WORKED#{keys.place(target)}"

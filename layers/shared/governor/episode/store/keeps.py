@@ -21,8 +21,8 @@ _KEEP = "keep_"
 
 
 def name_of(keep: Hold) -> str:
-    """Return the name of the attribute that remembers a keep: by its question, if it has one, and
-    its end.
+    """Return the name of the attribute that remembers a keep, by its question and its end, as in
+    `keep_<approval id>_20261127090000`; `none` stands for a keep without a question.
 
     Several people may keep an instance by the same question. A keep with the same end as another
     one of its question is refused, so no two keeps have the same name.
@@ -48,11 +48,11 @@ class OtherKeeps:
     """The attributes of the keeps that are over, and of the one that ends."""
 
 
-def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
+def other_keeps(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
     """Return the keeps that an item remembers beside `ended`, the keep that ends; `NO_HOLD` if none
-    ends.
+    ends. Keeps that are over `at` this time are named to be forgotten.
 
-    Raises: CloudError if a keep cannot be read.
+    Raises: CloudError if a keep is damaged.
     """
     longest = NO_HOLD
     names_to_forget: list[str] = []
@@ -64,16 +64,16 @@ def beside(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) ->
     return OtherKeeps(longest, names_to_forget)
 
 
-def as_read(item: Document) -> Condition:
-    """Return the condition that no keep came, and none was ended, since the item was read."""
+def are_keeps_unchanged(item: Document) -> Condition:
+    """Return the condition that no keep came, and none was ended, since `item` was read."""
     if COUNT not in item:
         return absent(COUNT)
     return where(COUNT, "=", item[COUNT])
 
 
 def _remembered(table: Table, item: Document) -> Iterator[tuple[str, Hold]]:
-    """Yield each keep that the item remembers, with the name of its attribute. Raises: CloudError
-    if a keep cannot be read."""
+    """Yield each keep that the item remembers, with the name of its attribute. Raises: CloudError,
+    while it yields, if a keep is damaged."""
     for name, value in item.items():
         if name.startswith(_KEEP):
             [keep] = table.records(Hold, [value])
