@@ -11,7 +11,7 @@ import pytest
 
 from governor.core import managers
 from governor.core.managers import managed_by, other_tools
-from governor.episode.rules.plan import draw_plan, left_alone
+from governor.episode.rules.plan import draw_plan, why_left_alone
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Policy
 from tests.builders import make_facts, make_instance
@@ -73,7 +73,7 @@ def test_every_mark_of_a_manager_keeps_its_instances(
     """No plan has a step, in any letter case. Every row is one of these."""
     for written in (tags, {key.upper(): value.upper() for key, value in tags.items()}):
         instance = make_instance(tags={**GOVERNED, **written})
-        reason = left_alone(instance, ())
+        reason = why_left_alone(instance, ())
 
         assert reason is not None
         assert f"{manager['manager']} runs it" in reason
