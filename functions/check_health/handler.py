@@ -23,16 +23,18 @@ def handler(
     payload = parse(TargetPayload, event)
     summary = check_health(payload.account, payload.region)
     target = summary.target
-    if summary.looked:
+    if summary.was_checked:
         count("HealthProblems", len(summary.problems))
     for problem in summary.problems:
         logger.warning("tried again", extra={"target": str(target), "problem": problem})
-    logger.info("looked" if summary.looked else "not due, or off", extra={"target": str(target)})
+    logger.info(
+        "looked" if summary.was_checked else "not due, or off", extra={"target": str(target)}
+    )
     return {
-        "looked": summary.looked,
+        "looked": summary.was_checked,
         "instances": summary.instances,
         "findings": summary.findings,
-        "told": summary.told,
-        "messages": summary.messages,
+        "told": summary.findings_sent,
+        "messages": summary.messages_sent,
         "problems": len(summary.problems),
     }

@@ -42,7 +42,7 @@ def test_a_finding_is_told_to_the_owner_once_while_it_lasts() -> None:
     assert ("ada", instance_id) == (alert.owner, alert.instance_id)
     assert "GPU 1: over 85 C" in alert.lines[0]
     for _ in range(5):
-        assert world.check(60).looked
+        assert world.check(60).was_checked
     assert [] == world.told()
 
 
@@ -51,9 +51,9 @@ def test_sweeps_come_often_and_the_look_is_made_as_the_policy_says() -> None:
     world = HealthWorld(policy_with())
     world.add(1)
 
-    looks = [world.check(minutes=0 if n == 0 else 5).looked for n in range(12)]
+    looks = [world.check(minutes=0 if n == 0 else 5).was_checked for n in range(12)]
     assert [True] + [False] * 11 == looks
-    assert world.check(4.5).looked
+    assert world.check(4.5).was_checked
 
 
 def test_what_was_gone_for_a_while_is_told_anew_and_what_flickers_is_not() -> None:
@@ -209,12 +209,12 @@ def test_what_could_not_be_told_is_told_by_the_next_sweep() -> None:
     world.publish(world.add(2, owner="bob"), [LOST])
     world.announcer.failure = Throttled("later")
     summary = world.check()
-    assert (2, 0) == (len(summary.problems), summary.messages)
+    assert (2, 0) == (len(summary.problems), summary.messages_sent)
 
     world.announcer.failure = None
-    assert 2 == world.check(5).messages
+    assert 2 == world.check(5).messages_sent
     assert {"ada", "bob"} == {alert.owner for alert in world.told()}
-    assert not world.check(5).looked
+    assert not world.check(5).was_checked
 
 
 def test_what_could_not_be_read_is_looked_at_again_by_the_next_sweep() -> None:
@@ -228,7 +228,7 @@ def test_what_could_not_be_read_is_looked_at_again_by_the_next_sweep() -> None:
     world.metrics.broken.clear()
     assert [] == world.check(5).problems
     assert [] == world.told()
-    assert not world.check(5).looked
+    assert not world.check(5).was_checked
 
 
 def test_what_fails_for_long_costs_one_more_look_at_itself_and_none_at_the_others() -> None:
@@ -266,7 +266,7 @@ def test_a_look_that_fails_as_a_whole_is_raised_and_made_up_for(broken: str) -> 
         world.check()
 
     world.metrics.list_failure = world.log.memory.failure = None
-    assert world.check(5).looked
+    assert world.check(5).was_checked
     assert 1 == len(world.told())
 
 
@@ -275,7 +275,7 @@ def test_switched_off_it_reads_nothing() -> None:
     world = HealthWorld(policy_with(enabled=False))
     world.publish(world.add(1), [LOST])
 
-    assert not world.check().looked
+    assert not world.check().was_checked
     assert ([], 0) == (world.metrics.reads, world.metrics.lists)
 
 
@@ -325,7 +325,7 @@ def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
     summary = world.check()
 
     told = world.told()
-    assert (4, 4, 1_600) == (len(told), summary.messages, summary.told)
+    assert (4, 4, 1_600) == (len(told), summary.messages_sent, summary.findings_sent)
     assert 4 == len({alert.dedup_id for alert in told})
     assert ids == sorted(one for alert in told for one in named(alert))
     for part, alert in enumerate(told, 1):
@@ -374,7 +374,7 @@ def test_what_was_told_of_is_known_although_a_later_part_was_not() -> None:
         announce(alert)
 
     world.announcer.announce = once  # type: ignore[method-assign]
-    assert (1, 50) == ((summary := world.check()).messages, summary.told)
+    assert (1, 50) == ((summary := world.check()).messages_sent, summary.findings_sent)
     first = told_of(world)
     world.announcer.announce = announce  # type: ignore[method-assign]
     world.check(5)

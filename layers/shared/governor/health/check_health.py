@@ -47,12 +47,14 @@ class HealthSummary:
 
     target: Target
     at: UtcDatetime
-    looked: bool = False
+    was_checked: bool = False
     """False if the check is switched off, or is not due yet."""
     instances: int = 0
+    """The instances that were read, or could not be read."""
     findings: int = 0
-    told: int = 0
-    messages: int = 0
+    """All findings, also those that people know already."""
+    findings_sent: int = 0
+    messages_sent: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -77,7 +79,7 @@ class CheckHealth:
         turn = f"health#{target.account}#{target.region}"
         if not base.health.enabled or not self.claim_store.claim(turn, now, _LEASE):
             return summary
-        summary.looked = True
+        summary.was_checked = True
         known = self.finding_store.known_keys(target, now)
         repeat = _repeat_of(known, now)
         readings = self._readings(summary, base, known, repeat)
@@ -162,8 +164,8 @@ class CheckHealth:
         known_until = now + 3 * base.health.check_every
         for alert, sent in health_alerts(news, lasting, owner, now):
             self.announcer.announce(alert)
-            summary.messages += 1
-            summary.told += len(sent)
+            summary.messages_sent += 1
+            summary.findings_sent += len(sent)
             self.finding_store.note_known(summary.target, _keys(sent), known_until)
         kept_keys = _keys(lasting) | _unclear_keys(readings, known)
         self.finding_store.note_known(summary.target, kept_keys, known_until)
@@ -177,7 +179,7 @@ class CheckHealth:
     ) -> None:
         """Notify of Capacity Reservations that stand empty. A failure becomes a problem."""
         try:
-            summary.messages += notify_empty(
+            summary.messages_sent += notify_empty(
                 self.instances,
                 self.finding_store,
                 self.announcer,
