@@ -71,33 +71,41 @@ class CheckHealth:
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
-        """Check the target if that is due, and notify of new findings; return counts and problems.
-        Raises: CloudError; if the instances could not be listed, nothing was sent."""
+        """Check the target if that is due, notify owners of new findings, and return counts and
+        problems. What failed for one instance or owner becomes a problem, and is repeated by the
+        next check.
+
+        Raises: CloudError if the instances cannot be listed, and then nothing was sent; or if the
+        claim or the known keys cannot be read or written.
+        """
         now = self.clock.now()
         summary = HealthSummary(target, now)
         base = self.policies.base().policy
-        turn = f"health#{target.account}#{target.region}"
-        if not base.health.enabled or not self.claim_store.claim(turn, now, _LEASE):
+        claim_key = f"health#{target.account}#{target.region}"
+        if not base.health.enabled or not self.claim_store.claim(claim_key, now, _LEASE):
             return summary
         summary.was_checked = True
         known = self.finding_store.known_keys(target, now)
         repeat = _repeat_of(known, now)
         readings = self._readings(summary, base, known, repeat)
         summary.instances = len(readings)
+
         failed_ids = _note_unread(readings, summary)
         failed_ids |= self._notify_owners(readings, base, known, summary)
         if repeat is not None:
-            self.claim_store.done(turn, now, repeat.next_look - now)
+            # A repeat is made once; what fails again waits for the next full check.
+            self.claim_store.done(claim_key, now, repeat.next_full_check - now)
             return summary
+
         self._notify_of_empty(base, known, summary)
-        next_look = now + base.health.check_every - _EARLY
+        next_full_check = now + base.health.check_every - _EARLY
         if failed_ids:
             # The claim lapses before the next check, which then checks only these instances.
-            prefix = f"{_REPEAT}#{iso(next_look)}"
+            prefix = f"{_REPEAT}#{iso(next_full_check)}"
             keys = [f"{prefix}#{instance_id}" for instance_id in failed_ids]
-            self.finding_store.note_known(target, keys, next_look)
+            self.finding_store.note_known(target, keys, next_full_check)
         else:
-            self.claim_store.done(turn, now, next_look - now)
+            self.claim_store.done(claim_key, now, next_full_check - now)
         return summary
 
     def _readings(
@@ -107,8 +115,12 @@ class CheckHealth:
         known: Collection[str],
         repeat: _Repeat | None,
     ) -> dict[str, HealthReading]:
-        """Return by instance id the readings of all instances of the target; with `repeat`, only of
-        those that the last check could not finish. Raises: CloudError."""
+        """Read the GPUs of the running instances that the policy selects, and return the readings
+        by instance id; with `repeat`, only of the instances that it names. An instance whose policy
+        switches the check off is left out.
+
+        Raises: CloudError if the instances or their metrics cannot be listed.
+        """
         requests = []
         for instance in self.instances.list_selected(summary.target, base.selector):
             if repeat is not None and instance.instance_id not in repeat.instance_ids:
@@ -127,8 +139,8 @@ class CheckHealth:
         known: Collection[str],
         summary: HealthSummary,
     ) -> set[str]:
-        """Notify each owner. Return the ids of instances with findings whose owner could not be
-        notified; empty if all were."""
+        """Notify each owner of new findings. Return the ids of instances with findings whose owner
+        could not be notified, which becomes a problem; empty if all could be."""
         failed_ids: set[str] = set()
         instances = [reading.instance for reading in readings.values()]
         for owner, owned in by_owner(instances, base.ownership).items():
@@ -152,14 +164,18 @@ class CheckHealth:
         known: Collection[str],
         summary: HealthSummary,
     ) -> None:
-        """Notify one owner of all new findings. Store the keys of those that were sent and of those
-        that last. Raises: CloudError."""
+        """Notify one owner of all new findings, if there are any. Store as known the faults that
+        were sent, and those that last: a lasting fault is not sent again.
+
+        Raises: CloudError if a message was not accepted, or the keys cannot be written; what was
+        stored before stays known.
+        """
         now = summary.at
         findings = _findings_of(readings)
         summary.findings += len(findings)
-        lasting = [finding for finding in findings if _is_known(finding, known)]
+        lasting = [finding for finding in findings if _is_known_fault(finding, known)]
         is_advice_due = advice_key(owner) not in known
-        news = _news(findings, known, with_advice=is_advice_due)
+        news = _new_findings(findings, known, with_advice=is_advice_due)
         # Long enough that a lasting finding stays known even if a check is missed.
         known_until = now + 3 * base.health.check_every
         for alert, sent in health_alerts(news, lasting, owner, now):
@@ -169,7 +185,7 @@ class CheckHealth:
             self.finding_store.note_known(summary.target, _keys(sent), known_until)
         kept_keys = _keys(lasting) | _unclear_keys(readings, known)
         self.finding_store.note_known(summary.target, kept_keys, known_until)
-        # Also if there was no advice to send: reading the metrics for it is what costs.
+        # Stored also if there was no advice to send: reading the metrics for it is what costs.
         if is_advice_due and any(_was_seen_working(reading) for reading in readings):
             advised_until = now + timedelta(hours=base.health.advice_every_hours)
             self.finding_store.note_known(summary.target, [advice_key(owner)], advised_until)
@@ -177,7 +193,8 @@ class CheckHealth:
     def _notify_of_empty(
         self, base: Policy, known: Collection[str], summary: HealthSummary
     ) -> None:
-        """Notify of Capacity Reservations that stand empty. A failure becomes a problem."""
+        """Notify owners of Capacity Reservations that stand empty. A failure becomes a problem of
+        the `summary`, and raises nothing."""
         try:
             summary.messages_sent += notify_empty(
                 self.instances,
@@ -193,7 +210,8 @@ class CheckHealth:
 
 
 def _note_unread(readings: Mapping[str, HealthReading], summary: HealthSummary) -> set[str]:
-    """Note the instances that could not be read as problems; return their ids."""
+    """Add a problem to the `summary` for each instance that could not be read in full, and return
+    their ids; empty if all could."""
     unread_ids = set()
     for instance_id, reading in readings.items():
         if reading.problem:
@@ -211,21 +229,22 @@ def _findings_of(readings: Sequence[HealthReading]) -> list[InstanceFinding]:
     return findings
 
 
-def _is_known(finding: InstanceFinding, known: Collection[str]) -> bool:
-    """Return whether the finding is a fault that was sent before."""
+def _is_known_fault(finding: InstanceFinding, known: Collection[str]) -> bool:
+    """Return whether the finding is a fault that was sent before for each of its GPUs. It is false
+    for advice, and for a fault that has become worse since."""
     return finding.is_fault and all(key in known for key in finding.keys)
 
 
-def _news(
+def _new_findings(
     findings: Sequence[InstanceFinding], known: Collection[str], *, with_advice: bool
 ) -> list[InstanceFinding]:
-    """Return the faults that were not sent before, then, `with_advice`, the advice worth
-    sending."""
+    """Return the faults that were not sent before; then, if `with_advice`, the advice that is worth
+    sending. Return an empty list if there is neither."""
     faults = []
     advice = []
     for finding in findings:
         if finding.is_fault:
-            if not _is_known(finding, known):
+            if not _is_known_fault(finding, known):
                 faults.append(finding)
         elif with_advice and finding.is_worth_sending:
             advice.append(finding)
@@ -238,7 +257,8 @@ def _was_seen_working(reading: HealthReading) -> bool:
 
 
 def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
-    """Return the keys of the faults among these findings. Advice has one key for each owner."""
+    """Return the keys of the faults among these findings. Advice is left out: it is known by one
+    key for its owner."""
     keys: set[str] = set()
     for finding in findings:
         if finding.is_fault:
@@ -247,32 +267,40 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 
 
 def _unclear_keys(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
-    """Return the keys of known findings that may still hold, because their instances could not be
-    read or published nothing: missing readings do not end a finding."""
+    """Return the `known` keys of instances that could not be read or published nothing: missing
+    readings do not end a finding. Return an empty set if every instance has readings."""
     unclear_ids = set()
     for reading in readings:
         if reading.problem or not reading.measured:
             unclear_ids.add(reading.instance.instance_id)
-    return {key for key in known if key.partition("#")[0] in unclear_ids}
+    unclear_keys: set[str] = set()
+    for key in known:
+        # A key of a fault begins with the id of its instance.
+        instance_id, _, _ = key.partition("#")
+        if instance_id in unclear_ids:
+            unclear_keys.add(key)
+    return unclear_keys
 
 
 class _Repeat(NamedTuple):
     """A second check of the instances that the last check could not read or notify of."""
 
-    next_look: UtcDatetime
-    """Time at which all instances are due again."""
+    next_full_check: UtcDatetime
+    """The time at which all instances are due again."""
     instance_ids: Collection[str]
 
 
 def _repeat_of(known: Collection[str], now: UtcDatetime) -> _Repeat | None:
-    """Return the second check that is due now; `None` if all instances are due."""
-    ids_by_next_look: dict[UtcDatetime, set[str]] = defaultdict(set)
+    """Return the repeat that the last check has asked for, by keys such as
+    `again#2026-12-04T12:00:00Z#i-0abc`; `None` if there is none, and all instances are due."""
+    ids_by_full_check: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")
         if kind == _REPEAT:
-            next_look, _, instance_id = rest.partition("#")
-            ids_by_next_look[parse_iso(next_look)].add(instance_id)
-    last = max(ids_by_next_look, default=now)
-    if last <= now:
+            next_full_check, _, instance_id = rest.partition("#")
+            ids_by_full_check[parse_iso(next_full_check)].add(instance_id)
+    # Keys of an earlier check may still be stored, so only the newest time counts.
+    newest = max(ids_by_full_check, default=now)
+    if newest <= now:
         return None
-    return _Repeat(last, ids_by_next_look[last])
+    return _Repeat(newest, ids_by_full_check[newest])

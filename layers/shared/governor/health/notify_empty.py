@@ -35,9 +35,12 @@ def notify_empty(
     known: Collection[str],
     now: UtcDatetime,
 ) -> int:
-    """Notify of each reservation that was empty at every check for as long as the policy says, and
-    again as often as of advice. Return the number of sent messages; 0 also if the role may not read
-    reservations. Raises: CloudError."""
+    """Notify owners of reservations with unused capacity, and return the number of messages sent.
+
+    A reservation counts once it had unused capacity at every check for as long as the policy says;
+    its owner is then notified as often as of advice. `known` are the stored keys of the target.
+    Return 0 also if the role may not read reservations. Raises: CloudError.
+    """
     try:
         reservations = instances.reservations(target)
     except AccessDenied as error:
@@ -54,6 +57,7 @@ def notify_empty(
         since_key = f"{_SINCE}#{reservation_id}#{iso(since)}"
         if not reservation.available:
             if reservation_id in empty_since:
+                # It is used again: the time counts no longer.
                 finding_store.note_known(target, [since_key], now)
             continue
         finding_store.note_known(target, [since_key], known_until)
@@ -69,7 +73,8 @@ def notify_empty(
 
 
 def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
-    """Return since when reservations are known to be empty, by id; empty if none is."""
+    """Return since when reservations are known to have unused capacity, by id, from keys such as
+    `empty-since#cr-0abc#2026-12-04T12:00:00Z`; an empty mapping if there is no such key."""
     empty_since = {}
     for key in known:
         kind, _, rest = key.partition("#")
@@ -80,7 +85,8 @@ def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
 
 
 def _alert(reservation: Reservation, since: UtcDatetime, policy: Policy, now: UtcDatetime) -> Alert:
-    """Return the message to the owner of a reservation, with its price if that is known."""
+    """Return the message to the owner of a reservation about its unused capacity. The price of an
+    instance is the policy's, else the list price; without either it names none."""
     instance_type = reservation.instance_type
     price = policy.prices.usd_per_hour.get(instance_type, list_price(instance_type))
     owner = owner_of(reservation.like, policy.ownership)
