@@ -36,12 +36,13 @@ _Item = TypeVar("_Item")
 
 
 def advice_text(finding: Finding) -> str:
-    """Return the advice on what to do about a finding."""
+    """Return one or more sentences that say what to do about a finding."""
     return "".join(said("health advice", {"kind": finding.bottleneck or finding.kind}))
 
 
 def finding_document(member: InstanceFinding) -> dict[str, object]:
-    """Return a finding as JSON data."""
+    """Return a finding of one instance as JSON data, with its advice. `bottleneck` is `None` unless
+    the finding is about one."""
     finding = member.finding
     return {
         "instance_id": member.instance.instance_id,
@@ -56,8 +57,8 @@ def finding_document(member: InstanceFinding) -> dict[str, object]:
 
 
 def advice_key(owner: Owner) -> str:
-    """Return the key of the advice to one owner, for any number of instances. The owner is hashed,
-    because tags may be long."""
+    """Return the key under which it is known that the owner had advice, for any number of
+    instances. It holds a hash of the owner, because tags may be long."""
     return f"advice#{owner.key}"
 
 
@@ -67,18 +68,19 @@ def health_alerts(
     owner: Owner,
     now: UtcDatetime,
 ) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
-    """Yield the messages about one owner's new findings, the most severe first, each with its
-    findings.
+    """Yield the messages about one owner's new findings, the most severe first, each with the
+    findings that it reports.
 
-    Yield several messages if one would be too long, and none without news. `lasting` findings were
-    sent before and still hold; the last message mentions them.
+    Yield nothing without `news`, and several messages if one would be too long. `lasting` findings
+    were sent before and still hold; the last message counts them.
     """
     most_severe_first = sorted(
         news, key=lambda finding: (_rank(finding), finding.instance.instance_id)
     )
     # Findings of the same instance and kind go into one line, with their advice once.
     groups = _grouped(most_severe_first, _instance_and_kind)
-    parts = list(in_parts(_grouped(groups, _instance_of_group), _INSTANCES))
+    groups_of_instances = _grouped(groups, _instance_of_group)
+    parts = list(in_parts(groups_of_instances, _INSTANCES))
     for number, groups_by_instance in enumerate(parts, 1):
         is_last = number == len(parts)
         part_text = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
@@ -94,12 +96,12 @@ def _rank(finding: InstanceFinding) -> int:
 
 
 def _instance_and_kind(finding: InstanceFinding) -> tuple[str, ...]:
-    """Return the key by which findings are grouped into lines."""
+    """Return the key by which findings are grouped into lines: the instance's id and the kind."""
     return (finding.instance.instance_id, finding.finding.kind.value)
 
 
 def _instance_of_group(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
-    """Return the key by which groups are grouped by instance."""
+    """Return the key by which groups of findings are grouped again: the id of their instance."""
     return (group[0].instance.instance_id,)
 
 
@@ -112,7 +114,7 @@ def _grouped(items: Iterable[_Item], key: Callable[[_Item], tuple[str, ...]]) ->
 
 
 def _findings(groups: Iterable[Iterable[InstanceFinding]]) -> list[InstanceFinding]:
-    """Return the findings of all groups."""
+    """Return the findings of all groups in one list, in their order."""
     findings: list[InstanceFinding] = []
     for group in groups:
         findings.extend(group)
@@ -126,7 +128,10 @@ def _alert(
     now: UtcDatetime,
     part_text: str,
 ) -> Alert:
-    """Return one message about these groups of findings, the most severe group first."""
+    """Return one message about these groups of findings, at least one, the most severe group first.
+
+    `part_text` is such as ` (1 of 2)`, or empty if there is only one message.
+    """
     first = groups[0][0]
     findings = _findings(groups)
     instances = {group[0].instance.instance_id: group[0].instance for group in groups}
@@ -159,8 +164,8 @@ def _alert(
 
 
 def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
-    """Return the keys of critical findings, in order. The incident of the message lasts while one
-    of them is known."""
+    """Return the keys of the critical findings, sorted; empty if none is critical. The incident of
+    the message lasts while one of these keys is known."""
     keys: list[str] = []
     for finding in findings:
         if finding.finding.severity is Severity.CRITICAL:
@@ -169,7 +174,8 @@ def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
-    """Return one document, in the form of `finding_document`, for all findings of a group."""
+    """Return one document, in the form of `finding_document`, for all findings of a group: of one
+    kind on one instance."""
     findings = [member.finding for member in group]
     return {
         **finding_document(group[0]),
@@ -180,8 +186,8 @@ def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
 
 
 def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
-    """Yield lines with several instances and their kinds of findings, each short enough for a
-    chat."""
+    """Yield lines that name the instances of these groups with their kinds of findings, five in
+    each, such as `And i-0abc hot, lost; i-0def hot.`. Yield nothing without groups."""
     texts = []
     for instance_groups in _grouped(groups, _instance_of_group):
         instance_id = instance_groups[0][0].instance.instance_id
@@ -192,7 +198,8 @@ def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
 
 
 def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
-    """Return one line about a group of findings, with its advice."""
+    """Return one line about the findings of one kind on one instance, with its advice once. Times
+    are in the owner's zone."""
     findings = [member.finding for member in group]
     seen = "; ".join(finding.about for finding in findings)
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)

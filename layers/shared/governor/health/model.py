@@ -95,14 +95,14 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """Return the severity, by the kind."""
+        """Return how severe the finding is, which its kind alone decides."""
         if self.kind in _CRITICAL:
             return Severity.CRITICAL
         return Severity.ADVICE if self.kind in _ADVICE else Severity.WARNING
 
     @property
     def about(self) -> str:
-        """Return the GPUs and the observation as text: `GPU 3: ...`."""
+        """Return the GPUs and what was seen of them, such as `GPUs 3, 5: does not answer`."""
         word = "GPUs" if len(self.gpus) > 1 else "GPU"
         return f"{word} {', '.join(self.gpus)}: {self.seen}"
 
@@ -121,16 +121,17 @@ class InstanceFinding:
 
     @property
     def is_worth_sending(self) -> bool:
-        """Return whether people are notified of the finding. They are not if it says that GPUs are
-        used well: only `governor health` shows that."""
+        """Return whether people are notified of the finding. They are of all but a compute-bound
+        bottleneck, which means that GPUs are used well: only `governor health` shows that."""
         return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys under which the finding is stored once it was sent, one for each GPU.
+        """Return the keys under which the finding is stored once it was sent, one for each GPU:
+        `<instance>#<start>#<kind>#<GPU>#<level>`, as `i-0abc#1764849600#hot#3#0`.
 
-        A key names the start of the instance, and changes when the number of errors doubles: a
-        finding with a new key has become worse.
+        The level changes when the number of errors doubles: a finding with a new key has become
+        worse.
         """
         finding = self.finding
         instance_id = self.instance.instance_id

@@ -67,33 +67,41 @@ class HealthReading:
     problem: str | None = None
 
 
-def _most_of_one(series: Series, gpus: int) -> float:
-    """Return the highest mean that one of the GPUs behind an aggregate can have. The others are
-    taken to be at zero, and this one to be measured just long enough for a mean to count."""
-    share = 100.0 / MINIMUM_COVERAGE_PERCENT if gpus > 1 else 1.0
-    return (evidence.mean(series) or 0.0) * gpus * share
+def _highest_possible_mean(series: Series, gpu_count: int) -> float:
+    """Return the highest mean that one of the `gpu_count` GPUs behind a series can have; 0 without
+    readings. For one GPU it is the mean of the series.
+
+    The other GPUs are taken to be at zero, and this one to be measured just long enough for a mean
+    to count.
+    """
+    mean_of_all = evidence.mean(series) or 0.0
+    if gpu_count == 1:
+        return mean_of_all
+    shortest_share = 100.0 / MINIMUM_COVERAGE_PERCENT
+    return mean_of_all * gpu_count * shortest_share
 
 
-def _hot(series: Series, _gpus: int, rule: Health) -> bool:
-    """Return whether a series was too hot for long enough. An aggregate shows the hottest GPU."""
+def _may_be_hot(series: Series, _gpu_count: int, rule: Health) -> bool:
+    """Return whether one of the GPUs behind a series may have been too hot for long enough: the
+    series shows the hottest of them, and enough averages are too hot, in a row or not."""
     hot_averages = [
         celsius for celsius in series if celsius is not None and celsius > rule.hot_above_celsius
     ]
     return len(hot_averages) >= HOT_AVERAGES
 
 
-def _at_work(series: Series, gpus: int, rule: Health) -> bool:
-    """Return whether one of the GPUs may be at work."""
-    return _most_of_one(series, gpus) >= rule.busy_from_percent
+def _may_work(series: Series, gpu_count: int, rule: Health) -> bool:
+    """Return whether one of the GPUs behind a series of utilization may be at work."""
+    return _highest_possible_mean(series, gpu_count) >= rule.busy_from_percent
 
 
-def _throttled(series: Series, gpus: int, rule: Health) -> bool:
-    """Return whether one of the GPUs may be throttled."""
-    return _most_of_one(series, gpus) > rule.throttled_above_percent
+def _may_be_throttled(series: Series, gpu_count: int, rule: Health) -> bool:
+    """Return whether one of the GPUs behind a series of throttling may be throttled too much."""
+    return _highest_possible_mean(series, gpu_count) > rule.throttled_above_percent
 
 
-def _any(series: Series, _gpus: int, _rule: Health) -> bool:
-    """Return whether a series counts anything at all."""
+def _counts_anything(series: Series, _gpu_count: int, _rule: Health) -> bool:
+    """Return whether a series has a reading above zero, as one fault or error makes it."""
     return (evidence.peak(series) or 0.0) > 0
 
 
@@ -102,42 +110,46 @@ class _Figure:
     """One figure of `GpuFigures`, and how it is read.
 
     Attributes:
-        published: the metric of `agent/`; else the name in `policy.metrics`.
-        suspicious: whether a series of so many GPUs may hide a finding; it never misses one.
+        published: the name of the metric if `is_hardware`; else the setting of `policy.metrics`
+            that holds the name.
+        may_hide_finding: returns for a series and its number of GPUs whether one of these may have
+            a finding; it never misses one.
         of_gpu, of_all: the statistic of a single GPU, and of the aggregate.
-        is_hardware: only `agent/` publishes it.
+        is_hardware: true if only `agent/` publishes it, in the namespace of the hardware.
     """
 
     name: str
     published: str
-    suspicious: Callable[[Series, int, Health], bool]
+    may_hide_finding: Callable[[Series, int, Health], bool]
     of_gpu: str
     of_all: str
     is_hardware: bool = True
 
     def metric(self, names: Metrics) -> tuple[str, str]:
-        """Return its namespace and the name of its metric."""
+        """Return the namespace and the name of its metric under these settings."""
         if self.is_hardware:
             return names.hardware_namespace, self.published
         return names.namespace, getattr(names, self.published)
 
 
 _UTILIZATION = _Figure(
-    "utilization", "utilization", _at_work, "Average", "Average", is_hardware=False
+    "utilization", "utilization", _may_work, "Average", "Average", is_hardware=False
 )
 _MEMORY = replace(_UTILIZATION, name="memory_utilization", published="memory_utilization")
-_XIDS = _Figure("xids", "GPUXidErrors", _any, "Sum", "Sum")
+_XIDS = _Figure("xids", "GPUXidErrors", _counts_anything, "Sum", "Sum")
 _BY_XID = {number: replace(_XIDS, name=f"xid {number}") for number in KNOWN_XIDS}
 """The figure of each known Xid error, by its number."""
 _FIGURES = (
-    _Figure("temperature_celsius", "temperature", _hot, "Average", "Maximum", is_hardware=False),
+    _Figure(
+        "temperature_celsius", "temperature", _may_be_hot, "Average", "Maximum", is_hardware=False
+    ),
     _UTILIZATION,
-    _Figure("lost", LOST_METRIC, _any, "Maximum", "Maximum"),
-    _Figure("ecc_uncorrected", "GPUEccUncorrected", _any, "Maximum", "Maximum"),
-    _Figure("repair_pending", "GPUMemoryRepairPending", _any, "Maximum", "Maximum"),
-    _Figure("repair_failed", "GPUMemoryRepairFailed", _any, "Maximum", "Maximum"),
-    _Figure("thermal_throttle", "GPUThermalThrottle", _throttled, "Average", "Average"),
-    _Figure("hardware_slowdown", "GPUHardwareSlowdown", _throttled, "Average", "Average"),
+    _Figure("lost", LOST_METRIC, _counts_anything, "Maximum", "Maximum"),
+    _Figure("ecc_uncorrected", "GPUEccUncorrected", _counts_anything, "Maximum", "Maximum"),
+    _Figure("repair_pending", "GPUMemoryRepairPending", _counts_anything, "Maximum", "Maximum"),
+    _Figure("repair_failed", "GPUMemoryRepairFailed", _counts_anything, "Maximum", "Maximum"),
+    _Figure("thermal_throttle", "GPUThermalThrottle", _may_be_throttled, "Average", "Average"),
+    _Figure("hardware_slowdown", "GPUHardwareSlowdown", _may_be_throttled, "Average", "Average"),
     _XIDS,
 )
 """All that the first look reads."""
@@ -146,8 +158,9 @@ _OF_GPUS = (*(figure for figure in _FIGURES if figure is not _XIDS), _MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sets:
-    """The dimension sets under which figures of one instance are published."""
+class _DimensionSets:
+    """The dimension sets under which a figure of one instance is published, such as
+    `(("InstanceId", "i-0abc"), ("index", "0"))` for one GPU."""
 
     first: tuple[Dimensions, ...]
     """The aggregate, if it saves reads; else the GPUs one by one, or an aggregate without any."""
@@ -155,9 +168,10 @@ class _Sets:
     """The GPUs of an aggregate in `first`."""
 
     @classmethod
-    def of(cls, listed: Iterable[Listed]) -> _Sets:
-        """Return the sets of the listed series. The aggregate is the smallest set without a GPU:
-        `InstanceId` alone, if that is published."""
+    def of(cls, listed: Iterable[Listed]) -> _DimensionSets:
+        """Return the dimension sets of the listed series of one instance; without any, both parts
+        are empty. Of several aggregates, the one with the fewest dimensions is taken: `InstanceId`
+        alone, if that is published."""
         gpus = []
         aggregates = []
         for series in listed:
@@ -165,6 +179,7 @@ class _Sets:
                 gpus.append(series.dimensions)
             else:
                 aggregates.append(series.dimensions)
+        # At most one aggregate, so that nothing is read twice.
         first_aggregate = tuple(sorted(aggregates, key=len)[:1])
         sorted_gpus = tuple(sorted(gpus))
         if first_aggregate and len(sorted_gpus) > 1:
@@ -173,22 +188,27 @@ class _Sets:
 
 
 @dataclass(slots=True)
-class _Work:
-    """The reads of one instance, and what they have shown."""
+class _InstanceReads:
+    """The reads of one instance, and what they have shown.
+
+    Use it in this order: fetch the `first_reads`, note their series, fetch the `later_reads`, note
+    their series, take the `finished` reading.
+    """
 
     request: HealthRequest
-    agent: _Sets
-    hardware: _Sets
+    agent: _DimensionSets
+    hardware: _DimensionSets
     reading: HealthReading
     figures: dict[str, dict[str, Series]] = field(default_factory=lambda: defaultdict(dict))
     """Series by the name of the figure, then by GPU."""
 
-    def sets(self, figure: _Figure) -> _Sets:
-        """Return the metric series in which a figure is published."""
+    def sets(self, figure: _Figure) -> _DimensionSets:
+        """Return the dimension sets under which a figure is published."""
         return self.hardware if figure.is_hardware else self.agent
 
     def first_reads(self) -> Iterator[_Read]:
-        """Yield the first look: every figure of the aggregate, or of each GPU without one."""
+        """Yield the reads of the first look: every figure of the aggregate, or of each GPU if there
+        is no aggregate. Yield nothing for an instance that publishes nothing."""
         for figure in _FIGURES:
             sets = self.sets(figure)
             statistic = figure.of_all if sets.later else figure.of_gpu
@@ -196,9 +216,13 @@ class _Work:
                 yield _Read(self, figure, dimensions, statistic)
 
     def later_reads(self) -> Iterator[_Read]:
-        """Yield what the first look could not rule out, GPU by GPU; then Xid numbers and memory
-        traffic."""
-        suspects = {figure: self._suspects(figure) for figure in _FIGURES}
+        """Yield the reads of what the first look could not rule out: figures GPU by GPU, Xid errors
+        by their number, and memory traffic if advice is wanted. Yield nothing if it ruled out all.
+
+        Call it once, after the series of `first_reads` were noted: it drops those of aggregates,
+        and sets whether the instance works.
+        """
+        suspects = {figure: self._take_suspects(figure) for figure in _FIGURES}
         self.reading.works = bool(suspects[_UTILIZATION])
         for figure, labels in suspects.items():
             if figure is _XIDS:
@@ -209,13 +233,17 @@ class _Work:
             yield from self._reads_by_gpu(_MEMORY, self.agent.later or self.agent.first)
 
     def _reads_by_gpu(self, figure: _Figure, gpus: Iterable[Dimensions]) -> Iterator[_Read]:
-        """Yield the read of a figure for each of these GPUs."""
+        """Yield one read of a figure for each of these dimension sets, with the statistic of a
+        single GPU."""
         for dimensions in gpus:
             yield _Read(self, figure, dimensions, figure.of_gpu)
 
     def _reads_by_xid(self, suspects: Sequence[str]) -> Iterator[_Read]:
-        """Yield the reads of each Xid number: of all GPUs behind a suspect aggregate, else of the
-        suspects. Their dimensions are known by those of their sum: none has to be listed."""
+        """Yield a read of each known Xid number for all GPUs behind a suspect aggregate, else for
+        the suspects alone, which are labels of GPUs. Yield nothing without suspects.
+
+        A series of one Xid has the dimensions of their sum and one more, so it need not be listed.
+        """
         if not suspects:
             return
         sets = self.sets(_XIDS)
@@ -226,23 +254,27 @@ class _Work:
                 xid_dimensions = (*dimensions, ("Xid", str(number)))
                 yield _Read(self, figure, xid_dimensions, figure.of_gpu)
 
-    def _suspects(self, figure: _Figure) -> list[str]:
-        """Return the GPUs, or the aggregate, whose series may hide a finding. The series of an
-        aggregate are dropped: its GPUs are read if it is a suspect."""
-        gpus = len(self.sets(figure).later)
+    def _take_suspects(self, figure: _Figure) -> list[str]:
+        """Return the labels of the GPUs whose series may hide a finding, or `all` for such an
+        aggregate; empty if none may.
+
+        The noted series of an aggregate are dropped: its GPUs are read if it is a suspect.
+        """
+        gpus_behind_aggregate = len(self.sets(figure).later)
         series_by_label = self.figures[figure.name]
-        if gpus:
+        if gpus_behind_aggregate:
             del self.figures[figure.name]
+        gpu_count = gpus_behind_aggregate or 1
         rule = self.request.policy.health
-        return [
-            label
-            for label, series in series_by_label.items()
-            if figure.suspicious(series, gpus or 1, rule)
-        ]
+        suspects: list[str] = []
+        for label, series in series_by_label.items():
+            if figure.may_hide_finding(series, gpu_count, rule):
+                suspects.append(label)
+        return suspects
 
     def note(self, figure: _Figure, dimensions: Dimensions, series: Series) -> None:
-        """Add a series to its figure. Only one with a reading counts as measured: a series is
-        listed for hours after its last reading."""
+        """Add a series that was read to its figure, and set what the instance publishes. A series
+        without a reading sets nothing: CloudWatch lists it for hours after its last reading."""
         is_measured = evidence.peak(series) is not None
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
@@ -250,8 +282,8 @@ class _Work:
         label = evidence.gpu_label(dimensions)
         series_by_label[label] = evidence.merged(series_by_label.get(label), series)
 
-    def judged(self, window: Window) -> HealthReading:
-        """Return the reading with its findings."""
+    def finished(self, window: Window) -> HealthReading:
+        """Add the findings to the reading, and return it. Call it after all series were noted."""
         labels: set[str] = set()
         for series_by_label in self.figures.values():
             labels.update(series_by_label)
@@ -260,7 +292,8 @@ class _Work:
         return self.reading
 
     def _gpu_figures(self, label: str) -> GpuFigures:
-        """Return the figures of one GPU. A figure without readings is empty."""
+        """Return the noted figures of the GPU with this label. A figure that was not read, or has
+        no readings, is empty."""
         series = {figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS}
         xids = {
             number: self.figures[figure.name].get(label, ()) for number, figure in _BY_XID.items()
@@ -269,9 +302,9 @@ class _Work:
 
 
 class _Read(NamedTuple):
-    """A series to read for the work of one instance."""
+    """A series to read for one instance. Its answer is noted in `owner`."""
 
-    work: _Work
+    owner: _InstanceReads
     figure: _Figure
     dimensions: Dimensions
     statistic: str
@@ -286,8 +319,9 @@ class ReadHealth:
     def __call__(
         self, target: Target, requests: Sequence[HealthRequest], now: datetime
     ) -> dict[str, HealthReading]:
-        """Return the readings by instance id. What cannot be read is a `problem`. Raises:
-        CloudError for the listing."""
+        """Return one reading for each request, by instance id; empty without requests. What cannot
+        be read becomes the `problem` of a reading. Raises: CloudError if the series cannot be
+        listed."""
         groups: dict[tuple[Metrics, Health], list[HealthRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.policy.health].append(request)
@@ -296,20 +330,21 @@ class ReadHealth:
         readings: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
             window = evidence.window_before(now, rule.window, HEAT_AVERAGE, group[0].policy.lag)
-            works = _works(group, names, listing)
-            first_reads = chain.from_iterable(work.first_reads() for work in works)
+            instances = _planned_reads(group, names, listing)
+            first_reads = chain.from_iterable(instance.first_reads() for instance in instances)
             self._fetch(target, names, window, list(first_reads))
-            later_reads = chain.from_iterable(work.later_reads() for work in works)
+            # What is read later depends on what the first reads have shown.
+            later_reads = chain.from_iterable(instance.later_reads() for instance in instances)
             self._fetch(target, names, window, list(later_reads))
-            for work in works:
-                readings[work.request.instance.instance_id] = work.judged(window)
+            for instance in instances:
+                readings[instance.request.instance.instance_id] = instance.finished(window)
         return readings
 
     def _fetch(
         self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]
     ) -> None:
-        """Add the series to their figures, by GPU. What could not be read is noted with its
-        instance."""
+        """Read these series in one batch, and note each with its instance: its values, or that it
+        could not be read. Do nothing without `reads`."""
         if not reads:
             return
         queries = []
@@ -320,28 +355,32 @@ class ReadHealth:
         answer = self.metrics.read(target, queries, window)
         for query, read in zip(queries, reads, strict=True):
             if query.key in answer.problems:
-                read.work.reading.problem = f"{query.metric}: {answer.problems[query.key]}"
+                read.owner.reading.problem = f"{query.metric}: {answer.problems[query.key]}"
             series = answer.series.get(query.key)
             if series is not None:
-                read.work.note(read.figure, read.dimensions, series)
+                read.owner.note(read.figure, read.dimensions, series)
 
 
-def _works(
+def _planned_reads(
     requests: Sequence[HealthRequest],
     names: Metrics,
     listing: Callable[[SeriesFilter], Mapping[str, Sequence[Listed]]],
-) -> list[_Work]:
-    """Return the work for each instance, by what the listings know of its series."""
+) -> list[_InstanceReads]:
+    """Return the reads of each instance, with the series that `listing` finds of it. It publishes
+    nothing if none is found.
+
+    `listing` returns the listed series of a filter by instance id. Raises: CloudError.
+    """
     by_id = {request.instance.instance_id: request for request in requests}
     # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
     agent = listing(SeriesFilter(names.namespace, names.temperature))
     if not agent.keys() >= by_id.keys():
         agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
     hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
-    works = []
+    instances = []
     for instance_id, request in by_id.items():
-        agent_sets = _Sets.of(agent.get(instance_id, ()))
-        hardware_sets = _Sets.of(hardware.get(instance_id, ()))
+        agent_sets = _DimensionSets.of(agent.get(instance_id, ()))
+        hardware_sets = _DimensionSets.of(hardware.get(instance_id, ()))
         reading = HealthReading(request.instance)
-        works.append(_Work(request, agent_sets, hardware_sets, reading))
-    return works
+        instances.append(_InstanceReads(request, agent_sets, hardware_sets, reading))
+    return instances

@@ -18,12 +18,9 @@ from governor.health.model import Bottleneck, Finding, FindingKind, GpuFigures, 
 from governor.policy.model.notices import HEAT_AVERAGE, Health
 
 _RANK = list(Severity)
-
-
 _DEFAULTS = Health()
-
-
 HOT_AVERAGES = 2
+"""How many averages in a row must be hot before a GPU counts as hot."""
 # The product's figures of the bottleneck hint: memory over 80% and compute under 50% is
 # memory-bound, compute over 90% is compute-bound, and everything else waits for data.
 MEMORY_BOUND_MEMORY_ABOVE_PERCENT = 80.0
@@ -76,9 +73,10 @@ KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
 def sent_findings(
     keys: Iterable[str], instance_id: str, launched_at: UtcDatetime
 ) -> dict[str, list[str]]:
-    """Return the GPUs with each kind of fault that was sent about this start of an instance.
+    """Return the GPUs of each kind of fault, as `{"hot": ["0", "3"]}`, that was sent about the run
+    of this instance since `launched_at`; empty if none was.
 
-    `keys` are those of findings that still hold.
+    `keys` are known keys in the form of `InstanceFinding.keys`. Others are left out.
     """
     prefix = f"{instance_id}#{int(launched_at.timestamp())}#"
     keys_of_start = [key for key in keys if key.startswith(prefix)]
@@ -94,7 +92,8 @@ def sent_findings(
 def health_findings(
     window: Window, gpus: Sequence[GpuFigures], rule: Health = _DEFAULTS
 ) -> tuple[Finding, ...]:
-    """Return all findings about one instance, highest severity first."""
+    """Return all findings about the GPUs of one instance, highest severity first; empty if there
+    are none."""
     findings: list[Finding] = []
     for gpu in gpus:
         findings.extend(_faults(window, gpu))
@@ -111,7 +110,8 @@ def health_findings(
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
-    """Yield the faults that the hardware of a GPU reports."""
+    """Yield the faults that the hardware of one GPU reports, by an Xid error, a figure above zero,
+    or both. Yield nothing if it reports none."""
     for fault in _FAULTS:
         figure: Series = getattr(gpu, fault.figure)
         xids = gpu.xids.get(fault.xid, ())
@@ -137,7 +137,8 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
 
 
 def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
-    """Yield that a GPU was hot, and that its clocks were lowered."""
+    """Yield up to two findings about one GPU: that it was hot for long enough, and that its clocks
+    were lowered for too much of the window."""
     hot_since = _hot_since(window, gpu.temperature_celsius, rule)
     if hot_since is not None:
         seen = (
@@ -162,9 +163,8 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
 
 
 def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | None:
-    """Return when the first run of averages over the limit began that is long enough.
-
-    Return `None` if there is no such run.
+    """Return the beginning of the first `HOT_AVERAGES` hot averages in a row; `None` if there are
+    none. A period without a reading ends a row.
     """
     hot_averages = 0
     for index, average in enumerate(series):
@@ -178,7 +178,8 @@ def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | No
 
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
-    """Yield how GPUs at work could be faster. GPUs without enough readings are left out."""
+    """Yield findings about the speed of the GPUs of one instance: stragglers first, then how well
+    the other working GPUs are used. GPUs without enough readings are left out."""
     utilization = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus})
     traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus})
     gaps = _straggler_gaps(utilization, rule)
@@ -195,8 +196,11 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
 def _usage(
     window: Window, utilization: Mapping[str, float], traffic: Mapping[str, float], rule: Health
 ) -> Iterator[Finding]:
-    """Yield how well working GPUs are used, and what limits them if all have readings of memory
-    traffic."""
+    """Yield that working GPUs are used too little, if they are; and what limits them, if all of
+    them have enough readings of memory `traffic`.
+
+    Both mappings hold means in percent by GPU; `utilization` names the working GPUs, at least one.
+    """
     working = tuple(utilization)
     compute = fmean(utilization.values())
     least = rule.under_used_below_percent
@@ -214,9 +218,11 @@ def _usage(
 
 
 def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
-    """Return how many points each straggler is under the median of the others.
+    """Return how many percentage points each straggler is under the median of the other GPUs; empty
+    if there is none.
 
-    A GPU is a straggler if that is far, and the others work.
+    A GPU is a straggler if that is more than the policy allows, and the others work. `means` are
+    percentages by GPU.
     """
     gaps: dict[str, float] = {}
     for name, mean in means.items():
@@ -231,7 +237,8 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 
 def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
-    """Return how stragglers compare with the other GPUs of their instance."""
+    """Return how stragglers, the keys of `gaps`, compare with the other GPUs of their instance,
+    such as `at 40% on average where the peers have 95%, up to 55 points under them`."""
     peers = median(mean for name, mean in means.items() if name not in gaps)
     slow_means = [means[name] for name in gaps]
     lowest = f"{min(slow_means):.0f}"
@@ -244,7 +251,8 @@ def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> st
 
 
 def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
-    """Return which part limits GPUs with these means of compute and memory traffic."""
+    """Return which part limits GPUs with these means in percent: `compute` is utilization, `memory`
+    is the share of time with memory traffic."""
     is_memory_busy = memory > MEMORY_BOUND_MEMORY_ABOVE_PERCENT
     if is_memory_busy and compute < MEMORY_BOUND_COMPUTE_BELOW_PERCENT:
         return Bottleneck.MEMORY_BOUND
@@ -254,7 +262,8 @@ def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
 
 
 def _means(window: Window, series: Mapping[str, Series]) -> dict[str, float]:
-    """Return the means of the series that were measured for enough of the window."""
+    """Return the mean of each series by its name. A series with readings for less than 80% of the
+    window is left out."""
     least = MINIMUM_COVERAGE_PERCENT * window.bins
     means: dict[str, float] = {}
     for name, values in series.items():
