@@ -46,8 +46,8 @@ class TagMatch(Section):
 
     @staticmethod
     def is_key_for_iam(key: str) -> bool:
-        """Return whether IAM can deny instances with this tag key, by the parameter
-        ExemptionTagKey."""
+        """Return whether the key has only characters with which a condition of IAM can name it, so
+        that the stacks' parameter `ExemptionTagKey` takes it."""
         return re.fullmatch(_KEY_FOR_IAM, key) is not None
 
     def is_on(self, instance: Instance) -> bool:
@@ -55,12 +55,11 @@ class TagMatch(Section):
         return instance.tags.get(self.tag_key) == self.tag_value
 
     def similar_tag_on(self, instance: Instance) -> str | None:
-        """Return the instance's tag that means this one, however its key is spelled, with any
-        value.
+        """Return the instance's tag that means this one, as `key=value`, however its key is spelled
+        and whatever its value is; `None` if there is none. This tag itself goes before others.
 
         Keys are compared by letters and digits alone. A key that also holds the value counts, too
-        (`gpugovernor:exempt`). The governor's own keys never count. The tag itself goes before
-        others like it. `None`: there is none.
+        (`gpugovernor:exempt`). The governor's own keys never count.
         """
         if self.is_on(instance):
             return str(self)
@@ -70,7 +69,8 @@ class TagMatch(Section):
         return None
 
     def _is_meant_by(self, key: str) -> bool:
-        """Return whether a tag with this key means this tag, however the key is spelled."""
+        """Return whether a tag with this key means this tag: by letters and digits alone, the key
+        is the same, or the same followed by this tag's value."""
         if key == self.tag_key:
             return True
         wanted = letters_and_digits(self.tag_key)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
 from operator import ne
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from governor.core.settings import Risk, Section, SettingError
 from governor.policy.model.acting import ApprovalRule, PlanRule
@@ -29,14 +29,16 @@ class People(Protocol):
     """Known people by their identities."""
 
     def person(self, identity: str) -> str | None:
-        """Return the address of the person with this identity; `None` if it is nobody's."""
+        """Return the address of the person with this identity, such as `aws:ARN`; `None` if it is
+        nobody's."""
 
 
 def people_behind(writer: str, accepted: Collection[str], people: People) -> frozenset[str]:
-    """Return the addresses of those of the known people who wrote a version or accept it; empty if
-    none of them did.
+    """Return the addresses of those of the known `people` who wrote a version or accept it; empty
+    if none of them did.
 
-    `writer` is an ARN that CloudTrail has seen, or empty; `accepted` are identities.
+    `writer` is the ARN that wrote it, or empty if it is not known; `accepted` are the identities
+    (`aws:ARN`) that accept it.
     """
     addresses = [people.person(identity) for identity in (f"aws:{writer}", *accepted)]
     return frozenset(address for address in addresses if address)
@@ -54,8 +56,8 @@ class Parsed(Protocol):
 
 
 def _number(value: Any, *, if_none: float) -> float:
-    """Return the value as a number to compare: of a mode, its place among the modes. Return
-    `if_none` for `None`."""
+    """Return a setting as a number that can be compared; a mode as its place among the modes, so
+    that `observe` < `ask` < `auto`. Return `if_none` for `None`."""
     if isinstance(value, Mode):
         return list(Mode).index(value)
     return if_none if value is None else float(value)
@@ -72,7 +74,7 @@ def _is_lowered(before: Any, after: Any) -> bool:
 
 
 def _has_added(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether `after` has a member that `before` has not."""
+    """Return whether `after` has a member that `before` lacks."""
     return not set(after) <= set(before)
 
 
@@ -100,45 +102,58 @@ _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
 
 
 def risky_changes(before: Parsed, after: Parsed) -> list[str]:
-    """Return the paths of the risky changes; an empty list if none is risky.
+    """Return the paths of the settings whose change from `before` to `after` is risky, such as
+    `idle.window_minutes`; an empty list if none is.
 
-    Every change of the overrides is risky. If the document before is not `whole`, the one entry
-    says that everything is risky.
+    Any change of the overrides is risky, as `overrides`. If the document before is not `whole`, the
+    only entry is a sentence that everything is risky.
     """
     if not before.whole:
         return [_EVERYTHING]
-    values_before = {path: value for path, _, value in settings_of(before.base().policy)}
+    values_before = {setting.path: setting.value for setting in settings_of(before.base().policy)}
     paths = []
-    for path, risk, value in settings_of(after.base().policy):
-        if _IS_RISKY[risk](values_before[path], value):
-            paths.append(path)
+    for setting in settings_of(after.base().policy):
+        is_risky = _IS_RISKY[setting.risk]
+        if is_risky(values_before[setting.path], setting.value):
+            paths.append(setting.path)
     if before.overrides != after.overrides:
         paths.append("overrides")
     return paths
 
 
-def settings_of(section: Any, above: str = "") -> Iterator[tuple[str, Risk, Any]]:
-    """Yield every setting: its path `section.name`, its risk and its value. A section inside a
-    section is one setting.
+class SettingValue(NamedTuple):
+    """A setting with its value. `path` is the name of its section, a dot, and its own name:
+    `idle.window_minutes`."""
 
-    `above` is the beginning of each path, `section.`; empty for the whole policy.
+    path: str
+    risk: Risk
+    value: Any
+
+
+def settings_of(section: Any, above: str = "") -> Iterator[SettingValue]:
+    """Yield every setting of a policy, or of one section.
+
+    `above` is the beginning of each path, such as `idle.`, for a section; empty for a policy. A
+    section inside a section is one setting.
     """
     for setting in fields(section):
         value = getattr(section, setting.name)
-        if isinstance(value, Section) and not above:
+        is_section_of_policy = isinstance(value, Section) and not above
+        if is_section_of_policy:
             yield from settings_of(value, f"{setting.name}.")
         else:
             risk = setting.metadata.get("risk") or section.risk
-            yield above + setting.name, risk, value
+            yield SettingValue(above + setting.name, risk, value)
 
 
 def _union(lists: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """Return everything in these lists, each once, in order."""
+    """Return the members of all these lists, each once, in their order."""
     return tuple(dict.fromkeys(item for items in lists for item in items))
 
 
 def _current_value(values: Sequence[Any]) -> Any:
-    """Return the first of the values: today's, if it is set."""
+    """Return the value of today's policy, which comes first. If that is not set, the only value is
+    the one when the episode was opened."""
     return values[0]
 
 
@@ -149,8 +164,9 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
     "any": _current_value,
     "none": _current_value,
 }
-"""Choose the value with which it takes more to be idle, or to act. A limit is stricter than
-none."""
+"""By the risk of a setting, the function that chooses the stricter of its values: today's first,
+then the one when the episode was opened, without values that are not set. The stricter value takes
+more to be idle, or to act."""
 _COMPARED: Mapping[str, Collection[str]] = {
     "idle": (),
     "vetoes": (),
@@ -183,11 +199,11 @@ class AskedUnder:
     selector: TagMatch | None = None
 
     def stricter(self, policy: Policy) -> Policy:
-        """Return the policy with the stricter of each setting that is compared: its own, or the one
-        when the episode was opened.
+        """Return today's `policy` with the stricter value of each setting that is compared: its
+        own, or the one recorded here when the episode was opened.
 
-        Raises: SettingError if the two do not fit together, for example if a window is no whole
-        number of today's periods.
+        Raises: SettingError if the values do not fit together, for example if a window is no whole
+        number of today's periods, or if a setting has changed that must be the same.
         """
         sections: dict[str, Any] = {}
         for name in _COMPARED:
@@ -198,25 +214,27 @@ class AskedUnder:
 
 
 def _stricter(section: str, then: Section, now: Any) -> Any:
-    """Return the section as it is now, with the stricter value of each setting that is compared.
+    """Return the section as it is `now`, with the stricter value of each setting that is compared:
+    the one by which fewer instances are idle or acted on.
 
-    The stricter value keeps more instances. `_COMPARED` names the settings that are compared; an
-    empty entry means all of them. A setting of the risk `any` must be the same in both. Raises:
-    SettingError if it has changed.
+    `then` is the section when the episode was opened, and `section` its name. `_COMPARED` names the
+    settings that are compared. Raises: SettingError if a setting of the risk `any` has changed, or
+    the values do not fit together.
     """
-    compared = _COMPARED[section]
-    values_then = {path: value for path, _, value in settings_of(then, f"{section}.")}
+    compared_names = _COMPARED[section]
+    values_then = {setting.path: setting.value for setting in settings_of(then, f"{section}.")}
     stricter_values: dict[str, Any] = {}
-    for path, risk, value_now in settings_of(now, f"{section}."):
-        name = path.partition(".")[2]
-        if compared and name not in compared:
+    for setting in settings_of(now, f"{section}."):
+        name = setting.path.partition(".")[2]
+        is_compared = not compared_names or name in compared_names
+        if not is_compared:
             continue
-        value_then = values_then[path]
-        if risk == "any" and value_now != value_then:
-            mistake = ((section, name), f"was {value_then}, is {value_now}")
+        value_then = values_then[setting.path]
+        if setting.risk == "any" and setting.value != value_then:
+            mistake = ((section, name), f"was {value_then}, is {setting.value}")
             raise SettingError((mistake,))
-        values = [value for value in (value_now, value_then) if value is not None]
-        stricter_values[name] = _STRICTEST[risk](values) if values else None
+        values = [value for value in (setting.value, value_then) if value is not None]
+        stricter_values[name] = _STRICTEST[setting.risk](values) if values else None
     return replace(now, **stricter_values)
 
 

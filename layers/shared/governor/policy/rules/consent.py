@@ -51,20 +51,22 @@ class KnownPeople:
 
     @property
     def everybody(self) -> frozenset[str]:
-        """Return the addresses of all of these people, each once."""
+        """Return the addresses of all of these people, each once; empty if there is nobody."""
         return frozenset(self.addresses.values())
 
     def person(self, identity: str) -> str | None:
-        """Return the address of the person with this identity; `None` if it is nobody's."""
+        """Return the address of the person with this AWS identity (`aws:ARN`); `None` if none of
+        these people has it."""
         return self.addresses.get(identity.strip())
 
     def persons(self, identities: Collection[str]) -> frozenset[str]:
-        """Return the addresses of the people with these identities, without unknown identities."""
+        """Return the addresses of the people with these AWS identities; unknown identities are left
+        out. Empty if none is known."""
         addresses = [self.person(identity) for identity in identities]
         return frozenset(address for address in addresses if address is not None)
 
     def named_by(self, other: KnownPeople) -> KnownPeople:
-        """Return those of these people whom `other` knows by the same identity."""
+        """Return those of these people whom `other` has with the same identity and address."""
         known_to_both = {
             identity: address
             for identity, address in self.addresses.items()
@@ -106,15 +108,16 @@ class Unaccepted:
 
 
 def needs_consent(override: Override) -> bool:
-    """Return whether people must accept the override: it sets mode auto, and names people in
-    `approved_by` or may terminate."""
+    """Return whether the override counts only once people have accepted it: it sets `mode: auto`,
+    and names people in `approved_by` or sets an action to `terminate`."""
     if override.set.get("mode") != Mode.AUTO:
         return False
     return bool(override.approved_by) or _terminates(override)
 
 
 def consenters(override: Override) -> frozenset[str]:
-    """Return the addresses of the people who must accept the override, in lower case."""
+    """Return the addresses that the override names in `approved_by`, in lower case; empty if it
+    names nobody."""
     return frozenset(address.strip().lower() for address in override.approved_by)
 
 
@@ -136,8 +139,11 @@ def has_consent(override: Override, people: Collection[str]) -> bool:
 
 
 def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[Unaccepted, ...]:
-    """Return the overrides that count as `ask`, because not all of their people are among `people`,
-    who have accepted. Return an empty tuple if every consent was given."""
+    """Return the overrides that count as `ask` because a consent is missing, each with the people
+    who must still accept. `people` are the addresses of those who have accepted.
+
+    Return an empty tuple if every consent was given, or none is needed.
+    """
     unaccepted_overrides: list[Unaccepted] = []
     for override in overrides:
         if needs_consent(override) and not has_consent(override, people):
@@ -147,16 +153,17 @@ def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[
 
 
 def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
-    """Return the policy of an instance under the `chosen` overrides, with mode `ask` if a consent
-    is missing. `people` are those who have accepted.
+    """Return the policy of an instance, to which the `chosen` overrides have led, with mode `ask`
+    instead of `auto` and no action on silence if a consent is missing.
 
-    Return the same object if every consent was given, or none is needed.
+    A consent is missing if `people`, the addresses of those who have accepted, lack somebody whom
+    an override names; or if the policy terminates unasked and no override needs consent. Otherwise
+    return the same object.
     """
     overrides = [override for override in chosen if needs_consent(override)]
     terminates_unasked = policy.mode is Mode.AUTO and terminates(policy)
-    # It terminates unasked, and no override says who is responsible.
-    is_unclaimed = terminates_unasked and not overrides
-    if not is_unclaimed and not unaccepted(overrides, people):
+    is_nobody_responsible = terminates_unasked and not overrides
+    if not is_nobody_responsible and not unaccepted(overrides, people):
         return policy
     approval = replace(policy.approval, on_expiry="no-action")
     mode = Mode.ASK if policy.mode is Mode.AUTO else policy.mode
@@ -164,10 +171,10 @@ def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection
 
 
 def terms_of_consent(settings: Mapping[str, Any], overrides: Sequence[Override]) -> str:
-    """Return the hash of everything that decides what an override does. People accept this.
+    """Return the hash of what people accept: all `overrides`, and the `settings` of the document
+    that decide what these do, as 64 hexadecimal digits.
 
-    It is a hash of the document as written, so nobody is asked again if a release changes a
-    default.
+    Settings count as they are written, so nobody is asked again if a release changes a default.
     """
     relevant = {name: value for name, value in settings.items() if name not in _NO_TERMS}
     document = {"settings": relevant, "overrides": [asdict(override) for override in overrides]}
@@ -176,7 +183,8 @@ def terms_of_consent(settings: Mapping[str, Any], overrides: Sequence[Override])
 
 
 def terminates(policy: Policy) -> bool:
-    """Return whether the plan of an idle instance may end with its termination."""
+    """Return whether this policy's plan for an idle instance may end with its termination: by its
+    `action`, or by the one for instances that cannot be stopped."""
     return Action.TERMINATE in (policy.plan.action, policy.plan.when_stop_is_unsupported)
 
 
@@ -198,12 +206,11 @@ def known_people(ownership: Ownership) -> KnownPeople:
 
 
 def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str]) -> KnownPeople:
-    """Return the people whose acceptances count under a version.
+    """Return the people whose acceptances count under a version: `own`, whom it names, if two
+    people stand behind it; otherwise `before`, who counted until now.
 
-    `before` are the people who counted until now, `own` those whom the version names, and `behind`
-    those of `before` who wrote or accepted the version. A writer alone adds nobody and removes
-    nobody: `own` count once two people are `behind` the version. If fewer than two counted before,
-    nobody new ever counts: only a version with none before it brings its own people.
+    `behind` are the addresses of those of `before` who wrote or accepted the version. So a writer
+    alone adds nobody and removes nobody. If fewer than two counted before, nobody new ever counts.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
     return own if has_two_behind else before
@@ -218,11 +225,12 @@ def count_acceptances(
     before: KnownPeople,
     carried: Acceptances = NOBODY_ACCEPTED,
 ) -> Consented:
-    """Return whose acceptances of a version count.
+    """Return whose acceptances of a version count, and the people who count from now on. Nothing is
+    written.
 
-    `own` are the people that the version names, `before` those who counted until now. `writer` is
-    an ARN that CloudTrail has seen, or empty. `carried` are acceptances that count already: those
-    of the same terms stay.
+    `own` are the people that the version names, `before` those who counted until now. `identities`
+    have accepted the version, and `writer` is the ARN that wrote it, or empty. `carried` are
+    acceptances that count already: those of the same `terms` stay.
     """
     behind = people_behind(writer, identities, before)
     people = people_after(before, own, behind)
@@ -233,6 +241,6 @@ def count_acceptances(
 
 
 def _terminates(override: Override) -> bool:
-    """Return whether the settings of the override itself name a termination."""
+    """Return whether the override itself sets an action of the plan to `terminate`."""
     plan = override.set.get("plan", {})
     return "terminate" in (plan.get("action"), plan.get("when_stop_is_unsupported"))

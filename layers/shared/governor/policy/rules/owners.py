@@ -15,9 +15,11 @@ from governor.policy.model.contacts import Ownership
 
 
 def owner_of(instance: Instance, rule: Ownership) -> Owner:
-    """Return the owner and project: for each, the first tag of the policy's list that is set.
+    """Return the owner and project of an instance by its tags, with the time zone of the first
+    person who is asked.
 
-    Without such a tag the owner is the policy's `default_owner`, and the project `unassigned`.
+    Without an owner tag the owner is the policy's `default_owner`; without a project tag the
+    project is `unassigned`. The zone is `UTC` if nobody is asked.
     """
     name = _first_tag(instance, rule.owner_tag_keys) or rule.default_owner
     project = _first_tag(instance, rule.project_tag_keys) or UNASSIGNED
@@ -27,7 +29,8 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    """Return the instances of each owner; owners without any are left out."""
+    """Return the instances of each owner, and of each of their projects, in order; empty if there
+    are no instances."""
     instances_by_owner: dict[Owner, list[Instance]] = defaultdict(list)
     for instance in instances:
         instances_by_owner[owner_of(instance, rule)].append(instance)
@@ -35,7 +38,8 @@ def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list
 
 
 def _first_tag(instance: Instance, keys: tuple[str, ...]) -> str:
-    """Return the value of the first of these tags that is set; an empty text if none is."""
+    """Return the value of the first of these tag keys that the instance has with a printable value,
+    as one line; an empty text if it has none."""
     for key in keys:
         value = printable(instance.tags.get(key, ""))
         if value:

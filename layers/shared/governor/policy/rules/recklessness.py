@@ -15,8 +15,12 @@ from governor.policy.model.policy import Mode, Override, Policy
 def reckless_rules(
     policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None
 ) -> list[Mistake]:
-    """Return the rules that would act without people, or with too few, and a window that only
-    earlier releases accepted."""
+    """Return the rules of a policy, under the `chosen` overrides, that would act without people or
+    with too few, and an idle window that is too short. Each has its path and reason.
+
+    `known` are the addresses of the people who may vouch for an override. Return an empty list if
+    there are no such rules, or `known` is `None`: an earlier release accepted the document then.
+    """
     if known is None:
         return []
     mistakes = [*_window_too_short(policy), *_too_few_people(policy, chosen)]
@@ -35,7 +39,8 @@ def reckless_rules(
 
 
 def _window_too_short(policy: Policy) -> Iterator[Mistake]:
-    """Yield the mistake that nothing would ever be idle, if the window is too short."""
+    """Yield a mistake if the idle window is so short that nothing would ever be idle; otherwise
+    nothing."""
     window_minutes = policy.idle.window_minutes
     if window_minutes < LEAST_WINDOW_MINUTES:
         reason = (
@@ -46,7 +51,8 @@ def _window_too_short(policy: Policy) -> Iterator[Mistake]:
 
 
 def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mistake]:
-    """Yield the numbers of people that are lower than usual without an override for a tag."""
+    """Yield a mistake for each number of people that must approve, if it is lower than usual and no
+    override for a tag sets it."""
     for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
         number = getattr(policy.approval, name)
         is_set_by_tag = any(_sets_people(override, name) for override in chosen)
@@ -56,14 +62,16 @@ def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mist
 
 
 def _sets_people(override: Override, name: str) -> bool:
-    """Return whether the override matches a tag, and sets this number of people."""
+    """Return whether the override is for instances with a tag, and sets the number of people that
+    `name` stands for, such as `people_to_stop`."""
     return bool(override.match.tags) and name in override.set.get("approval", {})
 
 
 def _terminations_without_people(
     policy: Policy, chosen: Sequence[Override], known: frozenset[str]
 ) -> Iterator[Mistake]:
-    """Yield the terminations in mode `auto` for which no two people vouch."""
+    """Yield a mistake for each setting of the plan that terminates, and for which no override names
+    two `known` people. Call it only for a policy in mode `auto`."""
     for name in ("action", "when_stop_is_unsupported"):
         if getattr(policy.plan, name) != "terminate":
             continue
@@ -80,8 +88,8 @@ def _terminations_without_people(
 
 
 def _vouches(override: Override, name: str, known: frozenset[str]) -> bool:
-    """Return whether two people vouch for a termination that nobody is asked about, and the
-    override says for which instances."""
+    """Return whether the override stands for a termination that nobody is asked about: it matches a
+    tag, sets `mode: auto` and this setting of the plan (`name`), and names two `known` people."""
     plan = override.set.get("plan", {})
     terminates_unasked = override.set.get("mode") == Mode.AUTO and plan.get(name) == "terminate"
     has_two_people = len({address.lower() for address in override.approved_by} & known) > 1

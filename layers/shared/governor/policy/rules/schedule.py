@@ -34,7 +34,8 @@ class Schedule:
 def schedule(
     now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
 ) -> Schedule:
-    """Return when each stage begins: when its time has come and its people work.
+    """Return the times of a question that is opened `now`: each is the first moment, after the time
+    that `rule` sets, at which all of its people work.
 
     `asked` are the people of the question and its reminder; `escalated` join them at the
     escalation. A question expires in working hours, too, so that somebody could still have
@@ -59,11 +60,12 @@ def schedule(
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
     """Return `moment` if all contacts work then, else when they next all work at the same time.
 
-    If there is no such time in a week, return when the first of them works. Return `moment` if
-    there are no contacts.
+    If there is no such time within eight days, return when the first of them works. Return `moment`
+    if there are no contacts.
     """
     candidate = moment
     while candidate - moment < _SEARCHED:
+        # Move on to the time at which the last of them begins to work, until all work then.
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
         if latest == candidate:
             return candidate
@@ -72,10 +74,10 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
 
 
 def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
-    """Return when the next working day after today begins in this zone.
+    """Return when the next working day after today begins in this time zone, in UTC.
 
-    `days` are the working days, at least one. `begins` is their beginning, `HH:MM`; `00:00` means
-    that none is set, so the day begins at 09:00.
+    `days` are the working days, at least one. `begins` is the local time at which they begin,
+    `HH:MM`; `00:00` means that none is set, so the day begins at 09:00.
     """
     today = now.astimezone(ZoneInfo(zone)).date()
     next_days = (today + timedelta(days=offset) for offset in range(1, 8))
@@ -85,7 +87,8 @@ def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: s
 
 
 def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
-    """Return `moment` if the contact works then, else when the contact next begins to work."""
+    """Return `moment` if the contact works then, else when the contact next begins to work. The
+    contact must have at least one working day, as the policy demands."""
     zone = ZoneInfo(contact.time_zone)
     today = moment.astimezone(zone).date()
     # Eight days: the same weekday of next week may be the only one.
@@ -93,7 +96,8 @@ def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
         day = today + timedelta(days=offset)
         if _WEEK[day.weekday()] not in contact.working_days:
             continue
-        if moment < _end_of_work(contact, day, zone):
+        is_work_ahead = moment < _end_of_work(contact, day, zone)
+        if is_work_ahead:
             begins = time.fromisoformat(contact.working_from)
             start = datetime.combine(day, begins, tzinfo=zone).astimezone(UTC)
             return max(moment, start)
