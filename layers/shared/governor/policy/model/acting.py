@@ -143,7 +143,8 @@ class ApprovalRule(Section):
     nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the path and the reason of each mistake: a delivery limit that is too short, a
+        question that stays open for too long, and two people whom a list cannot show."""
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
             reason = (
                 "must be at least four times digest_after_seconds, for which questions wait unsent"
@@ -163,7 +164,8 @@ class ApprovalRule(Section):
 
     @property
     def total(self) -> timedelta:
-        """Return for how long a question stays open, without quiet hours."""
+        """Return for how long a question stays open, from the question to the expiry, if no quiet
+        hours delay it."""
         minutes = (
             self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
         )

@@ -17,7 +17,7 @@ from governor.core.units import parse_iso
 
 
 def _is_time(text: str) -> bool:
-    """Return whether the text is a time in ISO 8601."""
+    """Return whether the text is a time in ISO 8601 with an offset, as `2026-12-24T09:00:00Z`."""
     try:
         return bool(parse_iso(text))
     except ValueError:

@@ -33,7 +33,8 @@ releases accepted 5 to 9."""
 
 
 def _is_of_jobs(namespace: str) -> bool:
-    """Return whether the namespace is set and is none of AWS's own."""
+    """Return whether a CloudWatch namespace may be that of jobs: it is not empty, and none of AWS's
+    own (`AWS/...`)."""
     return bool(namespace) and not namespace.startswith("AWS/")
 
 
@@ -52,7 +53,7 @@ class Targets(Section):
     """Region codes. Empty: the Region of the stack."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the mistake that `without_units` is set and `units` is not; otherwise nothing."""
         if self.without_units and not self.units:
             yield ("without_units",), "leaves accounts out of units, and none is named; set units"
 

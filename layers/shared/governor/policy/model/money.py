@@ -50,13 +50,15 @@ class Prices(Section):
     """USD per GiB and month of EBS snapshots, where AWS's price list was not read."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield a mistake, with its path and reason, for each key of `discount_percent` that is no
+        instance family."""
         for name in self.discount_percent:
             if not re.fullmatch(FAMILY[0], name):
                 yield ("discount_percent", name), FAMILY[1]
 
     def discount(self, family: str) -> Decimal:
-        """Return the percentage off the list prices of a family; 0 if there is none."""
+        """Return the discount on the list prices of a family such as `p5`, in percent: its own,
+        else that of `all`; 0 if neither is set."""
         return self.discount_percent.get(family, self.discount_percent.get("all", Decimal(0)))
 
 
@@ -97,7 +99,8 @@ class Budget(Section):
     each)."""
 
     def of(self, project: str) -> Decimal | None:
-        """Return the budget of a project; `None` if it has none."""
+        """Return the monthly budget of a project in USD: its own, else `monthly_usd`; `None` if it
+        has none."""
         return self.projects.get(project, self.monthly_usd)
 
 

@@ -66,7 +66,7 @@ class Events(Section):
     """Hours before an announced date at which its message is repeated."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the mistake that too many Regions are named; otherwise nothing."""
         if len(self.spot_price_regions) > 20:
             yield (
                 ("spot_price_regions",),
@@ -108,10 +108,11 @@ class Health(Section):
 
     @property
     def check_every(self) -> timedelta:
-        """Return the time between two checks."""
+        """Return the time between two checks of health."""
         return timedelta(minutes=self.check_every_minutes)
 
     @property
     def window(self) -> timedelta:
-        """Return the time that a check reads, rounded up to whole averages of heat."""
+        """Return the length of time that a check of health reads: the time between two checks and
+        30 minutes, rounded up to whole 5 minutes."""
         return HEAT_AVERAGE * ceil((self.check_every + _CHECKS_OVERLAP) / HEAT_AVERAGE)

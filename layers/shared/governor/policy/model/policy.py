@@ -78,6 +78,8 @@ class Policy(Section):
     advice: Advice = Advice()
 
     def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake: silence that would terminate, and windows
+        that are no whole number of periods."""
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
         if self.approval.on_expiry == "act" and terminates:
             yield (
@@ -87,7 +89,8 @@ class Policy(Section):
         yield from self._uneven_windows()
 
     def _uneven_windows(self) -> Iterator[Mistake]:
-        """Yield each window that is not a whole number of periods."""
+        """Yield a mistake, with its path and reason, for each window that is not a whole number of
+        metric periods."""
         period_seconds = self.metrics.period_seconds
         windows = {("idle", "window_minutes"): self.idle.window_minutes}
         if self.period <= END_BIN:  # Periods of an hour start no question at all.
@@ -104,23 +107,25 @@ class Policy(Section):
 
     @property
     def window(self) -> timedelta:
+        """Return the idle window: how long an instance must be without work to be idle."""
         return timedelta(minutes=self.idle.window_minutes)
 
     @property
     def watch_every(self) -> timedelta:
-        """Return the time between two reads of an idle instance that people know of. It is so short
-        that their windows overlap."""
+        """Return the time between two reads of an idle instance that people know of: at most a
+        quarter of the idle window, so that the windows of the reads overlap."""
         return min(timedelta(minutes=self.approval.watch_every_minutes), self.window / 4)
 
     @property
     def ask_window(self) -> timedelta:
-        """Return the idle time before anybody is asked or anything is done."""
+        """Return the idle time after which people are asked, or `auto` acts: at least the idle
+        window."""
         return max(self.window, timedelta(minutes=self.approval.ask_after_minutes))
 
     @property
     def released_window(self) -> timedelta:
-        """Return the idle time before anybody is asked while GPU memory is released. With a long
-        lag that cannot be seen, so the usual time counts."""
+        """Return the idle time after which people are asked while GPU memory is released. That is
+        `ask_window` if the lag is too long to see released memory."""
         if self.lag > _LONGEST_LAG_OF_RELEASED:
             return self.ask_window
         asked_after = timedelta(minutes=self.approval.ask_after_released_minutes)
@@ -128,8 +133,9 @@ class Policy(Section):
 
     @property
     def why_never_asks(self) -> str | None:
-        """Return the setting with which readings cannot show that idleness lasts up to now, and
-        what to set; `None` if they can."""
+        """Return the setting because of which readings never show that idleness lasts up to now, so
+        that nobody is ever asked, and what to set: `metrics.lag_seconds is 1200; set 120`. Return
+        `None` if there is no such setting."""
         if self.period > END_BIN:
             return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
         if self.lag > LONGEST_LAG:
@@ -137,18 +143,20 @@ class Policy(Section):
         return None
 
     def with_window(self, window: timedelta) -> Policy:
-        """Return this policy with an idle window of this length."""
+        """Return this policy with an idle window of this length, in whole minutes. Raises:
+        SettingError if the policy refuses that length."""
         if window == self.window:
             return self
         return replace(self, idle=replace(self.idle, window_minutes=minutes(window)))
 
     @property
     def period(self) -> timedelta:
+        """Return the length of one metric reading."""
         return timedelta(seconds=self.metrics.period_seconds)
 
     @property
     def lag(self) -> timedelta:
-        """Return how much of the newest time is ignored."""
+        """Return how much of the newest time is ignored, as its readings may still arrive."""
         return timedelta(seconds=self.metrics.lag_seconds)
 
 
@@ -168,7 +176,8 @@ class OverrideMatch(Section):
     """Region codes, one of which the instance is in."""
 
     def is_for(self, instance: Instance) -> bool:
-        """Return whether all conditions hold for this instance."""
+        """Return whether the override is for this instance: all conditions hold. An empty condition
+        always holds."""
         for key, value in self.tags.items():
             if instance.tags.get(key) != value:
                 return False
