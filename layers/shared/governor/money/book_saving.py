@@ -20,7 +20,7 @@ from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Price, Saving, Step
 from governor.episode.rules.plan import main_of, saving_of
 from governor.evidence.ports import InstanceReader
-from governor.money.model.ledger import Ending, LedgerEntry
+from governor.money.model.ledger import Cash, Ending, LedgerEntry
 from governor.money.rules.cost import cost_between
 from governor.money.rules.ledger import (
     ENDED_WITHOUT_ACTION,
@@ -41,22 +41,23 @@ _STOPPED = ("stopping", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class BookSaving:
-    """Makes the ledger entry of an episode. The caller stores it with the end of the episode."""
+    """Makes the ledger entry of an episode, and writes nothing: the entry is stored with the end of
+    the episode."""
 
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return the entry of an ended episode; `None` if there is nothing to book, as after a
-        failed episode whose instance runs on.
+        """Return the entry of an episode that ends with this outcome. Return `None` if there is
+        nothing to book: the instance runs on, or others terminated it after this episode only
+        asked EC2 for a stop.
 
-        The entry is not `ours` if nothing was done, or if others stopped or terminated the instance
-        while its owner was asked. Raises: CloudError if EC2 cannot be read; SafetyError if the
-        workflow says stopped, but the instance runs on.
+        The entry is not `ours` if nothing was done, or if others or EC2 stopped or terminated the
+        instance. Raises: CloudError if EC2 cannot be read; SafetyError if the workflow says
+        stopped, but the instance runs on.
         """
-        # A stop by an earlier episode is booked already: a termination now adds only the storage
-        # that it saves.
+        # The stop by an earlier episode is booked already, so a termination now saves only storage.
         episode = replace(episode, progress=replace(episode.progress, steps_done=episode.own_steps))
         if outcome in ENDED_WITHOUT_ACTION:
             return self._entry_without_saving(episode, outcome, (), now)
@@ -75,9 +76,12 @@ class BookSaving:
     def _entry_of_others(
         self, episode: Episode, outcome: Outcome, now: UtcDatetime
     ) -> LedgerEntry | None:
-        """Return an entry that ends at once and saves zero, if others or EC2 stopped or terminated
-        the instance. Return `None` if the question is void for another reason and the instance runs
-        on. Raises: CloudError."""
+        """Return an entry that saves zero, and has ended, if others or EC2 stopped or terminated
+        the instance. Return `None` if the instance runs on.
+
+        Call it only for an episode that made no call to EC2. Raises: CloudError if EC2 cannot be
+        read.
+        """
         instance = self._described(episode)
         if instance is None or instance.state in _GONE:
             return self._entry_without_saving(episode, outcome, (Step.TERMINATE,), now)
@@ -88,7 +92,8 @@ class BookSaving:
     def _entry_without_saving(
         self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
     ) -> LedgerEntry:
-        """Return an entry that saves zero, with the costs before and after the steps `done`."""
+        """Return an entry that is not ours, saves zero and has ended `now`. It shows the costs an
+        hour before and after the steps `done`, which others took."""
         policy = policy_or_base(self.policies, episode.instance)
         saving = saving_of(episode.instance, episode.price, done, policy)
         zero = Decimal(0)
@@ -103,18 +108,19 @@ class BookSaving:
         )
 
     def _final_outcome(self, episode: Episode, outcome: Outcome) -> Outcome | None:
-        """Return how EC2 shows that this episode left the instance: stopped, terminated, or `None`
-        for neither.
+        """Return what this episode did to the instance, as EC2 shows it now: `STOPPED` or
+        `TERMINATED`.
 
-        Raises: CloudError; SafetyError if the workflow says stopped, but the instance runs on.
+        Return `None` if it did neither: no call was made or had an effect, or others terminated the
+        instance. Raises: CloudError if EC2 cannot be read; SafetyError if `outcome` is `STOPPED`,
+        but the instance runs on and nobody has undone the stop.
         """
         steps_done = episode.progress.steps_done
         if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
             return None
         instance = self._described(episode)
         if instance is None or instance.state in _GONE:
-            # If this episode did not ask for the termination, others did, and the saving is not
-            # ours.
+            # If this episode did not ask EC2 for the termination, others did.
             return Outcome.TERMINATED if Step.TERMINATE.value in steps_done else None
         if Step.STOP.value not in steps_done:
             return None
@@ -135,11 +141,10 @@ class BookSaving:
 
 
 def _runs_on(instance: Instance, episode: Episode) -> bool:
-    """Return whether the instance still runs although its stop was noted. A stop is noted before
-    EC2 is asked, and EC2 may refuse it.
+    """Return whether the instance still runs, since the same start as when the episode was opened:
+    EC2 has refused the stop, which is noted before EC2 is asked.
 
-    Return false if the instance was started again: then its launch time has changed, and the ledger
-    settles the saving.
+    Return false if the instance was started again: it was stopped in between.
     """
     return instance.state == "running" and instance.launch_time == episode.ref.launch_time
 
@@ -147,11 +152,15 @@ def _runs_on(instance: Instance, episode: Episode) -> bool:
 def _entry(
     episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
 ) -> LedgerEntry:
-    """Return the open entry of an episode with this saving, in list prices and in cash."""
+    """Return an open entry of an episode with this saving an hour, at list prices and in cash.
+
+    `booked_at` is when the saving begins, and `now` when the entry is written. Amounts are `None`
+    if the price is not known.
+    """
     instance = episode.instance
     price = episode.price
     saved_usd_per_hour = saving.saved_usd_per_hour
-    cash_low, cash_high = _cash_saved(instance, price, saved_usd_per_hour)
+    cash = _cash_saved(instance, price, saved_usd_per_hour)
     storage_usd_per_hour = None
     if saved_usd_per_hour is not None and price.usd_per_hour is not None:
         storage_usd_per_hour = price.usd_per_hour - saved_usd_per_hour
@@ -167,8 +176,8 @@ def _entry(
         cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
         saved_usd_per_hour=_at_list_price(saved_usd_per_hour, price),
         resource_name=instance.name,
-        cash_low_usd_per_hour=cash_low,
-        cash_high_usd_per_hour=cash_high,
+        cash_low_usd_per_hour=None if cash is None else cash.low,
+        cash_high_usd_per_hour=None if cash is None else cash.high,
         storage_usd_per_hour=storage_usd_per_hour,
         saves_from=billed_until(instance, booked_at),
         morning=working_morning(episode, booked_at),
@@ -179,20 +188,20 @@ def _entry(
 
 def _cash_saved(
     instance: Instance, price: Price, saved_usd_per_hour: UsdPerHour | None
-) -> tuple[UsdPerHour | None, UsdPerHour | None]:
-    """Return the least and the most cash that an hour saves; `None` twice if the price is not
-    known."""
+) -> Cash | None:
+    """Return the least and the most cash that an hour saves, storage included; `None` if the price
+    is not known."""
     cash = cash_of(instance, price, is_committed=price.may_be_committed)
     if cash is None or saved_usd_per_hour is None or price.usd_per_hour is None:
-        return None, None
-    # Storage costs the same in cash as at list prices.
-    storage_saved = saved_usd_per_hour - price.usd_per_hour
-    return storage_saved + cash.low, storage_saved + cash.high
+        return None
+    # Storage costs the same in cash as at list prices. This is below zero if storage is kept.
+    saved_by_storage = saved_usd_per_hour - price.usd_per_hour
+    return Cash(saved_by_storage + cash.low, saved_by_storage + cash.high)
 
 
 def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour | None:
-    """Return the amount without the policy's discount, as headlines are at list prices; `None` if
-    it is not known."""
+    """Return an amount of the instance with the policy's discount added again, so that it is at
+    AWS's list price; `None` if it is not known."""
     if usd_per_hour is None:
         return None
     discount = (price.undiscounted or Decimal(0)) - (price.usd_per_hour or Decimal(0))
@@ -200,7 +209,8 @@ def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour 
 
 
 def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
-    """Return the cost of the instance while it was idle, or `None` if its price is not known."""
+    """Return the cost of the instance from the start of its idleness to `booked_at`; `None` if its
+    price is not known."""
     if episode.price.usd_per_hour is None:
         return None
     idle = episode.idle
@@ -209,8 +219,8 @@ def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
 
 
 def _was_call_made(episode: Episode) -> bool:
-    """Return whether this episode noted a call to stop or terminate the instance. Snapshots do not
-    count."""
+    """Return whether this episode noted that it asks EC2 to stop or terminate the instance.
+    Snapshots do not count."""
     return (
         Step.STOP.value in episode.progress.steps_done
         or Step.TERMINATE.value in episode.progress.steps_done
@@ -218,9 +228,10 @@ def _was_call_made(episode: Episode) -> bool:
 
 
 def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
-    """Return the saving of the steps that EC2 has carried out. A noted step alone proves nothing:
-    it is noted before EC2 is asked."""
+    """Return the saving an hour of the steps of the plan that EC2 has carried out. `outcome` is
+    what the episode did to the instance, `STOPPED` or `TERMINATED`."""
     plan = episode.plan
+    # A termination is noted before EC2 is asked, so the note alone proves nothing.
     is_done = {
         Step.STOP: Step.STOP.value in episode.progress.steps_done,
         Step.SNAPSHOT: bool(episode.progress.snapshots),
@@ -240,15 +251,18 @@ def settle_restart(
     false_within: timedelta,
     now: UtcDatetime,
 ) -> list[str]:
-    """End the savings of an instance that was started again at `at`, if they were booked before.
+    """End the savings of an instance that was started again at `at`: those of its open `entries`
+    that are stops booked before.
 
-    Return a text for each that this call has ended; empty if there is none. Raises: CloudError.
+    A stop undone within `false_within` is booked as a false stop. Return a text for each saving
+    that this call has ended; empty if there is none, or another call was first. Raises: CloudError.
     """
     done = []
     for entry in stops_booked_by(entries, at):
         is_undone = is_false_stop(entry, at, false_within)
         ending = Ending.UNDONE if is_undone else Ending.STARTED
-        if ledger_store.settle_entry(entry, at, ending, now):
+        has_ended_it = ledger_store.settle_entry(entry, at, ending, now)
+        if has_ended_it:
             done.append("false stop booked" if is_undone else "saving settled")
     return done
 
@@ -259,10 +273,11 @@ def settle_replaced(
     started: Iterable[tuple[Instance, Owner]],
     now: UtcDatetime,
 ) -> None:
-    """End one saving for each instance that `started` for the first time, if there is one.
+    """End one saving for each instance that `started` for the first time, each given with its
+    owner; do nothing for an instance that replaces none.
 
-    That is the oldest saving of the same owner, project and type in these targets, of an instance
-    that was stopped or terminated before the start. Safe to repeat. Raises: CloudError.
+    The saving is the oldest of the same owner, project and type in these targets, of another
+    instance that was stopped or terminated before the start. Safe to repeat. Raises: CloudError.
     """
     savings: list[LedgerEntry] = []
     for target in targets:
@@ -282,7 +297,9 @@ def settle_replaced(
 def _replaced_by(
     instance: Instance, owner: Owner, savings: Sequence[LedgerEntry]
 ) -> LedgerEntry | None:
-    """Return the first of the savings whose instance this one may replace, or `None`."""
+    """Return the first of the savings whose instance this one may replace: another instance of the
+    same type, owner and project, stopped before this one's start. Return `None` if there is
+    none."""
     wanted = (instance.instance_type, owner.name, owner.project)
     for entry in savings:
         is_alike = (entry.instance_type, entry.owner, entry.project) == wanted

@@ -55,9 +55,12 @@ class CountCosts:
     def rates(
         self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
     ) -> dict[str, Rate]:
-        """Return by instance id the rate at which an instance is counted: for which owner and
-        project, at what price, and as which part of the costs. `kind` is `None` for an instance
-        without a verdict."""
+        """Return the rate of each instance by its id: the owner and project for which its hours are
+        counted, their price, and the part of the costs to which they belong.
+
+        Each instance is given with its policy and the kind of its verdict; `None` if it has no
+        verdict. Raises nothing: an unknown price is `None`.
+        """
         rates = {}
         for instance, policy, kind in running_now:
             price = cost.marginal_price(instance, self.prices.price(instance, policy))
@@ -75,10 +78,12 @@ class CountCosts:
         before: Mapping[str, Observation],
         now: UtcDatetime,
     ) -> None:
-        """Count the costs up to now. Nothing changes if another sweep has counted meanwhile.
+        """Add the costs of a target's instances up to now to its meter of the month, and to the
+        costs of each day. Nothing changes if another sweep has counted meanwhile.
 
-        `rates` are by instance id. `before` are the last sweep's observations, also of instances
-        that no longer run. Raises: CloudError.
+        `instances` are those that run, and `rates` are theirs, by instance id. `before` are the
+        last sweep's observations by instance id, also of instances that no longer run. Raises:
+        CloudError.
         """
         meter = self.ledger_store.meter(target, cost.month_of(now))
         last_meter = None
@@ -91,16 +96,23 @@ class CountCosts:
         launched = {instance.instance_id: instance.launch_time for instance in instances}
         runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
         runs += cost.ended_runs(before, launched, counted_until, now)
-        if last_meter is not None and not self._bring_forward(last_meter, last_meter, runs, now):
-            return
+        if last_meter is not None:
+            # Close the month before first, so that its last hours are counted.
+            is_closed = self._bring_forward(last_meter, stored=last_meter, runs=runs, until=now)
+            if not is_closed:
+                return
         current_meter = cost.with_rates(meter or cost.new_meter(target, now), rates.values())
-        self._bring_forward(current_meter, meter, runs, now)
+        self._bring_forward(current_meter, stored=meter, runs=runs, until=now)
 
     def _bring_forward(
-        self, meter: Meter, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
+        self, meter: Meter, *, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
     ) -> bool:
-        """Bring a meter forward to `until`. Return false, with nothing changed, if another sweep
-        has replaced the `stored` meter. `stored` is `None` for a new meter. Raises: CloudError."""
+        """Store the meter with the costs of these runs up to `until`, and the costs of the days
+        between. `stored` is the meter as the table has it; `None` for a new one.
+
+        Return true if that is done, or was done before. Return false, with nothing stored, if
+        another sweep has replaced the `stored` meter. Raises: CloudError.
+        """
         counted = cost.counted_up_to(meter, runs, until)
         if stored is not None and counted.counted_until == stored.counted_until:
             return True
@@ -125,8 +137,8 @@ class NoteOverBudget:
     policy_store: PolicyVersions
 
     def __call__(self, budget: Budget) -> None:
-        """Note the projects over their budget, if the budget's `act` is `ask`; otherwise do
-        nothing. Raises: CloudError."""
+        """Store the projects whose cost of this month is above their budget. Do nothing unless the
+        budget's `act` is `ask`. Raises: CloudError."""
         if budget.act != "ask":
             return
         now = self.clock.now()
@@ -145,7 +157,7 @@ class Month:
 
     Attributes:
         published: the costs that get a metric of their own.
-        told: the projects whose owners this call has notified.
+        told: the projects whose owners were notified by this sum.
         problems: texts about messages that could not be sent.
     """
 
@@ -173,9 +185,12 @@ class SumUpMonth:
     hub: Target
 
     def __call__(self) -> Month:
-        """Sum up the month, and notify of each budget that has reached a share. A message that
-        cannot be sent becomes a problem; the next sweep tries again. Raises: CloudError if the
-        sums cannot be read."""
+        """Return the costs and savings of the month so far, and notify the owner of each project
+        whose cost has reached a percentage of its budget (`budget.tell_at_percent`).
+
+        A message that cannot be sent becomes a problem; the next call tries again. Raises:
+        CloudError if the costs or savings cannot be read.
+        """
         now = self.clock.now()
         policy = self.policies.base().policy
         month = cost.month_of(now)
@@ -202,8 +217,8 @@ class SumUpMonth:
         )
 
     def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
-        """Return the savings of this month, by actions of this month and by earlier actions that
-        still count."""
+        """Return the savings of this month up to now, by actions of this month and by earlier ones
+        that still count. Raises: CloudError."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
         entries = chain.from_iterable(
@@ -214,37 +229,48 @@ class SumUpMonth:
     def _notify(
         self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Notify the owners of projects that have reached a share of their budget. Return the
-        projects whose owners this call has notified, and texts about messages that failed."""
+        """Notify the owner of each project, given with its budget, that has reached a percentage of
+        it. While a budget is used up, keep its incident open.
+
+        Return the projects whose owners this call has notified, and texts about what failed; both
+        may be empty.
+        """
         notified = []
         problems = []
         for spent, budget in budgeted:
             used = used_percent(spent, budget)
-            reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
+            reached = [
+                percent for percent in policy.budget.tell_at_percent if used >= Decimal(percent)
+            ]
             if not reached:
                 continue
             try:
-                if self._notify_once(spent, budget, max(reached), now):
+                is_notified_now = self._notify_once(spent, budget, max(reached), now)
+                if is_notified_now:
                     notified.append(spent.project)
-                if used >= 100:
+                is_used_up = used >= 100
+                if is_used_up:
                     self.failure_store.extend_incident(incident_id(spent, now), now + STILL)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(notified), tuple(problems)
 
     def _notify_once(
-        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
+        self, spent: cost.ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime
     ) -> bool:
-        """Notify the owner that the share `tell_at` (percent) of the budget is reached, once a
-        month. Return whether this call has notified. Raises: CloudError."""
-        announce = partial(self._announce, spent, budget, tell_at, now)
-        keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
-        return self.once(budget_id(spent, budget, tell_at, now), announce, keep=keep)
+        """Notify the owner of a project, once a month, that it has used `at_percent` of its budget.
 
-    def _announce(
-        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
+        Return whether this call has notified; false if an earlier one has. Raises: CloudError.
+        """
+        send = partial(self._send, spent, budget, at_percent, now)
+        keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
+        return self.once(budget_id(spent, budget, at_percent, now), send, keep=keep)
+
+    def _send(
+        self, spent: cost.ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime
     ) -> None:
-        """Send the message about a budget, with a forecast by past days. Raises: CloudError."""
+        """Send the message that a project has used `at_percent` of its budget, with a forecast for
+        the month by past days, and its instances. Raises: CloudError."""
         policy = self.policies.base().policy
         owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
         past_since = now - PAST
@@ -260,10 +286,13 @@ class SumUpMonth:
                     rows.append(row)
         may_ask = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE
         asks = may_ask and spent.usd > budget
-        alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)
+        alert = budget_alert(
+            spent, budget, at_percent, self.hub, now, owner, by_past, rows, asks=asks
+        )
         self.announcer.announce(alert)
 
 
 def _project_name(spent: cost.ProjectCost) -> str:
-    """Return the project as rows and people name it."""
+    """Return the name of the project in the console and in messages: `unassigned` for instances
+    without a project, which meters call `untagged`."""
     return UNASSIGNED if spent.project == cost.UNTAGGED else spent.project
