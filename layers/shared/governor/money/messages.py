@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from governor.alerts.model import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity
 from governor.alerts.templates import written
@@ -19,7 +20,7 @@ from governor.fleet.model import FleetRow
 from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.money.rules.forecast import Forecast
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
-from governor.money.rules.report import GROUPS, Report
+from governor.money.rules.report import GROUPS, GroupSum, Report
 from governor.verdict.model import Family, known_kind
 
 STILL = timedelta(hours=3)
@@ -32,18 +33,20 @@ _LEAST_USED = 3
 
 
 def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
-    """Return the percent of its budget that a project has used; above 100 if it is exceeded."""
+    """Return how much of its budget a project has used, in percent; above 100 if it is exceeded.
+    `budget` is above 0."""
     return 100 * cost.usd / budget
 
 
 def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime) -> str:
-    """Return the id of the message: one for each project, month, budget and share."""
+    """Return the id of the message that a budget is used to `at_percent`: one for each project,
+    month, budget and percentage, as `budget-2026-11-` and a hash."""
     return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
 
 
 def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
-    """Return the id of the incident of a used-up budget: one for each project and month, whichever
-    share is reached."""
+    """Return the id of the incident of a used-up budget: one for each project and month, as
+    `budget-2026-11-` and a hash."""
     return f"budget-{month_of(now)}-{short_hash(cost.project)}"
 
 
@@ -59,12 +62,12 @@ def budget_alert(
     *,
     asks: bool = False,
 ) -> Alert:
-    """Return the message that a project has used a share of its monthly budget, over all targets.
+    """Return the message that a project has used `at_percent` of its monthly budget, over all
+    targets.
 
-    The reached share is `at_percent`. `budget` is in USD and above 0. `owner` is the project's
-    owner, or the owner of instances without a project. `by_past` is the forecast by past days, or
-    `None` if there are too few. `running` are the project's instances. `asks` says that people are
-    asked about idle instances because of the budget.
+    `budget` is above 0. `owner` is the project's owner, or the owner of instances without a
+    project. `by_past` is the forecast by past days; `None` if there are too few. `running` are the
+    project's instances. `asks` is true if people are asked about idle ones because of the budget.
     """
     percent = used_percent(cost, budget)
     forecast_usd: Usd | None = None
@@ -91,7 +94,7 @@ def budget_alert(
     if cost.project == UNTAGGED:
         who = "Instances without a project"
         whose = Owner(owner, UNASSIGNED)
-    outlook, runs_out = _outlook(cost, budget, now)
+    outlook = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
     places = listed(targets, _NAMED) if len(targets) > 1 else None
     error_text = None if forecast_error is None else money(forecast_error, 0)
@@ -100,9 +103,9 @@ def budget_alert(
         "who": who,
         "used": money(percent, 0),
         "month": f"{now:%B %Y}",
-        "outlook": outlook,
+        "outlook": outlook.name,
         "error": error_text,
-        "runs_out": runs_out,
+        "runs_out": outlook.runs_out_at,
         "places": places,
         "asks": asks,
         "least_used": least_used(running),
@@ -114,25 +117,37 @@ def budget_alert(
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
-    """Return the cost of the whole month if the instances of this moment run on to its end."""
+    """Return the cost of the whole month if the instances that run now run on to its end."""
     return cost.usd + cost_between(cost.usd_per_hour, now, month_end(now))
 
 
-def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> tuple[str, UtcDatetime | None]:
-    """Return how the template names the month's end at the rate of this moment, and the time at
-    which the budget is used up: `None` if the budget lasts, or is used up already."""
+class _Outlook(NamedTuple):
+    """What becomes of a budget if the instances that run now run on to the end of the month."""
+
+    name: str
+    """For the template: `nothing` runs, or the month ends `within` the budget, or `over` it. A
+    budget that is used up already counts as `within`, which the template does not show then."""
+    runs_out_at: UtcDatetime | None
+    """`None` if the budget lasts, or is used up already."""
+
+
+def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> _Outlook:
+    """Return what becomes of the budget if the instances that run now run on."""
     usd_left = budget - cost.usd
     usd_per_hour = cost.usd_per_hour
     if not usd_per_hour:
-        return "nothing", None
+        return _Outlook("nothing", None)
     if usd_left <= 0 or _flat_forecast(cost, now) <= budget:
-        return "within", None
-    return "over", now + timedelta(seconds=int(usd_left * 3600 / usd_per_hour))
+        return _Outlook("within", None)
+    return _Outlook("over", now + timedelta(seconds=int(usd_left * 3600 / usd_per_hour)))
 
 
 def least_used(rows: Iterable[FleetRow]) -> list[str]:
-    """Return a line for each of the least used working instances, by the mean of their hourly
-    peaks; empty if no working instance has readings."""
+    """Return a line for each of the three working instances with the lowest utilization, the lowest
+    first: `notebook-7 (g5.12xlarge): 12% in its last 24 hours, $5.67 an hour`.
+
+    Utilization is the mean of the hourly peaks. Empty if no working instance has readings.
+    """
     texts_by_mean: list[tuple[float, str]] = []
     for row in rows:
         hours = [hour for hour in row.hours if hour is not None]
@@ -153,10 +168,10 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
 def report_alert(
     found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
 ) -> Alert:
-    """Return the report about an owner, a project or everything.
+    """Return the message with the report in `found`, about an owner, a project or everything.
 
-    The `name` of a weekly report begins with `week`; all others are monthly. `whose` is the owner
-    who gets the report, with the project that it is about.
+    The `name` of a weekly report begins with `week`, as `week-2026-11-23`; all others are monthly.
+    `whose` is the owner who gets the report, with the project that it is about, or `unassigned`.
     """
     saved = found.saved
     costs = found.costs
@@ -195,7 +210,7 @@ def report_alert(
 
 
 def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:
-    """Return the net saving of each day of the report, in order."""
+    """Return the net saving of each day (UTC) of the report, in order; 0 for days after `now`."""
     # Rounded up: a part of a day counts as a day.
     number_of_days = -((report.start - report.end) // DAY)
     first_day = report.start.date()
@@ -217,16 +232,19 @@ def _week_text(report: Report) -> str:
 
 
 def _whose(owner: Owner) -> str:
-    """Return the owner's name, or the project if the report is about one."""
+    """Return whom a report is about: `project vision`, or the owner's name if it is about no
+    project."""
     if owner.project == UNASSIGNED:
         return owner.name
     return f"project {owner.project}"
 
 
 def _day(at: UtcDatetime) -> str:
+    """Return the day in UTC for a sentence: `June 7`."""
     return f"{at:%B} {at.day}"
 
 
-def _listed(sums: Sequence[tuple[str, Usd, int]]) -> str:
-    """Return the first names with their savings as text; empty if there are none."""
-    return listed([f"{name} {usd(amount)}" for name, amount, _ in sums], _NAMED)
+def _listed(sums: Sequence[GroupSum]) -> str:
+    """Return the first members of a group with their savings: `vision $136, llm $12 and 3 more`;
+    empty if there are none."""
+    return listed([f"{member.name} {usd(member.net_usd)}" for member in sums], _NAMED)

@@ -74,19 +74,30 @@ class Line(NamedTuple):
 
     @property
     def net_usd(self) -> Usd | None:
-        """Return the net saving; `None` if GPU Governor acted and the price is not known."""
+        """Return the net saving of this question in the time of the report; `None` if the entry is
+        ours and the price is not known."""
         if self.entry.ours and self.entry.saved_usd_per_hour is None:
             return None
         return self.saved.net_usd
 
     @property
     def what(self) -> str:
-        """Return how the question ended, in words."""
+        """Return how the question ended, in words: `stopped`, `stopped by others`, `not
+        answered`."""
         outcome = self.entry.outcome
         if outcome in _WITHOUT_ACTION:
             return _WITHOUT_ACTION[outcome]
         words = outcome.value.replace("-", " ")
         return words if self.entry.ours else f"{words} by others"
+
+
+class GroupSum(NamedTuple):
+    """One member of a group, such as the owner `alice@example.com`: its net saving, and how many
+    actions made it."""
+
+    name: str
+    net_usd: Usd
+    actions: int
 
 
 class Step(NamedTuple):
@@ -116,12 +127,14 @@ class Report:
 
     @property
     def steps(self) -> list[Step]:
-        """Return the bars from the idle cost that was found to the net saving."""
+        """Return the bars of the waterfall: the idle cost that was found, what is taken off, and
+        the net saving, in this order."""
         costs = self.costs
         saved = self.saved
         idle_cost = costs.idle + costs.kept + saved.avoided_usd
         steps = [Step("Idle cost found", idle_cost, "idle", Decimal(0), idle_cost)]
         level = idle_cost
+        # Each amount that is taken off begins where the one before it ended.
         for text, amount, kind in (
             ("Kept by choice", costs.kept, "kept"),
             ("Not answered, or before the answer", costs.idle, "idle"),
@@ -134,29 +147,32 @@ class Report:
         steps.append(Step("Net saving", net, "net", Decimal(0), max(net, Decimal(0))))
         return steps
 
-    def by(self, name: str) -> list[tuple[str, Usd, int]]:
-        """Return each member of a group (a key of `GROUPS`) with its net saving and number of
-        actions, the highest saving first. Members without an action are left out."""
-        key_of = GROUPS[name]
+    def by(self, group: str) -> list[GroupSum]:
+        """Return the net saving of each member of a group, such as each owner, the highest first.
+
+        `group` is a key of `GROUPS`. Members without an action are left out; empty if there is
+        none.
+        """
+        member_of = GROUPS[group]
         amounts_by_member: dict[str, list[Usd]] = defaultdict(list)
         for entry, saved in self.lines:
             if entry.acted:
-                amounts_by_member[key_of(entry)].append(saved.net_usd)
+                amounts_by_member[member_of(entry)].append(saved.net_usd)
         sums = []
         for member, amounts in amounts_by_member.items():
-            sums.append((member, sum(amounts, Decimal(0)), len(amounts)))
-        sums.sort(key=lambda member_sum: (-member_sum[1], member_sum[0]))
+            sums.append(GroupSum(member, sum(amounts, Decimal(0)), len(amounts)))
+        sums.sort(key=lambda member_sum: (-member_sum.net_usd, member_sum.name))
         return sums
 
     @property
     def rows(self) -> tuple[tuple[object, ...], ...]:
-        """Return a row of `COLUMNS` for each ended question, the newest first."""
+        """Return a row with the values of `COLUMNS` for each ended question, the newest first."""
         return tuple(self._row(line) for line in self.lines)
 
     @property
     def document(self) -> dict[str, object]:
-        """Return the report as a JSON document, which the console's page and the command line
-        give."""
+        """Return the report as a document of records and amounts, ready to be written as JSON: for
+        the console and the command line."""
         document: dict[str, object] = {
             "is_provisional": self.provisional,
             "net_usd": self.saved.net_usd,
@@ -164,7 +180,7 @@ class Report:
             "steps": [{"step": step.text, "usd": step.usd} for step in self.steps],
         }
         for group in GROUPS:
-            sums = [{group: member, "net_usd": usd} for member, usd, _ in self.by(group)]
+            sums = [{group: member.name, "net_usd": member.net_usd} for member in self.by(group)]
             document[f"by_{group}"] = sums
         document["entries"] = [dict(zip(COLUMNS, row, strict=True)) for row in self.rows]
         return document
@@ -214,10 +230,10 @@ def report(
     now: UtcDatetime,
     counts_for: timedelta,
 ) -> Report:
-    """Return the report of the time from `start` to `end`: a month, or any other time.
+    """Return the report of the time from `start` to before `end`: a month, or any other time.
 
-    Its lines are the entries that were booked before `end` and still counted at `start`. `shares`
-    are the costs of that time. `counts_for` is how long an action's saving counts.
+    Its lines are those of the `entries` that were booked before `end` and still counted at `start`.
+    `shares` are the costs of that time. An action's saving counts for `counts_for` after it.
     """
     counting = []
     for entry in entries:
