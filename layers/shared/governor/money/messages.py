@@ -125,8 +125,8 @@ class _Outlook(NamedTuple):
     """What becomes of a budget if the instances that run now run on to the end of the month."""
 
     name: str
-    """For the template: `nothing` runs, or the month ends `within` the budget, or `over` it. A
-    budget that is used up already counts as `within`, which the template does not show then."""
+    """For the template: `nothing` runs; the month ends `within` the budget, or the budget is used
+    up already; or it will run out, `over`."""
     runs_out_at: UtcDatetime | None
     """`None` if the budget lasts, or is used up already."""
 

@@ -32,10 +32,17 @@ each type and Region once a day costs nothing."""
 class PriceReader(Protocol):
     """AWS's prices of a Region, and the commitments of the hub's account. Raises: CloudError."""
 
-    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]: ...
-    def storage(self, region: str) -> StoragePrices: ...
-    def savings_plans(self) -> Sequence[Commitment]: ...
-    def reserved(self, region: str) -> Sequence[Commitment]: ...
+    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
+        """Return the hourly On-Demand prices of a type, by `key_of`; empty if it has none."""
+
+    def storage(self, region: str) -> StoragePrices:
+        """Return the prices of storage and addresses; a price that AWS does not list is missing."""
+
+    def savings_plans(self) -> Sequence[Commitment]:
+        """Return the active Savings Plans; empty if there are none."""
+
+    def reserved(self, region: str) -> Sequence[Commitment]:
+        """Return the active Reserved Instances of a Region; empty if there are none."""
 
 
 @dataclass(slots=True)
@@ -60,9 +67,12 @@ class RefreshPrices:
     price_reader: PriceReader
 
     def __call__(self) -> Refreshed:
-        """Read the prices and commitments that are due. A failed read becomes a problem; the
-        earlier prices stay in force. Raises: CloudError if the pages of the fleet cannot be
-        read."""
+        """Read and store the prices of the types that run, and the commitments, unless they were
+        read within the last day.
+
+        A failed read or write of prices becomes a problem; the earlier prices stay. Raises:
+        CloudError if the pages of the fleet, or the stored commitments, cannot be read.
+        """
         now = self.clock.now()
         refreshed = Refreshed()
         due_since = now - _READ_AGAIN_AFTER
@@ -86,8 +96,11 @@ class RefreshPrices:
         now: UtcDatetime,
         refreshed: Refreshed,
     ) -> None:
-        """Read the prices of storage and of these types, unless they were read after `due_since`.
-        A failed read becomes a problem. Raises: CloudError if the table cannot be used."""
+        """Read the prices of storage and of these types in a Region, unless they were read after
+        `due_since`, and store them. Add what was read, and each failed read, to `refreshed`.
+
+        Raises: CloudError if the stored prices cannot be read or written.
+        """
         stored = self.price_store.price_list(region) or PriceList(region)
         prices = stored
         for name in (STORAGE, *types):
@@ -111,10 +124,11 @@ class RefreshPrices:
         now: UtcDatetime,
         refreshed: Refreshed,
     ) -> None:
-        """Read Savings Plans and Reserved Instances, unless they were read after `due_since`.
+        """Read the Savings Plans, and the Reserved Instances of these Regions, and store them in
+        place of the stored ones. Do nothing if all were read after `due_since`.
 
-        A failed read is stored with the commitments and is no problem, as no price depends on it.
-        Raises: CloudError if the stored commitments cannot be read.
+        A failed read is stored with the commitments and is no problem, as no price depends on it; a
+        failed write is one. Raises: CloudError if the stored commitments cannot be read.
         """
         stored = self.price_store.commitments()
         wanted = (SAVINGS_PLANS, *regions)

@@ -77,7 +77,7 @@ class Reader(NamedTuple):
     project: str = ""
 
     def sees(self, whose: Whose) -> bool:
-        """Return whether amounts of this account, owner and project are in the report."""
+        """Return whether the report counts amounts of this account, owner and project."""
         return all(wanted in ("", actual) for wanted, actual in zip(self, whose, strict=True))
 
 
@@ -91,7 +91,8 @@ class Night:
     problems: list[str] = field(default_factory=list)
 
     def attempt(self, label: str, effect: Callable[[], None]) -> None:
-        """Try one effect. A GovernorError becomes a problem and is not raised."""
+        """Call `effect`. A GovernorError is not raised: it is added to the problems, after the
+        `label`."""
         try:
             effect()
         except GovernorError as error:
@@ -112,8 +113,8 @@ class ReportSavings:
     hub: Target
 
     def __call__(self) -> Night:
-        """Check, state and copy the months whose bills may still change, and send the reports that
-        are due. Failures become problems of the result."""
+        """Close the books of each month whose bill may still change, and send the reports that are
+        due. Return what was done; a failure becomes a problem of the result."""
         now = self.clock.now()
         night = Night()
         policy = self.policies.base().policy
@@ -131,8 +132,12 @@ class ReportSavings:
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
-        """Check a month against its last statement, then add a new statement and copy the month.
-        Raises: CloudError."""
+        """Compare a month (`yyyy-mm`) with its last statement, store a new statement, and store a
+        copy of the month as CSV for other tools.
+
+        Totals that have changed since the last statement become a problem of the night. Raises:
+        CloudError.
+        """
         start = parse_month(month)
         statement = self.ledger_store.last_statement(month)
         if statement is not None:
@@ -150,8 +155,8 @@ class ReportSavings:
     def _send_reports(
         self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
     ) -> None:
-        """Send the report of a period once to each reader with any savings or costs in it. Raises:
-        CloudError."""
+        """Send the report of a period, once, to each reader who has savings or costs in it. Add
+        each report that this call has sent to the night. Raises: CloudError."""
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
             savings = books.report(period.start, period.end, now, reader)
@@ -172,7 +177,8 @@ class ReportSavings:
 
 @dataclass(slots=True)
 class Books:
-    """Entries of the ledger and costs of days. Each month is read once."""
+    """Entries of the ledger, and costs of days. Each month is read from the table once and then
+    kept here. `counts_for` is how long the saving of an action counts."""
 
     ledger_store: Ledger
     fleet_store: Fleet
@@ -181,8 +187,8 @@ class Books:
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
-        """Return the entries booked in the months from `start` to `end`, oldest first; empty if
-        there are none. Raises: CloudError."""
+        """Return the entries booked in the months from that of `start` to that of `end`, whole
+        months, oldest first; empty if there are none. Raises: CloudError."""
         entries: list[LedgerEntry] = []
         for month in months(start, end):
             if month not in self._entries:
@@ -191,9 +197,10 @@ class Books:
         return entries
 
     def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield each share of the costs of the days (UTC) from `start` to before `end`, with whom
-        it is counted for. Raises: CloudError."""
+        """Yield the costs of the days (UTC) from `start` to before `end`, one share for each day,
+        account, owner and project. Raises: CloudError."""
         first_day = start.date()
+        # The day of `end` itself does not count if `end` is midnight.
         last_day = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
             if month not in self._days:
@@ -208,7 +215,7 @@ class Books:
         self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
     ) -> Report:
         """Return the report of the time from `start` to before `end`, with only the amounts that
-        the reader counts. Raises: CloudError."""
+        `reader` sees. Raises: CloudError."""
         entries = [
             entry
             for entry in self.entries(start - self.counts_for, end)
@@ -219,13 +226,16 @@ class Books:
 
 
 def _whose(entry: LedgerEntry) -> Whose:
-    """Return the account, owner and project of an entry."""
+    """Return the account, owner and project for which an entry is counted."""
     return Whose(entry.episode.account, entry.owner, entry.project)
 
 
 def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
-    """Yield a reader for everything, one for each owner that the policy knows, and one for each
-    project that has an owner. Owners and projects without amounts in the period are left out."""
+    """Yield the readers of the reports of a period: one for everything, then one for each owner who
+    is a contact of the policy, and one for each project with an owner there.
+
+    Owners and projects without amounts in the period are left out. Raises: CloudError.
+    """
     yield Reader()
     owners = set()
     projects = set()
@@ -242,9 +252,9 @@ def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Rea
 
 
 def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
-    """Yield the reports that are due: the last week (Monday to Sunday, UTC) and the last month,
-    each for some days after its end; and that month once more when its bill is final. Yield nothing
-    that the policy turns off."""
+    """Yield the periods whose reports are due: the last week (Monday to Sunday, UTC) and the last
+    month, each for three days after its end; and that month once more, for three days, when its
+    bill is final. Yield nothing that the policy turns off."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     monday = midnight - DAY * midnight.weekday()
     last_monday = monday - DAY * 7
@@ -261,13 +271,14 @@ def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
 
 
 def _is_just_over(end: UtcDatetime, now: UtcDatetime) -> bool:
-    """Return whether a time ended within the last days, so that its report is still sent."""
+    """Return whether `end` lies in the last three days, so that the report of the time before it is
+    still sent. Return false if it lies in the future."""
     return timedelta(0) <= now - end < _LATE
 
 
 def _difference(books: Books, statement: Statement, now: UtcDatetime) -> str | None:
     """Return a text on how the entries of a month differ from its last statement; `None` if they do
-    not. Only entries written by the time of the statement are compared."""
+    not. Only entries written by the time of the statement are compared. Raises: CloudError."""
     counted = timedelta(days=statement.counts_days)
     month = statement.month
     entries = books.entries(parse_month(month) - counted, now)

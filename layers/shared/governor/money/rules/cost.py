@@ -45,7 +45,7 @@ class Rate(NamedTuple):
 
     @property
     def whose(self) -> tuple[str, str]:
-        """Return owner and project as the shares of a day name them."""
+        """Return owner and project as the key under which `DayCosts.shares` counts them."""
         return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
 
 
@@ -72,35 +72,37 @@ class Meter:
 
 
 def month_of(at: UtcDatetime) -> str:
-    """Return the month as `yyyy-mm`."""
+    """Return the month (UTC) of this time as `yyyy-mm`."""
     return f"{as_utc(at):%Y-%m}"
 
 
 def month_start(at: UtcDatetime) -> UtcDatetime:
-    """Return the first moment of the month."""
+    """Return the first moment of the month (UTC) of this time."""
     return as_utc(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def month_end(at: UtcDatetime) -> UtcDatetime:
-    """Return the first moment of the following month."""
+    """Return the end of the month (UTC) of this time: the first moment of the next month."""
     return month_start(month_start(at) + timedelta(days=31))
 
 
 def parse_month(text: str) -> UtcDatetime:
-    """Return when the month `yyyy-mm` began. Raises: ValueError."""
+    """Return the first moment of a month given as `yyyy-mm`. Raises: ValueError for other texts."""
     return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
 
 
 def new_meter(target: Target, at: UtcDatetime) -> Meter:
-    """Return a meter of the month of `at` that has counted nothing yet."""
+    """Return a meter of a target for the month of `at`, which has counted nothing yet: it is
+    counted up to the start of the month."""
     return Meter(Target(target.account, target.region), month_of(at), month_start(at))
 
 
 def marginal_price(instance: Instance, price: Price) -> Price:
-    """Return the price that one more hour of this instance adds to the bill.
+    """Return the price that one more hour of this instance adds to the bill; `price` is its price
+    if it runs and nothing is paid in advance.
 
-    The price is zero for a stopped instance, and for capacity that is paid in advance or by the
-    host. A Capacity Reservation changes nothing.
+    The result is zero for a stopped instance, and for capacity that is paid in advance or by the
+    host. Otherwise it is `price`, also in a Capacity Reservation.
     """
     if instance.state == "stopped":
         return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
@@ -115,11 +117,12 @@ def ended_runs(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """Yield the runs that ended since the last sweep: of instances in `before` that no longer run,
-    or that have another start in `launched` (by instance id).
+    """Yield the runs of instances that ended since the last sweep; nothing if none did.
 
-    A run is taken to have ended half way between the last sweep and the next start, or `now`.
-    Observations from before `counted_until` are left out: they are counted already.
+    `before` are the observations of the last sweep, and `launched` the starts of the instances that
+    run now, both by instance id: a run has ended if its start is not in `launched`. It is taken to
+    have ended half way between the last sweep and the next start, or `now`. Observations older than
+    `counted_until`, and those that no project is counted for, are left out.
     """
     for instance_id, observation in before.items():
         start = launched.get(instance_id)
@@ -128,7 +131,8 @@ def ended_runs(
             continue
         if observation.project is None:
             continue
-        unknown_for = max((start or now) - observation.at, timedelta(0))
+        next_seen_at = start or now
+        unknown_for = max(next_seen_at - observation.at, timedelta(0))
         rate = Rate(
             project=observation.project,
             usd_per_hour=observation.usd_per_hour,
@@ -139,8 +143,11 @@ def ended_runs(
 
 
 def counted_up_to(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
-    """Return the meter with the cost of these runs up to `until`, at most to the end of its month.
-    Only the time after `counted_until` is added, so counting again adds nothing."""
+    """Return the meter with the cost of these runs added, up to `until` or the end of its month.
+
+    Only the time after the meter's `counted_until` is added, so counting again adds nothing: then
+    the same meter comes back. Hours of runs without a price are counted apart.
+    """
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     if until <= since:
@@ -163,8 +170,11 @@ def counted_up_to(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Mete
 
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
-    """Return the cost that `count` adds, by day (UTC), owner, project and part, rounded to a
-    billionth of a USD. Empty if `count` adds nothing; runs without a price are left out."""
+    """Return the cost that `counted_up_to` adds to the meter, for the same arguments, by the day
+    (UTC) and then by owner and project, rounded to a billionth of a USD.
+
+    Runs without a price are left out. Empty if nothing is added.
+    """
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     # Many instances share owner, part and times: their rates are added before days are computed.
@@ -189,7 +199,8 @@ def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict
 def _days_between(
     start: UtcDatetime, end: UtcDatetime
 ) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
-    """Yield the midnight (UTC) before and after each day from `start` to `end`."""
+    """Yield each day (UTC) between `start` and `end`: the midnight at which it begins, and the one
+    at which it ends. Nothing if `end` is not later than the day of `start`."""
     midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
     while midnight < end:
         yield midnight, midnight + timedelta(days=1)
@@ -197,8 +208,8 @@ def _days_between(
 
 
 def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
-    """Return the meter with the sum of these rates by project. Instances without a price add
-    nothing."""
+    """Return the meter with the sum of these rates as its `usd_per_hour`, by project. A rate
+    without a price adds nothing."""
     usd_per_hour: dict[str, Decimal] = defaultdict(Decimal)
     for rate in rates:
         usd_per_hour[rate.project] += rate.usd_per_hour or Decimal(0)
@@ -217,7 +228,8 @@ class ProjectCost(NamedTuple):
 
 
 def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
-    """Return the cost of each project, the most expensive first."""
+    """Return the cost of each project, over the meters of all targets for one month, the most
+    expensive first; empty if nothing was counted."""
     meters = tuple(meters)
     projects: set[str] = set()
     for meter in meters:
@@ -229,7 +241,8 @@ def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
 
 
 def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:
-    """Return the cost of one project, summed up over the meters of all targets."""
+    """Return the cost of one project, summed up over the meters of all targets; zero if no meter
+    has it."""
     usd = Decimal(0)
     unpriced_hours = Decimal(0)
     usd_per_hour = Decimal(0)
