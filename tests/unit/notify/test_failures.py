@@ -15,7 +15,7 @@ from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.failures import cause_of
 from governor.core.episode_ref import EpisodeRef
 from governor.episode.model.episode import Outcome
-from governor.notify.compose import digest_of
+from governor.notify.digest import digest_of
 from governor.notify.dispatched import Dispatched
 from governor.notify.email import email_document
 from governor.notify.message import DeliveryRetryable

@@ -58,8 +58,9 @@ from governor.money.messages import budget_alert, report_alert
 from governor.money.rules.cost import ProjectCost, marginal_price
 from governor.money.rules.forecast import Forecast
 from governor.money.rules.report import report
-from governor.notify.compose import digest_of, message_of
+from governor.notify.compose import message_of
 from governor.notify.contract import parse_queued
+from governor.notify.digest import digest_of
 from governor.notify.email import email_document
 from governor.notify.message import Chart, Message
 from governor.notify.pagerduty import pagerduty_event

@@ -2,7 +2,7 @@
 again.
 
 One alert goes: `_item` (is it still open?), `_routes` (to whom?), `_try` (claim, then send), and
-`_settle` or `_leave` (the record). A fault of one channel never holds up another.
+`settle` or `leave` (the record, see `recording`). A fault of one channel never holds up another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from governor.alerts.model import (
     DIGEST_PREFIX,
@@ -29,11 +28,10 @@ from governor.alerts.model import (
     incident_of,
 )
 from governor.alerts.store import Deliveries
-from governor.alerts.templates import said
 from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
-from governor.approvals.rules.sealing import SealMaker, counts_for_silence, delivery_text, sealed
+from governor.approvals.rules.sealing import SealMaker
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.ports import Clock
@@ -41,15 +39,16 @@ from governor.core.units import UtcDatetime, in_parts
 from governor.episode.model.episode import Phase
 from governor.episode.store.instances import Failures
 from governor.notify import compose
+from governor.notify.digest import digest_of
 from governor.notify.dispatched import (
     Dispatched,
     Item,
     counted,
     deadline_of,
-    nowhere_state,
     thread_of,
 )
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
+from governor.notify.recording import CLAIM_SECONDS, Park, Recording
 from governor.notify.registry import CHANNELS, Recipients, Registry, Route
 from governor.notify.vouch import Vouch, Vouched
 from governor.policy.model.acting import ApprovalRule
@@ -60,10 +59,6 @@ from governor.sweep.store import Sweeps
 _log = logging.getLogger(__name__)
 TRIED_FOR = timedelta(days=1)
 """A delivery is given up this long after the alert was made."""
-_CLAIM_SECONDS = 300
-"""The time-out of the function: a worker that holds a claim for longer has died, sent or not."""
-_NOTE_PAUSES_SECONDS = (1.0, 4.0)
-"""Pauses before a failed write of a record is repeated."""
 _FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
 end."""
@@ -72,10 +67,6 @@ _READ_BY_MACHINES = frozenset(name for name, kind in CHANNELS.items() if kind.is
 _ONE_BY_ONE = {AlertKind.FAILURE: _READ_BY_MACHINES}
 """By kind, the channels that get each alert by itself; all others get failures of one cause as one
 message. For other kinds these are `_KEEPING_INCIDENTS`."""
-
-Park = Callable[[Alert, str], None]
-"""Keeps an alert that was given up where a person sees it and can put it back. The text names the
-channels that have not taken it, and their reasons. Raises: CloudError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +92,13 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Send what is left to be sent; several alerts come to a person as one message.
+        """Send what is left to be sent of these alerts, several to a person as one message; return
+        the counts.
 
-        An alert older than a day that a channel does not take is parked for a person, and tried
-        once more with `again`.
+        An alert older than a day that a channel does not take is parked for a person. `again` means
+        that a person put it back: what was given up is then tried once more.
 
-        Raises: AlertRefused; CloudError where something could not be read, or written: repeat it.
+        Raises: AlertRefused; CloudError if something could not be read or written: repeat the call.
         """
         items: list[Item] = []
         for alert in alerts:
@@ -117,14 +109,27 @@ class Dispatch:
             self._try_route(route, routed_items, items[0].alert.kind)
         for item in items:
             if item.given_up:
-                self._give_up(item)
-        self._note_again(items)
+                self._recording.give_up(item)
+        # After all settled deliveries are recorded, or left to be sent again.
+        self._recording.repeat_failed_notes(items)
         for item in items:
-            self._note_nowhere(item)
+            self._recording.note_nowhere(item)
         return counted(items)
 
+    @property
+    def _recording(self) -> Recording:
+        """Return the part that records what becomes of deliveries."""
+        return Recording(
+            clock=self.clock,
+            delivery_store=self.delivery_store,
+            delivery_seal=self.delivery_seal,
+            park=self.park,
+            sleep=self.sleep,
+        )
+
     def _routes(self, items: Sequence[Item]) -> Iterable[tuple[Route, list[Item]]]:
-        """Return each route with the items that go there.
+        """Return each route with the items that go there; also note in each item if its recipients
+        have channels of their own (`has_own`).
 
         Failures of one cause have several owners, so the items may differ by route.
         """
@@ -150,20 +155,21 @@ class Dispatch:
         if alert.kind in (AlertKind.FAILURE, AlertKind.FAILURE_OVER):
             named = [AlertKind.FAILURE.value, cause_of(compose.reason_of(alert))]
         else:
-            people = [
-                (addresses([contact]), list_addresses([contact]), contact.slack_channel)
-                for contact in self._audience(alert)
-            ]
+            people: list[object] = []
+            for contact in self._audience(alert):
+                mail_addresses = (addresses([contact]), list_addresses([contact]))
+                people.append((*mail_addresses, contact.slack_channel))
             named = [alert.kind.value, people]
         return hashlib.sha256(repr(named).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
-        """Return the settings for questions of the policy that holds now."""
+        """Return the policy's settings for questions, as they are in force now."""
         return self.policies.base().policy.approval
 
     def _item(self, sent: Alert, again: bool) -> Item | None:
-        """Return the alert with its deliveries so far; `None` if its question was answered or has
-        expired meanwhile, because nobody is asked then."""
+        """Check an alert, and return it with its deliveries so far; `None` if its question was
+        answered or has expired meanwhile, because nobody is asked then. With `again`, deliveries
+        that were given up count as not tried. Raises: AlertRefused; CloudError."""
         vouched = self.vouch(sent)
         now = self.clock.now()
         alert = vouched.alert
@@ -181,7 +187,8 @@ class Dispatch:
         return Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
-        """Return the alert with the cost of its instance at the last sweep, if it names none."""
+        """Return the alert with the cost of its instance at the last sweep, if it names none; the
+        same alert if that is not known or cannot be read."""
         if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
             return alert
         try:
@@ -196,7 +203,8 @@ class Dispatch:
         return replace(alert, facts=facts)
 
     def _try_route(self, route: Route, items: Sequence[Item], kind: AlertKind) -> None:
-        """Send by this route what is due now, as few messages as its channel wants."""
+        """Send by this route what is due now, joined into messages as its channel wants: one for
+        each alert, or one for all, but an end that changes an earlier message goes by itself."""
         due_items = self._due_items(route, items)
         # An end changes the first message of its episode, where the channel keeps them together.
         ends: list[Item] = []
@@ -214,7 +222,8 @@ class Dispatch:
             self._try(route, part)
 
     def _due_items(self, route: Route, items: Sequence[Item]) -> list[Item]:
-        """Return the items to try now by this route, and leave those that must wait.
+        """Return the items to try now by this route. Settled ones are left out; of one that must
+        wait, the seconds are noted in `left`.
 
         An item waits as its channel asked, or while another worker sends it.
         """
@@ -235,7 +244,9 @@ class Dispatch:
         return due_items
 
     def _try(self, route: Route, items: Sequence[Item]) -> None:
-        """Send one message by one route. If that fails, it does not stop any other."""
+        """Claim the deliveries of these items by one route, and send them as one message. What
+        another worker has claimed, or what cannot be read now, is left. It raises nothing, so that
+        no other delivery is stopped."""
         claimed_items: list[Item] = []
         message: Message | None = None
         try:
@@ -256,12 +267,13 @@ class Dispatch:
         except CloudError:
             _log.exception("a delivery by %s is left", route.channel.name)
             for item in items:
-                self._leave(route, item, None, is_mine=item in claimed_items)
+                self._recording.leave(route, item, None, is_mine=item in claimed_items)
             return
         self._send(route, claimed_items, message)
 
     def _claim(self, route: Route, item: Item, now: UtcDatetime) -> bool:
-        """Claim a delivery for this worker. Return False if another worker has claimed it.
+        """Claim a delivery for this worker, for the five minutes that it may run. Return false if
+        another worker has claimed it. The incident that it may open is noted before.
 
         The queue may hand out the same message to two workers at once. Raises: CloudError.
         """
@@ -269,16 +281,19 @@ class Dispatch:
             incident = incident_of(item.alert, now)
             if incident:
                 self.failure_store.note_incident(incident)
-        lapses_at = now + timedelta(seconds=_CLAIM_SECONDS)
-        claim = self._record(route, item, not_before=lapses_at)
+        lapses_at = now + timedelta(seconds=CLAIM_SECONDS)
+        claim = self._recording.record_of(route, item, not_before=lapses_at)
         return self.delivery_store.claim_delivery(claim, now)
 
     def _message_of_all(self, route: Route, items: Sequence[Item]) -> Message:
+        """Return the message of one item, or a digest of several. Raises: CloudError."""
         if len(items) > 1:
             return self._digest(route, items)
         return self._message(route, items[0])
 
     def _message(self, route: Route, item: Item) -> Message:
+        """Return the message of one item for this route, with the link of its recipient. Raises:
+        CloudError."""
         return compose.message_of(
             item.alert,
             item.episode,
@@ -289,6 +304,8 @@ class Dispatch:
         )
 
     def _digest(self, route: Route, items: Sequence[Item]) -> Message:
+        """Return one message about several items. If they are questions, store the digest first, so
+        that its link opens a page of all of them. Raises: CloudError."""
         alerts = [item.alert for item in items]
         episodes = [item.episode for item in items if item.episode is not None]
         digest_id = self.digest_id()
@@ -298,19 +315,22 @@ class Dispatch:
             self.delivery_store.put_digest(
                 digest_id, [episode.approval_id for episode in episodes], now
             )
+            # The page of the digest links to each question, so each must know the recipient.
             for episode in episodes:
-                self._number(route, episode.approval_id)
-            link = self.signer.link(digest_id, self._number(route, digest_id))
-        return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
+                self._number_recipient(route, episode.approval_id)
+            link = self.signer.link(digest_id, self._number_recipient(route, digest_id))
+        return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[Item], message: Message) -> None:
+        """Send the message of these items, and settle them or leave them to be tried again. Call it
+        only with items that this worker has claimed. It raises nothing."""
         name = route.channel.name
         try:
             delivered = route.channel.send(message)
         except DeliveryRefused as error:
             _log.error("a delivery by %s was refused: %s", name, error)
             for item in items:
-                self._settle(route, item, refused=f"{name}: {error}")
+                self._recording.settle(route, item, refused=f"{name}: {error}")
         except DeliveryRetryable as error:
             _log.warning("a delivery by %s failed and is tried again: %s", name, error)
             self._postpone(route, items, f"{name}: {error}", error.retry_after_seconds)
@@ -323,114 +343,25 @@ class Dispatch:
             if len(items) == 1:
                 thread = delivered.thread or message.thread
             for item in items:
-                self._settle(route, item, delivery_id=delivered.delivery_id, thread=thread)
+                self._recording.settle(
+                    route, item, delivery_id=delivered.delivery_id, thread=thread
+                )
 
-    def _postpone(self, route: Route, items: Sequence[Item], why: str, wanted: int | None) -> None:
-        """Leave them to be tried again, unless they have been tried for long enough."""
+    def _postpone(
+        self, route: Route, items: Sequence[Item], why: str, wait_seconds: int | None
+    ) -> None:
+        """Leave items to be tried again, after this wait if the channel named one (`None` if not).
+        An item that has been tried for a day is noted in `given_up` instead, with the reason."""
         for item in items:
             if self.clock.now() - item.alert.at <= TRIED_FOR:
-                self._leave(route, item, wanted)
+                self._recording.leave(route, item, wait_seconds)
             else:
                 _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
                 item.given_up.append((route, why))
 
-    def _give_up(self, item: Item) -> None:
-        """Park an alert once for all its channels.
-
-        It counts as given up only where a person can put it back.
-        """
-        reasons = "; ".join(why for _, why in item.given_up)
-        try:
-            self.park(item.sent, reasons)
-        except CloudError:
-            _log.exception("%s could not be parked", item.alert.dedup_id)
-            for route, _ in item.given_up:
-                self._leave(route, item, None)
-        else:
-            for route, why in item.given_up:
-                self._settle(route, item, refused=f"given up: {why}", given_up=True)
-
-    def _settle(self, route: Route, item: Item, **outcome: Any) -> None:
-        delivery = self._record(route, item, **outcome)
-        item.own[route.key] = delivery
-        item.news.append(delivery)
-        if not self._is_noted(delivery):
-            item.unnoted.append(delivery)
-
-    def _leave(self, route: Route, item: Item, wanted: int | None, *, is_mine: bool = True) -> None:
-        """Leave a delivery to be tried again by any worker: the claim of this one ends."""
-        item.left.append(wanted)
-        if is_mine:
-            later = self.clock.now() + timedelta(seconds=wanted or 0)
-            self._is_noted(self._record(route, item, not_before=later))
-
-    def _note_again(self, items: Sequence[Item]) -> None:
-        """Repeat the writes of records that failed.
-
-        A delivery that is not on record is sent again when its claim lapses.
-        """
-        for pause in _NOTE_PAUSES_SECONDS:
-            if any(item.unnoted for item in items):
-                self.sleep(pause)
-            for item in items:
-                item.unnoted = [
-                    delivery for delivery in item.unnoted if not self._is_noted(delivery)
-                ]
-        for item in items:
-            item.left += [_CLAIM_SECONDS] * len(item.unnoted)
-
-    def _is_noted(self, delivery: Delivery) -> bool:
-        try:
-            self.delivery_store.note_delivery(self._sealed(delivery))
-        except CloudError as error:
-            _log.warning(
-                "a record of %s by %s is left: %s", delivery.message, delivery.channel, error
-            )
-            return False
-        return True
-
-    def _sealed(self, delivery: Delivery) -> Delivery:
-        """Return the delivery, with a seal where silence may count from it.
-
-        Raises: CloudError, if KMS made none.
-        """
-        if not counts_for_silence(delivery):
-            return delivery
-        return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
-
-    def _record(self, route: Route, item: Item, **outcome: Any) -> Delivery:
-        is_shared = item.has_own and not route.own
-        return Delivery(
-            compose.subject_of(item.alert),
-            item.alert.dedup_id,
-            *route.key,
-            self.clock.now(),
-            shared=True if is_shared else None,
-            **outcome,
-        )
-
-    def _note_nowhere(self, item: Item) -> None:
-        """Record that no person gets the alert, if all its deliveries are settled and none reached
-        people."""
-        settled = [delivery for delivery in item.own.values() if delivery.is_settled]
-        reached_people = any(delivery.reached_people for delivery in settled)
-        is_for_machines = item.alert.kind in ENDS_FOR_MACHINES
-        if item.left or reached_people or is_for_machines:
-            return
-        message_id = item.alert.dedup_id
-        refused = sum(not delivery.was_taken for delivery in settled)
-        values = {"state": nowhere_state(settled), "refused": refused}
-        (why,) = said("delivered to nobody", values)
-        _log.warning("no person gets %s through a channel: %s", message_id, why)
-        now = self.clock.now()
-        subject = compose.subject_of(item.alert)
-        self.delivery_store.note_delivery(
-            Delivery(subject, message_id, NOWHERE, NOWHERE, now, refused=why)
-        )
-
     def _audience(self, alert: Alert) -> Sequence[Contact]:
-        """Return the contacts that the policy names now: people who joined since are notified,
-        people who left are not."""
+        """Return the contacts to notify of an alert, as the policy names them now: people who
+        joined since are notified, people who left are not. Empty if it names nobody."""
         ownership = self.policies.base().policy.ownership
         asked = ownership.asked(alert.owner, alert.project)
         if alert.kind in ESCALATED:
@@ -438,7 +369,8 @@ class Dispatch:
         return asked
 
     def _earlier(self, item: Item) -> Recipients:
-        """Return the recipients of earlier messages of the episode, if this alert goes to them too.
+        """Return the recipients of earlier messages of the episode if this alert goes to them too;
+        else an empty mapping.
 
         People who left the policy get the end of an episode, without a link of their own.
         """
@@ -459,24 +391,28 @@ class Dispatch:
     def _link(self, route: Route, item: Item) -> str | None:
         """Return the link to the episode's page, personal if the route leads to one person.
 
-        Without an episode it leads to the instance in the console; `None` without an instance.
+        Without an episode it leads to the instance in the console; `None` without an instance too,
+        or if the stack has no page. Raises: CloudError.
         """
         alert = item.alert
         if item.episode is not None:
             approval_id = item.episode.approval_id
-            return self.signer.link(approval_id, self._number(route, approval_id))
+            return self.signer.link(approval_id, self._number_recipient(route, approval_id))
         if not alert.instance_id:
             return None
         return self.signer.page("instances", alert.account, alert.region, alert.instance_id)
 
-    def _number(self, route: Route, page_id: str) -> int:
+    def _number_recipient(self, route: Route, page_id: str) -> int:
+        """Return the number that stands for the route's person in links to a page; it is stored at
+        the first call. `EVERYBODY` if the route leads to no single person. Raises: CloudError."""
         if route.person is None:
             return EVERYBODY
         return self.delivery_store.number_recipient(page_id, route.person, self.clock.now())
 
 
 def _is_still_open(vouched: Vouched, now: UtcDatetime) -> bool:
-    """Return whether the question can be answered; without an episode nothing says otherwise."""
+    """Return whether the question of an alert can still be answered; true also without a stored
+    episode or question, as nothing says otherwise then."""
     episode = vouched.episode
     approval = vouched.approval
     if episode is None or approval is None:

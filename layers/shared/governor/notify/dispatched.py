@@ -21,7 +21,7 @@ from governor.notify.registry import Route
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Counts of deliveries taken and refused now, and left for later.
+    """Counts of deliveries taken and refused in this run, and left for later.
 
     `retry_after_seconds` is the shortest wait of those left, or `None` if one names no time.
     """
@@ -32,7 +32,7 @@ class Dispatched:
     retry_after_seconds: int | None = None
 
     def plus(self, addend: Dispatched) -> Dispatched:
-        """Return the sum of both."""
+        """Return the sum of both counts, with the shortest wait of those left."""
         waits = [count.retry_after_seconds for count in (self, addend) if count.left]
         return Dispatched(
             self.taken + addend.taken,
@@ -43,8 +43,9 @@ class Dispatched:
 
 
 def _soonest(waits: Sequence[int | None]) -> int | None:
-    """Return the shortest wait. Return `None` if nothing waits, or if one names no time: then the
-    queue's own pause counts for all. Those that come back too early wait again."""
+    """Return the shortest of these waits in seconds. Return `None` if nothing waits, or if one
+    names no time (`None`): then the queue's own pause counts for all, and those that come back too
+    early wait again."""
     known_waits = [wait for wait in waits if wait is not None]
     if len(known_waits) < len(waits):
         return None
@@ -77,7 +78,7 @@ class Item:
 
 
 def counted(items: Iterable[Item]) -> Dispatched:
-    """Return the counts of what was taken, refused and left of all items."""
+    """Return the counts of deliveries taken, refused and left in this run, of all items."""
     taken = 0
     refused = 0
     waits: list[int | None] = []
@@ -90,7 +91,9 @@ def counted(items: Iterable[Item]) -> Dispatched:
 
 
 def nowhere_state(settled: Sequence[Delivery]) -> str:
-    """Return why these deliveries reached nobody, as the template names it."""
+    """Return why these deliveries reached no person, by a word of the template: `shared` if only a
+    channel for everybody took it, `refused`, `machines` if only machines got it, or `none` if there
+    was no delivery. Call it only if none reached people."""
     if any(delivery.shared and delivery.was_taken for delivery in settled):
         return "shared"
     if not all(delivery.was_taken for delivery in settled):
@@ -99,15 +102,16 @@ def nowhere_state(settled: Sequence[Delivery]) -> str:
 
 
 def deadline_of(item: Item) -> UtcDatetime | None:
-    """Return when the question expires, or when the notice of mode auto ends once one has been
-    delivered."""
+    """Return when the question of the item expires; for a notice of mode auto, until when the plan
+    can be held, counted from its first delivery. `None` if there is no such time, or none yet."""
     if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
         return item.expires_at
     return notice_until(item.episode, [*item.known, *item.news])
 
 
 def thread_of(route: Route, known: Sequence[Delivery]) -> str | None:
-    """Return the thread that the channel named for the first message of the subject, or `None`."""
+    """Return the thread that the channel named for the first of the `known` deliveries by this
+    route; `None` if there is none, or the channel has no threads."""
     first: Delivery | None = None
     for delivery in known:
         if delivery.key != route.key or delivery.thread is None:
