@@ -70,8 +70,9 @@ class _AlarmDocument(Event):
 
 
 def parse_queued(body: str) -> Alert | Flush | Again:
-    """Return the alert in the body of a queued message, or the request that the body makes. Raises:
-    InputError, with the fields that do not fit."""
+    """Return what the body of a queued message holds: an alert, whose truth is not proved yet; a
+    `Flush`, which asks to send a waiting group; or an `Again`, an alert that a person put back.
+    Raises: InputError, with the fields that do not fit."""
     document = queued_event(body)
     match document:
         case {"flush": str(group), **rest} if not rest and re.fullmatch("[0-9a-f]{32}", group):

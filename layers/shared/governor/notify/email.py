@@ -81,7 +81,8 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """Return the mail with its text and its HTML."""
+    """Return the message as a mail with a text and an HTML part. Mails of one episode have the same
+    `References`, by which mail programs group them."""
     text, page = fitting(message)
     episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
     mail = EmailMessage(policy=SMTP)
@@ -100,8 +101,8 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
 
 
 def fitting(message: Message) -> tuple[str, str]:
-    """Return the text and the HTML of a message, shortened until the HTML is at most `_HTML_BYTES`,
-    or as short as it gets."""
+    """Return the text and the HTML of a mail, in this order, shortened until the HTML has at most
+    `_HTML_BYTES` bytes, or as short as they get."""
     for shown in message.shortened():
         values = {
             "message": shown,
@@ -116,7 +117,7 @@ def fitting(message: Message) -> tuple[str, str]:
 
 @cache
 def _template(name: str) -> Template:
-    """Return a template of this folder's `templates`."""
+    """Return the template of this file name in `templates`, loaded once."""
     folder = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=folder,

@@ -52,7 +52,8 @@ class Chart:
 
     @property
     def line(self) -> str:
-        """Return title, bars and legend on one line."""
+        """Return title, bars and legend on one line: `Busiest GPU by hour, last 24 h: ▁▁▃ (· no
+        data)`."""
         legend = f" ({self.legend})" if self.legend else ""
         return f"{self.title}: {self.bars}{legend}"
 
@@ -99,18 +100,19 @@ class Message:
     thread: str | None = None
 
     def __post_init__(self) -> None:
+        """Make each text one line of bounded length."""
         for name in ("title", "happens", "lead", "sections", "details", "why", "evidence"):
             object.__setattr__(self, name, _on_lines(getattr(self, name)))
 
     @property
     def is_outcome(self) -> bool:
-        """Return whether the message says how the question ended. Then a channel changes the first
+        """Return whether the message says how its episode ended. A channel then changes the first
         message of the episode if it can."""
         return self.kind in ENDS
 
     @property
     def about(self) -> str:
-        """Return the facts as one line."""
+        """Return the facts about the instance as one line; empty if there are none."""
         parts: list[str] = []
         for label, value in self.rows:
             needs_label = label in ("Owner", "Project", "Cost")
@@ -119,7 +121,7 @@ class Message:
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """Return the facts as labels and values, in reading order."""
+        """Return the facts about the instance as pairs of a label and a text, in reading order."""
         return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
 
     @property
@@ -132,12 +134,14 @@ class Message:
 
     @property
     def delivery_key(self) -> str:
-        """Return the key of the message. It is the same for a repeat, which is recognized by it."""
+        """Return the key of the message: stage and episode. A repeat has the same key, by which a
+        receiver recognizes it."""
         return f"{self.stage}-{self.episode}"
 
     def shortened(self) -> Iterator[Message]:
-        """Yield the message itself, then three versions, each shorter than the one before, for
-        channels that limit the size."""
+        """Yield the message itself, then three versions, each shorter than the one before: without
+        evidence, with fewer and shorter lines, and without sections. They are for channels that
+        limit the size: the first that fits is sent."""
         yield self
         yield replace(self, evidence=None)
         brief_sections = [
@@ -196,8 +200,8 @@ class Channel(Protocol):
     """Its name in `governor.notify.registry.CHANNELS`; safe to record and to log."""
 
     def takes(self, message: Message) -> bool:
-        """Return whether this channel is for messages like this one. By default it is for all
-        messages."""
+        """Return whether this channel is for messages like this one; one that it is not for is not
+        sent and not recorded. By default it is for all messages."""
         del message
         return True
 
@@ -208,8 +212,9 @@ class Channel(Protocol):
 
 
 def _on_lines(part: Any, limit: int = _LINE) -> Any:
-    """Return this part of a message with every text on one line of at most `limit` characters. A
-    part without texts is returned as it is."""
+    """Return this part of a message with each of its texts on one line, of at most `limit`
+    characters (headings, captions and cells have limits of their own). Anything but texts, sections
+    and tables is returned as it is."""
     match part:
         case str():
             return one_line(part, limit)

@@ -68,7 +68,8 @@ class PagerDutyChannel(HttpsChannel):
 
 
 def pagerduty_events(message: Message) -> list[dict[str, object]]:
-    """Return the events to post: the end of an incident, a new incident, both, or an empty list."""
+    """Return the events to post for a message: `resolve` for the end of an incident, `trigger` for
+    a critical message, both in this order, or an empty list if PagerDuty need not know."""
     resolved_key: str | None = None
     if message.kind in _OVER:
         resolved_key = _incident(message)
@@ -106,14 +107,14 @@ def pagerduty_event(message: Message) -> dict[str, object]:
 
 
 def _incident(message: Message) -> str:
-    """Return the key of the incident. Messages of one cause share it, so that fifteen failed
-    workflows page once."""
+    """Return the deduplication key of the message's incident. Messages of one cause share it, so
+    that fifteen failed workflows page once."""
     return dedup_key(str(message.data.get("incident") or message.episode))
 
 
 def dedup_key(episode: str) -> str:
-    """Return the deduplication key of an episode: its name, or a hash of a name that is too long
-    for PagerDuty."""
+    """Return the deduplication key for the name of an episode or cause: the name itself, or a hash
+    of a name that is too long for PagerDuty."""
     if len(episode) <= _KEY_CHARACTERS:
         return episode
     return hashlib.sha256(episode.encode()).hexdigest()
@@ -137,5 +138,5 @@ def _details(message: Message) -> dict[str, str]:
 
 
 def _text(lines: Sequence[str]) -> str:
-    """Return the first lines as one text."""
+    """Return the first 50 lines as one text."""
     return "\n".join(lines[:_LINES])

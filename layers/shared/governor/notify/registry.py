@@ -45,7 +45,8 @@ class Route:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the channel's name and the target, as `Delivery.key` does."""
+        """Return the channel's name and the target, by which deliveries are recorded: `("email",
+        "ada@example.com")`."""
         return self.channel.name, self.target
 
 
@@ -73,7 +74,7 @@ class Registry:
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
         """Return the routes to these contacts, to `earlier` recipients, and to the channels for
-        everybody. Empty if no channel is set up.
+        everybody; empty if no channel is set up. It opens no connection.
 
         Each address and conversation comes once. If it is both a contact's and `earlier`, it gets
         the settings of the contact.
@@ -86,7 +87,8 @@ class Registry:
         )
 
     def _problems(self) -> Iterator[Route]:
-        """Yield a route that refuses if the secret cannot be read or has an unknown key."""
+        """Yield a route that refuses each message with the reason, if the channel secret has an
+        unknown key or cannot be read; else nothing."""
         unknown_keys = sorted(set(self.secret) - KEYS)
         if unknown_keys:
             why = f" has the unknown key {unknown_keys[0]!r}; known: {', '.join(sorted(KEYS))}"
@@ -97,7 +99,8 @@ class Registry:
         yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
 
     def _mail_routes(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
-        """Yield a route for each address; none if the stack sends no mail."""
+        """Yield a route to each address of the contacts and of `earlier` recipients; none if the
+        stack sends no mail."""
         if self.mail is None or self.sender is None:
             return
         named = _person_by_address(contacts)
@@ -121,7 +124,8 @@ class Registry:
             yield _route("slack", conversation, make, own=conversation in own_conversations)
 
     def _conversations(self, contacts: Sequence[Contact], earlier: Recipients) -> list[str]:
-        """Return the conversations of the contacts and of earlier messages, each once."""
+        """Return the ids of the conversations of the contacts and of earlier messages, each once;
+        the secret's conversation stands in for contacts without one."""
         default = self.secret.get("slack_channel")
         conversations = [contact.slack_channel or default for contact in contacts]
         if not contacts:
@@ -132,7 +136,8 @@ class Registry:
         return [conversation for conversation in dict.fromkeys(conversations) if conversation]
 
     def _https(self, channel: str) -> Https:
-        """Return the HTTPS client of a channel. Raises: ConfigurationError."""
+        """Return the HTTPS client of a channel, which reaches private addresses only if the secret
+        lets it. Raises: ConfigurationError."""
         return https_of(channel, self.secret, self.https, self.private_https)
 
     def _slack_webhook(self, webhook: str) -> Channel:
@@ -140,7 +145,8 @@ class Registry:
         return SlackWebhookChannel(webhook, self._https("slack"), self.clock)
 
     def _slack_app(self, token: str, conversation: str) -> Channel:
-        """Return the channel of a conversation. Raises: ConfigurationError."""
+        """Return the channel of a conversation of Slack, whose messages have buttons if their
+        answers could be verified. Raises: ConfigurationError."""
         url = self.secret.get("slack_api_url") or API_URL
         api = SlackApi(token, self._https("slack"), self.clock, url)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
@@ -153,17 +159,20 @@ class Registry:
                 yield _route(name, kind.shared_target, partial(kind.make_shared, self))
 
     def make_teams(self) -> Channel:
-        """Return the channel of Teams. Raises: ConfigurationError."""
+        """Return the channel of Teams. Call it only if its settings are stored. Raises:
+        ConfigurationError."""
         return TeamsChannel(self.secret["teams_webhook_url"], self._https("teams"), self.clock)
 
     def make_pagerduty(self) -> Channel:
-        """Return the channel of PagerDuty. Raises: ConfigurationError."""
+        """Return the channel of PagerDuty. Call it only if its settings are stored. Raises:
+        ConfigurationError."""
         key = self.secret["pagerduty_routing_key"]
         url = self.secret.get("pagerduty_events_url") or EVENTS_URL
         return PagerDutyChannel(key, self._https("pagerduty"), self.clock, url)
 
     def make_webhook(self) -> Channel:
-        """Return the channel of the signed webhook. Raises: ConfigurationError."""
+        """Return the channel of the signed webhook. Call it only if its address is stored. Raises:
+        ConfigurationError, also without a secret to sign with."""
         names = ("webhook_secret", "webhook_previous_secret")
         keys = tuple(self.secret[name] for name in names if self.secret.get(name))
         return WebhookChannel(self.secret["webhook_url"], keys, self._https("webhook"), self.clock)
@@ -248,14 +257,15 @@ class _Refusing(Channel):
         self._why = why
 
     def send(self, message: Message) -> Delivered:
-        """Raises: DeliveryRefused, always."""
+        """Refuse the message. Raises: DeliveryRefused, always."""
         del message
         raise DeliveryRefused(self._why)
 
 
 def _person_by_address(contacts: Sequence[Contact]) -> dict[str, str | None]:
-    """Return the addresses that the policy names, each with its person; with `None` if it is a
-    mailing list. An address that is named as both stays a person's."""
+    """Return the addresses of these contacts, each with the person who reads it (the address
+    itself), or with `None` if it is a mailing list. An address that is named as both stays a
+    person's."""
     person_by_address: dict[str, str | None] = {address: address for address in addresses(contacts)}
     for address in list_addresses(contacts):
         person_by_address.setdefault(address, None)
@@ -271,8 +281,9 @@ def _route(
     own: bool = False,
 ) -> Route:
     """Return the route by the channel that `make` returns. If `make` raises ConfigurationError,
-    return a route that refuses each message."""
+    return a route that refuses each message with that reason. `own` is that of `Route`."""
     try:
-        return Route(make(), target, person, own)
+        channel = make()
     except ConfigurationError as error:
-        return Route(_Refusing(name, str(error)), target, person, own)
+        channel = _Refusing(name, str(error))
+    return Route(channel, target, person=person, own=own)

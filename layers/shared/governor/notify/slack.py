@@ -87,10 +87,10 @@ class SlackApi:
     def call(
         self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Call a method and return Slack's answer. The answer is `ok`, or has one of the error
-        codes in `unless`.
+        """Call a method such as `chat.postMessage`; return Slack's answer, which is `ok`, or has
+        one of the error codes in `unless`.
 
-        Raises: DeliveryRetryable, DeliveryRefused for any other answer.
+        Raises: DeliveryRetryable or DeliveryRefused for any other answer, or if there is none.
         """
         body = json.dumps({"parse": "none", **arguments}).encode()
         answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
@@ -109,9 +109,9 @@ class SlackApi:
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
-        """Send one person of a conversation an ephemeral message, with a button that holds the
-        approval `held` if it is given. Raises: DeliveryError; ValueError for an unknown form of
-        thread."""
+        """Send an ephemeral message to one person (`U0123456789`) in the conversation of a thread.
+        It gets a button that holds the plan of approval `held`, if that is given. Raises:
+        DeliveryError; ValueError for a thread of another form."""
         channel, _ = _conversation_and_stamp(thread)
         arguments: dict[str, Any] = {
             "channel": channel,
@@ -144,8 +144,9 @@ class SlackAppChannel(Channel):
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
-        """Post the message. The returned thread is the conversation's id and the time stamp of the
-        episode's first message. Raises: DeliveryRetryable, DeliveryRefused."""
+        """Post the message, or change the episode's first one if this is an outcome. The returned
+        thread names the conversation and the episode's first message:
+        `C0123456789:1700000000.000100`. Raises: DeliveryRetryable, DeliveryRefused."""
         content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))
@@ -158,6 +159,7 @@ class SlackAppChannel(Channel):
         # Broadcast: only people who follow the thread would see a mere reply.
         reply = {"thread_ts": stamp, "reply_broadcast": True, **content}
         sent = self._post(channel, reply, unless=_NO_THREAD)
+        # Without the first message, it is posted outside of the thread.
         if not sent.get("ok"):
             sent = self._post(channel, content)
         return Delivered(_delivered(sent).delivery_id, thread=message.thread)
@@ -165,7 +167,8 @@ class SlackAppChannel(Channel):
     def _post(
         self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Post a new message, and return Slack's answer as `SlackApi.call` does."""
+        """Post a new message to a conversation; return Slack's answer, which is `ok` or has an
+        error code in `unless`. Raises: as `SlackApi.call`."""
         arguments = {"channel": channel, **_NO_PREVIEWS, **content}
         return self._api.call("chat.postMessage", arguments, unless=unless)
 
@@ -206,9 +209,10 @@ class SlackWebhookChannel(HttpsChannel):
 
 
 def _conversation_and_stamp(thread: str) -> tuple[str, str]:
-    """Return the conversation's id and the time stamp of its first message.
+    """Return the two parts of a thread: the conversation's id, and the time stamp of the thread's
+    first message, for `C0123456789:1700000000.000100`.
 
-    Raises: ValueError for a thread that this channel never named.
+    Raises: ValueError for a text of another form, which this channel never named.
     """
     match = _THREAD.fullmatch(thread)
     if match is None:
@@ -217,7 +221,8 @@ def _conversation_and_stamp(thread: str) -> tuple[str, str]:
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """Return the blocks of a message.
+    """Return the blocks of a message: the head, the buttons, what did not fit above them, and the
+    foot.
 
     With `interactive` the answers are buttons, except below an outcome. Without, there is only the
     link. If there is no room for everything, the answers stay: the page has the rest.
@@ -248,7 +253,7 @@ def slack_text(message: Message) -> str:
 
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
-    """Return an ephemeral text with a button that holds the approved action."""
+    """Return the blocks of an ephemeral text, with a button that holds the approved action."""
     button = _button(Answer.HOLD, approval_id, ANSWER_TEXT[Answer.HOLD])
     return [
         *_texts([_line(text)]),
@@ -257,7 +262,7 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
 
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
-    """Yield the blocks above the answers."""
+    """Yield the blocks above the answers: title, first lines, these sections, and the chart."""
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
     yield from _texts(_first_lines(message))
     yield from _sections(sections)
@@ -276,8 +281,8 @@ def _first_lines(message: Message) -> list[str]:
 def _in_brief(
     sections: Sequence[Section], room: int
 ) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return sections that fit into `room` lines, and the sections for the place below the buttons:
-    those that did not fit, whole; empty if all fit."""
+    """Return the sections to show above the buttons, which take at most about `room` lines, and
+    those to show below: the whole of what was shortened above; empty if all fit."""
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
@@ -287,8 +292,8 @@ def _in_brief(
 
 
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return one section in `room` lines, and the section below the buttons with its other lines:
-    empty if its last lines can be joined into one."""
+    """Return one long section shortened to about `room` lines, and a section with its other lines
+    to show below the buttons. That is empty if the last lines could be joined into one."""
     kept_count = max(0, room - 2)
     joined = "; ".join(section.lines[kept_count:])
     if len(joined) <= _LINE_CHARACTERS:
@@ -299,7 +304,8 @@ def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Seque
 
 
 def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Return the first lines, and a line with the number of the others if there are any."""
+    """Return the first lines, `room` less two but at least one, and a line with the number of the
+    others if there are any."""
     kept = lines[: max(1, room - 2)]
     if len(lines) == len(kept):
         return kept
@@ -336,18 +342,20 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
 
 
 def _line(text: str) -> str:
-    """Return the escaped text, short enough for a section."""
+    """Return the text escaped for Slack, short enough for a section."""
     return escaped(text, _SECTION - 100)
 
 
 def _button(answer: Answer, value: str | None, text: str) -> Block:
-    """Return a button. Slack sends its value back when it is pressed."""
+    """Return the button of an answer, with this text. Slack sends the value back when it is
+    pressed: the id of the approval, for a keep with its end."""
     action = f"{ACTION_PREFIX}{answer.value}"
     return {"type": "button", "action_id": action, "text": _plain(text), "value": value}
 
 
 def _answer_button(message: Message, answer: Answer) -> Block:
-    """Return the button of an answer. An approval asks the person once more."""
+    """Return the button by which a person gives this answer to the message. Slack asks once more
+    before it sends an approval."""
     if answer is Answer.KEEP and message.keep_until is not None:
         # The value holds the date that the button shows, so that the answer keeps no longer.
         value = f"{message.approval_id} {int(message.keep_until.timestamp())}"
@@ -376,7 +384,8 @@ def _sections(sections: Iterable[Section]) -> Iterator[Block]:
 
 
 def _texts(pieces: Iterable[str]) -> Iterator[Block]:
-    """Yield the pieces, one a line, in as few blocks as possible."""
+    """Yield blocks with these escaped pieces of text, one a line, as many in a block as it may
+    hold."""
     text = ""
     for piece in pieces:
         if text and len(text) + 1 + len(piece) > _SECTION:
@@ -388,14 +397,17 @@ def _texts(pieces: Iterable[str]) -> Iterator[Block]:
 
 
 def _context(text: str) -> Block:
+    """Return a block of small gray text, without markup."""
     return {"type": "context", "elements": [_plain(clip(text, _FIELD))]}
 
 
 def _plain(text: str) -> Block:
+    """Return a text object that Slack shows as it is."""
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
 def _mrkdwn(text: str) -> Block:
+    """Return a text object in Slack's markup. Call it only with escaped text."""
     # Verbatim: Slack makes no links or mentions of texts that look like them.
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 

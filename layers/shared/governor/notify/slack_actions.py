@@ -73,8 +73,9 @@ class SlackActions:
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
-        """Record the answer in a request, and return the HTTP answer: 200 for an answer of Slack's,
-        400, 403 or 404 for any other request. `headers` are by their lower-case name.
+        """Verify a request, record the answer in it, and send the person a confirmation. Return the
+        HTTP answer: 200 for a verified request, also for an answer that is refused; 400, 403 or 404
+        for any other. `headers` are by their lower-case name.
 
         Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
         the answer failed.
@@ -93,7 +94,7 @@ class SlackActions:
             return SlackReply(400, str(error))
         if answer is None:
             return SlackReply(200)
-        text = self._decide(answer, now)
+        text = self._record_answer(answer, now)
         try:
             held = self._approval_to_hold(answer.approval_id)
             self.confirm(answer.thread, answer.user_id, text, held)
@@ -101,8 +102,9 @@ class SlackActions:
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
 
-    def _decide(self, answer: SlackAnswer, now: UtcDatetime) -> str:
-        """Record the answer, and return the text that confirms or refuses it."""
+    def _record_answer(self, answer: SlackAnswer, now: UtcDatetime) -> str:
+        """Record the answer as a decision; return the text that confirms it, or says why it was
+        refused. Raises: InputError; CloudError."""
         identity = f"slack:{answer.user_id}"
         keep_until = answer.keep_until
         if keep_until is not None and keep_until <= now:
@@ -128,8 +130,8 @@ class SlackActions:
         return decided.confirmation(decision, view.episode, now)
 
     def _approval_to_hold(self, approval_id: str) -> str | None:
-        """Return the approval's id if a hold is possible now, else `None`. The channel in which the
-        approval was given does not matter."""
+        """Return the same id if the plan of this approval can be held now; `None` if it cannot, or
+        does not exist. Raises: CloudError."""
         try:
             return approval_id if self.show(approval_id).can_hold else None
         except NotFound:
@@ -139,7 +141,7 @@ class SlackActions:
 def verify_slack_request(
     signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Check that Slack signed this body, as received, within the last five minutes.
+    """Refuse a request unless Slack signed this body, as received, within the last five minutes.
 
     `timestamp` and `signature` are the values of its headers, or empty (docs.slack.dev, "Verifying
     requests from Slack").
@@ -187,25 +189,26 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
             value_match = _VALUE.fullmatch(value)
             if button in _ANSWERS and _USER.fullmatch(user_id) and value_match:
                 return SlackAnswer(
-                    value_match["id"],
-                    _ANSWERS[button],
-                    user_id,
-                    f"{channel_id}:{stamp}",
-                    _reason(payload.get("state")),
-                    _moment(value_match["until"]),
+                    approval_id=value_match["id"],
+                    answer=_ANSWERS[button],
+                    user_id=user_id,
+                    thread=f"{channel_id}:{stamp}",
+                    reason=_reason(payload.get("state")),
+                    keep_until=_moment(value_match["until"]),
                 )
     raise InputError("payload: not the press of a button that a message of ours has")
 
 
 def _moment(epoch_seconds: str | None) -> UtcDatetime | None:
-    """Return the time of these epoch seconds; `None` if there are none."""
+    """Return the time (UTC) of these epoch seconds; `None` for `None` or an empty text."""
     if not epoch_seconds:
         return None
     return datetime.fromtimestamp(int(epoch_seconds), tz=UTC)
 
 
 def _reason(state: object) -> str | None:
-    """Return the reason that was typed beside the buttons, or `None` if there is none."""
+    """Return the reason that was typed beside the buttons, in the `state` of Slack's payload, cut
+    to 500 characters; `None` if nothing was typed."""
     match state:
         case {"values": {slack.REASON_BLOCK: {slack.REASON_ACTION: {"value": str(text)}}}}:
             return text.strip()[:500] or None

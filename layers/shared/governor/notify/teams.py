@@ -38,8 +38,8 @@ class TeamsChannel(HttpsChannel):
 
 
 def teams_envelope(message: Message) -> Element:
-    """Return the card in its envelope, shortened until it fits into `_PAYLOAD_BYTES`, or as short
-    as it gets."""
+    """Return the message as a card in the envelope that a workflow takes, shortened until it fits
+    into `_PAYLOAD_BYTES`, or as short as it gets."""
     for shown in message.shortened():
         envelope = _envelope(shown, "" if shown is message else NOTE_IF_SHORTENED)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
@@ -48,7 +48,8 @@ def teams_envelope(message: Message) -> Element:
 
 
 def _envelope(message: Message, note_if_shortened: str) -> Element:
-    """Return the card in its envelope. The note is empty unless the message was shortened."""
+    """Return the message as a card in its envelope, with a button for its link and one that unfolds
+    its details. The note is empty unless the message was shortened."""
     body = list(_body(message, note_if_shortened))
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -98,7 +99,7 @@ def _body(message: Message, note_if_shortened: str) -> Iterator[Element]:
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[Element]:
-    """Yield each heading and the lines of its section."""
+    """Yield a text block for each heading and each line of these sections."""
     for section in sections:
         yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
         for line in section.lines:
@@ -106,7 +107,8 @@ def _sections(sections: Iterable[Section]) -> Iterator[Element]:
 
 
 def _details(message: Message) -> Iterator[Element]:
-    """Yield the elements that a button unfolds; none if the message has no details and evidence."""
+    """Yield the elements that the button `Details` unfolds; none if the message has neither details
+    nor evidence."""
     yield from _sections(message.details)
     if message.evidence is not None:
         yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
@@ -116,7 +118,7 @@ def _details(message: Message) -> Iterator[Element]:
 
 
 def _row(cells: Sequence[str], **style: str) -> Element:
-    """Return a row of a table."""
+    """Return a row of a table with these cells; `style` is that of their text."""
     columns: list[Element] = []
     for cell in cells:
         text = _text(_run(cell, 100, **style))

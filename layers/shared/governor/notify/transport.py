@@ -36,8 +36,8 @@ class HttpsChannel(Channel):
         self._clock = clock
 
     def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
-        """Post the body and return the answer if its status is 2xx. Raises: DeliveryRetryable,
-        DeliveryRefused for any other, or if there is no answer."""
+        """Post the body to the channel's address; return the answer, whose status is 2xx. Raises:
+        DeliveryRetryable or DeliveryRefused for any other answer, or if there is none."""
         answer = post(self._https, self._url, body.encode(), headers, self.name)
         if not 200 <= answer.status < 300:
             raise failure(answer, self._clock.now())
@@ -47,9 +47,10 @@ class HttpsChannel(Channel):
 def post(
     https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str
 ) -> HttpAnswer:
-    """Post the body and return the answer, whatever its status.
+    """Post the body and return the answer, whatever its status. `channel` is its name, for errors.
 
-    Raises: DeliveryRetryable or DeliveryRefused if there is no answer.
+    Raises: DeliveryRetryable if there is no answer; DeliveryRefused if a repeat would get none, as
+    with an address in a private network or a certificate that was not accepted.
     """
     try:
         return https.send("POST", url, body, {**JSON, **headers})
@@ -75,7 +76,8 @@ def _reason_of(error: HttpError) -> Exception:
 
 
 def private_key(channel: str) -> str:
-    """Return the key of the channel secret that lets a channel reach private addresses."""
+    """Return the key of the channel secret that lets a channel reach private addresses, such as
+    `webhook_private`."""
     return f"{channel}_private"
 
 
@@ -92,8 +94,8 @@ def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Ht
 
 
 def https_url(url: str, channel: str) -> str:
-    """Return the address if it is https. Raises: ConfigurationError if it is not; its text never
-    holds the address."""
+    """Return the same address if it is a whole https URL. Raises: ConfigurationError if it is not;
+    the text names the channel and never holds the address, which is secret."""
     if not is_https(url):
         raise ConfigurationError(
             f"the address of the channel {channel} must be a whole https:// URL without "
@@ -105,11 +107,11 @@ def https_url(url: str, channel: str) -> str:
 def failure(
     answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
 ) -> DeliveryError:
-    """Return the error for an answer that is no success.
+    """Return the error to raise for an answer that is no success.
 
-    Return DeliveryRetryable for 408, 425, 429, 5xx, and with `later`, with the wait of
-    `Retry-After`. Return DeliveryRefused for any other answer, with `advice`, or with the usual
-    advice if that is empty. `code` is the error code of the answer.
+    It is DeliveryRetryable for 408, 425, 429, 5xx, and with `later`, with the wait of
+    `Retry-After`. It is DeliveryRefused for any other answer, with `advice`, or with the usual
+    advice if that is empty. `code` is the error code in the answer; it becomes part of the text.
     """
     status = answer.status
     text = f"it answered {status} {code}".rstrip()

@@ -59,10 +59,11 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return the alert that may be sent, with its episode and approval.
+        """Return the alert that may be sent in place of `sent`, with its stored episode and
+        approval if it names one: an alarm as CloudWatch has it, any other without seal and link.
 
-        Raises: AlertRefused; CloudError if the record, the seal's key or the alarm could not be
-        read.
+        Raises: AlertRefused if nothing proves it; CloudError if the record, the seal's key or the
+        alarm could not be read.
         """
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
@@ -77,6 +78,7 @@ class Vouch:
                 raise AlertRefused("it does not bear the seal of GPU Governor's functions")
             return Vouched(alert)
         approval = self.approval_store.approval(episode.approval_id)
+        # A sealed alert is checked, too: the record may have changed since it was sealed.
         mismatch = _mismatch(alert, episode, approval)
         if mismatch is not None:
             raise AlertRefused(f"its episode does not say so: {mismatch}")
@@ -93,7 +95,8 @@ class Vouch:
         return Vouched(alert, episode, approval)
 
     def _is_sealed(self, sent: Alert) -> bool:
-        """Return whether the alert bears a seal that fits. Raises: CloudError."""
+        """Return whether the alert bears the seal that KMS makes for it; false without a seal.
+        Raises: CloudError."""
         given_seal = sent.facts.get(SEAL)
         if not isinstance(given_seal, str):
             return False
@@ -101,10 +104,11 @@ class Vouch:
         return hmac.compare_digest(right_seal.encode(), given_seal.encode())
 
     def _alarm(self, sent: Alert) -> Alert:
-        """Return the alert about the alarm as CloudWatch has it. It is an alarm's end only if both
-        CloudWatch and the message say so.
+        """Return the alert about the alarm that `sent` names, as CloudWatch has it now. It is an
+        alarm's end only if both CloudWatch and the message say so.
 
-        Raises: AlertRefused if CloudWatch knows no such alarm; CloudError.
+        Raises: AlertRefused if CloudWatch knows no such alarm that publishes to our topic;
+        CloudError.
         """
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
         alarm = self.alarms(name) if name else None
@@ -130,7 +134,8 @@ class Vouch:
             raise AlertRefused(str(error)) from error
 
     def _from_record(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
-        """Return an alert of this kind, written from the record alone.
+        """Return an alert of the same kind, written from the stored record alone. Nothing of `sent`
+        is used but its kind and, within limits, its time.
 
         Raises: AlertRefused if the record does not show that there was such an alert.
         """
@@ -166,7 +171,8 @@ class Vouch:
 def _stage_alert(
     kind: AlertKind, episode: Episode, approval: Approval | None, at: UtcDatetime
 ) -> Alert:
-    """Return the alert of a stage, written from the record."""
+    """Return the alert of this kind, which is one of a stage, written from the record; with the
+    question's deadline if it is a question."""
     deadline: UtcDatetime | None = None
     if approval and kind in OPEN:
         deadline = approval.expires_at
@@ -174,7 +180,8 @@ def _stage_alert(
 
 
 def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
-    """Return how the record contradicts the alert, or `None` if it does not."""
+    """Return how the stored record contradicts the alert, such as `nobody is asked about it`;
+    `None` if it does not."""
     kind = alert.kind
     asks = episode.asking.schedule is not None
     if kind in OPEN:
@@ -189,8 +196,8 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
 
 
 def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
-    """Return how the record contradicts a question, or `None` if it does not. If the question is
-    over, nothing is contradicted: it is not sent anyway."""
+    """Return how the stored record contradicts the alert of a question, or `None` if it does not.
+    If the question is over, nothing is contradicted: the alert is not sent anyway."""
     if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
         return None
     if episode.phase is not Phase.ASKING:
@@ -205,7 +212,8 @@ def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) ->
 
 
 def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
-    """Return how the record contradicts the end of an episode, or `None` if it does not."""
+    """Return how the stored record contradicts an alert about the end of its episode, or `None` if
+    it does not."""
     is_failure = kind is AlertKind.FAILURE
     if episode.outcome is None:
         # A workflow that died is reported before its episode is closed.

@@ -35,7 +35,7 @@ class WebhookChannel(HttpsChannel):
 
     def __init__(self, url: str, secrets: Sequence[str], https: Https, clock: Clock) -> None:
         super().__init__(url, https, clock)
-        self._secrets = tuple(_checked(secret) for secret in secrets)
+        self._secrets = tuple(_long_enough(secret) for secret in secrets)
         if not self._secrets:
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
 
@@ -49,7 +49,7 @@ class WebhookChannel(HttpsChannel):
 
 
 def webhook_document(message: Message) -> dict[str, object]:
-    """Return the message as plain JSON data.
+    """Return the message as the JSON object that a receiver gets.
 
     A release may add fields. If it changes the meaning of one, it raises `version`.
     """
@@ -81,7 +81,8 @@ def webhook_document(message: Message) -> dict[str, object]:
 
 
 def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
-    """Return the signature header: `t=<epoch seconds>,v1=<hex>`, one `v1` for each secret."""
+    """Return the value of the signature header for this body: `t=<epoch seconds>,v1=<hex>`, with
+    one `v1` for each secret."""
     epoch = str(int(at.timestamp()))
     signatures = [f"v1={_mac(secret, epoch, body)}" for secret in secrets]
     return ",".join([f"t={epoch}", *signatures])
@@ -92,8 +93,8 @@ def _mac(secret: str, epoch: str, body: bytes) -> str:
     return hmac.new(secret.encode(), epoch.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def _checked(secret: str) -> str:
-    """Return the secret. Raises: ConfigurationError if it is too short."""
+def _long_enough(secret: str) -> str:
+    """Return the same secret if it has 32 bytes or more. Raises: ConfigurationError if not."""
     if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
         raise ConfigurationError("a secret of the channel webhook must have 32 bytes or more")
     return secret

@@ -78,8 +78,8 @@ class Worker:
     the message is, or will be, late."""
 
     def __call__(self, batch: Sequence[Queued]) -> list[str]:
-        """Work through the messages. Return the ids of those that must stay in the queue; empty if
-        all are done. Never raises for a message that fails."""
+        """Work through the messages, one by one. Return the ids of those that must stay in the
+        queue; empty if all are done. A message that fails raises nothing."""
         ids_left: list[str] = []
         for message in batch:
             done = self._try_message(message)
@@ -88,10 +88,11 @@ class Worker:
         return ids_left
 
     def _try_message(self, message: Queued) -> Dispatched:
-        """Return the result of one message. A message that failed is hidden until its next try."""
+        """Do what one message asks for; return the counts of its deliveries. A message of which
+        something is left is hidden in the queue until its next try. It raises nothing."""
         done = Dispatched(0, 0, left=1)
         try:
-            done = self._work(self.make(), message.body)
+            done = self._carry_out(self.make(), message.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
         except Exception:  # noqa: BLE001 - logged
@@ -108,9 +109,10 @@ class Worker:
         self.seen(done, seconds_late)
         return done
 
-    def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
-        """Do what a body asks for; return the result. Raises: LeaseTaken; InputError; errors of the
-        dispatch."""
+    def _carry_out(self, dispatch: Dispatch, body: str) -> Dispatched:
+        """Send the alert in a body, or the waiting messages that it names; return the counts. An
+        alert that is refused is put aside and counts as refused. Raises: LeaseTaken; InputError for
+        a body of another form; CloudError."""
         parsed = self.parse(body)
         if isinstance(parsed, Flush):
             # Each waiting message has queued a flush. The first flush sends all of them.
@@ -126,11 +128,12 @@ class Worker:
             if sent.kind is AlertKind.ALARM_OVER:
                 # The end of an alarm of another stack, whose name begins like ours.
                 return Dispatched(0, 0)
-            return self._refused(body, error)
+            return self._put_aside(body, error)
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
-        """Send an alert, or put it into the outbox if it may be sent in one message with others.
-        Raises: AlertRefused, LeaseTaken, CloudError."""
+        """Send an alert. A failure, or a question if the policy joins questions, is put into the
+        outbox instead, and a flush is queued that sends it with others. Raises: AlertRefused;
+        LeaseTaken; CloudError."""
         rule = dispatch.rule()
         is_failure = sent.kind is AlertKind.FAILURE
         is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
@@ -138,13 +141,15 @@ class Worker:
             return self._send_at_once(dispatch, sent, again=again)
         alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)
+        # In this order: a flush of an empty outbox would leave the alert there.
         self.delivery_store.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
     def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
-        """Send one alert now, under the lease of its subject. Raises: as `_send`."""
-        done = self._end_failures(dispatch, sent)
+        """Send one alert now, while no other worker sends about its subject. Raises: AlertRefused;
+        LeaseTaken; CloudError."""
+        done = self._send_failures_before_end(dispatch, sent)
         # One lease for an alarm and its end: if two workers sent them at the same time, the alarm
         # could open again after its end.
         with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
@@ -152,31 +157,34 @@ class Worker:
                 return done
             return done.plus(dispatch([sent], again=again))
 
-    def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
-        """If the alert is the end of a cause of failures, send the failures that still wait first.
+    def _send_failures_before_end(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
+        """If the alert is the end of a cause of failures, send the failures of that cause that
+        still wait in the outbox; return their counts. Do nothing for any other alert.
 
         If they were sent after it, they would open the incident again, and nothing would close it.
         """
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
         group = dispatch.group(dispatch.vouch(sent).alert)
+        # Before, so that the waiting failures are sent now; and after, so that failures of a new
+        # incident need not wait for an hour.
         self.delivery_store.end_lease(f"{group}-hour")
         with self._lease(group):
             done = self._send_group(dispatch, group)
         self.delivery_store.end_lease(f"{group}-hour")
         return done
 
-    def _refused(self, body: str, error: GovernorError) -> Dispatched:
-        """Put a refused body aside for a person: it was forged, or a release changed its seal or
-        format. Raises: CloudError."""
+    def _put_aside(self, body: str, error: GovernorError) -> Dispatched:
+        """Put a refused body where a person sees it, and count one refused delivery: it was forged,
+        or a release changed its seal or format. Raises: CloudError."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
         return Dispatched(0, 1)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
-        """Hold a lease, so that only one worker at a time sends: the queue may hand out a message
-        twice. Raises: LeaseTaken."""
+        """Hold the lease of this name meanwhile, so that only one worker at a time sends: the queue
+        may hand out a message twice. Raises: LeaseTaken if another worker holds it; CloudError."""
         if not self.delivery_store.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
@@ -185,8 +193,9 @@ class Worker:
             self.delivery_store.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
-        """Send the waiting messages of a group. They may be for different people by now, so each
-        audience gets a message of its own."""
+        """Send the messages of a group that wait in the outbox; return the counts. They may be for
+        different people by now, so each audience gets a message of its own. Call it only under the
+        group's lease. Raises: CloudError."""
         audiences, total = self._waiting(dispatch, group)
         digest_from = dispatch.rule().digest_from
         for waiting in audiences.values():
@@ -201,8 +210,9 @@ class Worker:
         return total
 
     def _send_failures(self, dispatch: Dispatch, group: str, waiting: Waiting) -> Dispatched:
-        """Send failures of one cause together. If others of the cause were sent within the hour,
-        leave these in the outbox and queue another flush."""
+        """Send failures of one cause together; return the counts. If others of the cause were sent
+        within the hour, leave these in the outbox, queue another flush and count nothing. Raises:
+        CloudError."""
         if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
             self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
             return Dispatched(0, 0)
@@ -214,7 +224,8 @@ class Worker:
     def _send_parts(
         self, dispatch: Dispatch, group: str, waiting: Waiting, most_together: int
     ) -> Dispatched:
-        """Send the messages in parts of at most `most_together`; return the sum of the results."""
+        """Send waiting messages, at most `most_together` of them in one; return the counts. Raises:
+        CloudError."""
         total = Dispatched(0, 0)
         for part in in_parts(waiting, most_together):
             total = total.plus(self._send_part(dispatch, group, part))
@@ -223,8 +234,9 @@ class Worker:
     def _waiting(
         self, dispatch: Dispatch, group: str
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
-        """Return the waiting messages by their audience, and the counts of messages that were
-        refused or left."""
+        """Return the waiting messages of a group by their audience (the group that they belong to
+        now), and the counts of those that were refused or left. Refused ones are put aside and
+        leave the outbox. Raises: CloudError."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
         for name, text in self.delivery_store.outbox(group):
@@ -234,7 +246,7 @@ class Worker:
                     people = dispatch.group(dispatch.vouch(alert).alert)
                     audiences.setdefault(people, []).append((name, alert))
             except (InputError, AlertRefused) as error:
-                total = total.plus(self._refused(text, error))
+                total = total.plus(self._put_aside(text, error))
                 self.delivery_store.drop_outbox(group, name)
             except (Throttled, Unavailable):
                 raise
@@ -244,8 +256,9 @@ class Worker:
         return audiences, total
 
     def _send_part(self, dispatch: Dispatch, group: str, part: Waiting) -> Dispatched:
-        """Send the messages together. If that fails, send each by itself, so that a message that
-        cannot be sent does not hold up the rest. Raises: Throttled, Unavailable."""
+        """Send these waiting messages as one; return the counts. If that fails, send each by
+        itself, so that one that cannot be sent does not hold up the rest. Only if nothing is left,
+        they leave the outbox. Raises: CloudError."""
         try:
             done = dispatch([alert for _, alert in part])
         except (Throttled, Unavailable):
@@ -253,7 +266,8 @@ class Worker:
             raise
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             if len(part) == 1:
-                _log.exception("the waiting message %s was not delivered", part[0][0])
+                [(name, _)] = part
+                _log.exception("the waiting message %s was not delivered", name)
                 return Dispatched(0, 0, left=1)
             _log.warning("messages that wait together are tried one by one", exc_info=True)
             total = Dispatched(0, 0)
@@ -266,8 +280,9 @@ class Worker:
         return done
 
     def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
-        """Hide a message until its next try, at least for `wanted_seconds` (`None` for no wish).
-        Never raises."""
+        """Hide a received message in the queue until its next try, for `wanted_seconds` (`None` for
+        no wish) or for the backoff, whichever is longer. It raises nothing."""
+        # Limited, so that the power of two stays small.
         doublings = min(message.receives - 1, 10)
         backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)
         seconds = min(LONGEST_WAIT_SECONDS, max(wanted_seconds or 0, backoff))
