@@ -16,6 +16,7 @@ from governor.core.units import UtcDatetime
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.read_batch import Passes
 from governor.evidence.request import EvidenceRequest, Gathered
+from governor.sweep.observation import observation_of
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_case import GPU_CHECK_EVERY, Case, ListedInstance, Listing, attempt
 from governor.verdict.rules.judge import is_candidate
@@ -86,7 +87,7 @@ class JudgeInstances:
                 )
                 cases[instance_id] = case
                 if case.goes_on_working:
-                    working[instance_id] = case.observation()
+                    working[instance_id] = observation_of(case)
             is_one_of_several_parts = len(part) < len(to_read)
             if working and is_one_of_several_parts:
                 attempt(

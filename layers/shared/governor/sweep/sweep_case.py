@@ -21,11 +21,9 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, InstanceRecord, Observation
 from governor.evidence.model import MetricSource
 from governor.evidence.request import Gathered
-from governor.evidence.rules.series import Dimensions
 from governor.limits.model.breaker import Change
-from governor.money.rules.cost import Rate
 from governor.policy.model.policy import AppliedPolicy, Policy
-from governor.verdict.model import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
+from governor.verdict.model import WORKING, Verdict, VerdictKind, known_kind
 from governor.verdict.rules.judging import Memory, Subject, is_due
 
 Arguments = ParamSpec("Arguments")
@@ -160,15 +158,6 @@ class ListedInstance:
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
 
-class _MetricSeries(NamedTuple):
-    """How the next sweep finds the metric series of an instance."""
-
-    source: str | None
-    dimensions: tuple[Dimensions, ...] | None
-    searched_at: UtcDatetime | None
-    next_gpu_check_at: UtcDatetime | None
-
-
 @dataclass(slots=True)
 class Case:
     """An instance that this sweep has judged."""
@@ -218,10 +207,11 @@ class Case:
     @property
     def idle_since(self) -> UtcDatetime | None:
         """Return since when it is proved idle without a break; `None` if it is not."""
-        return self._new_memory.idle_since
+        return self.new_memory.idle_since
 
     @property
-    def _new_memory(self) -> Memory:
+    def new_memory(self) -> Memory:
+        """Return what the next sweep judges it by, besides its metrics."""
         return self.listed.subject.remembered(self.verdict, self.proof)
 
     @property
@@ -278,88 +268,6 @@ class Case:
         running_for = self.listed.now - self.instance.launch_time
         is_old_and_new_here = self.listed.is_first_sight and running_for >= SETTLED_AFTER
         return is_old_and_new_here or self.previous.verdict in WORKING
-
-    def observation(self, rate: Rate | None = None) -> Observation:
-        """Return the observation that the next sweep reads. Without a `rate`, project, price and
-        owner stay as the previous sweep observed them."""
-        previous = self.previous
-        verdict = self.verdict
-        memory = self._new_memory
-        series = self._metric_series()
-        people_know_it_is_silent = previous.told_silent or self.notified
-        project = previous.project
-        usd_per_hour = previous.usd_per_hour
-        counted_for = previous.counted_for
-        if rate is not None:
-            project = rate.project
-            usd_per_hour = rate.usd_per_hour
-            counted_for = rate.owner
-        return Observation(
-            launch_time=self.instance.launch_time,
-            verdict=verdict.kind.value,
-            at=self.listed.now,
-            reason=verdict.reason,
-            policy_version=self.listed.applied.version,
-            last_busy=verdict.last_busy,
-            source=series.source,
-            dimensions=series.dimensions,
-            searched_at=series.searched_at,
-            next_gpu_check_at=series.next_gpu_check_at,
-            told_silent=verdict.kind is VerdictKind.NO_DATA and people_know_it_is_silent,
-            advice=verdict.advice,
-            idle_since=memory.idle_since,
-            late_since=memory.late_since,
-            idle_told_at=self._idle_told_at(),
-            managed_told_at=self._managed_told_at(),
-            last_known=self._last_known(),
-            is_late=verdict.is_late,
-            project=project,
-            usd_per_hour=usd_per_hour,
-            counted_for=counted_for,
-        )
-
-    def _metric_series(self) -> _MetricSeries:
-        """Return how the next sweep finds the metric series: as this sweep found them, or as before
-        if this sweep read none."""
-        previous = self.previous
-        next_gpu_check_at = self.first_gpu_check_at or previous.next_gpu_check_at
-        if self.gathered is None:
-            return _MetricSeries(
-                previous.source, previous.dimensions, previous.searched_at, next_gpu_check_at
-            )
-        source = previous.source
-        if self.gathered.evidence.source is not MetricSource.NONE:
-            source = self.gathered.evidence.source.value
-        if self.listed.is_gpu_check_due:
-            # This sweep read each GPU once. The next sweeps watch the cheaper aggregate again.
-            source = MetricSource.AGGREGATE.value
-            next_gpu_check_at = self.listed.now + GPU_CHECK_EVERY
-        searched_at = self.listed.now if self.gathered.searched else previous.searched_at
-        return _MetricSeries(source, self.gathered.dimensions, searched_at, next_gpu_check_at)
-
-    def _idle_told_at(self) -> UtcDatetime | None:
-        """Return when the idle event of this stretch was published; `None` if it was not."""
-        if self.verdict.kind in WORKING:
-            return None
-        notified_at = self.listed.now if self.notified and self.is_idle else None
-        return self.previous.idle_told_at or notified_at
-
-    def _managed_told_at(self) -> UtcDatetime | None:
-        """Return when the owner of its environment was last notified; `None` if never, or if no
-        other service runs the instance."""
-        if self.verdict.manager is None:
-            return None
-        return self.listed.now if self.notified else self.previous.managed_told_at
-
-    def _last_known(self) -> str | None:
-        """Return the newest verdict that came from data; `None` if there was none.
-
-        Without data, or while the instance is exempt or kept, the earlier verdict stands.
-        """
-        kind = self.verdict.kind
-        if kind is VerdictKind.NO_DATA or kind in LEFT_ALONE:
-            return self.previous.last_known
-        return kind.value
 
 
 class OpenEpisode(NamedTuple):

@@ -27,6 +27,7 @@ from governor.sweep.judge_instances import JudgeInstances
 from governor.sweep.keep_page import keep_page
 from governor.sweep.list_instances import list_instances
 from governor.sweep.mark_idle import mark_idle
+from governor.sweep.observation import observation_of
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_alerts import SweepAlerts
 from governor.sweep.sweep_case import Case, Listing, OpenEpisode, Sweep, SweepSummary
@@ -73,7 +74,7 @@ class SweepTarget:
         self._notify(sweep, just_froze=just_froze)
         rates = self._count_costs(sweep, listing)
         self.alerts.notify_of_managed_idle(sweep, rates)
-        observations = {case.id: case.observation(rates[case.id]) for case in sweep.cases}
+        observations = {case.id: observation_of(case, rates[case.id]) for case in sweep.cases}
         self.sweep_store.remember(target, observations, now)
         self._keep_page(sweep, open_episodes, rates)
         return sweep.summary
