@@ -128,7 +128,7 @@ def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
     def busy(*_: object) -> bool:
         raise Unavailable("the table is busy")
 
-    before.state.stand = busy  # type: ignore[method-assign, assignment]
+    before.state.store_hold = busy  # type: ignore[method-assign, assignment]
     with pytest.raises(Unavailable):
         undo(before)
     assert 0 == starts(before)
