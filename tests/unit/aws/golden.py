@@ -280,13 +280,18 @@ def read(table: Any, log: Any) -> dict[str, Any]:
     return {name: plain(value) for name, value in reads.items()}
 
 
+_NAMES_IN_THE_RELEASE = {"left_ids": "held"}
+"""Fields that have another name in the code by now; the stored name is still that of the
+release."""
+
+
 def plain(value: Any) -> Any:
     """Domain records as JSON data that tells types apart: amounts, moments and enums by `repr`."""
     if isinstance(value, Episode):
         return _flat_episode(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            one.name: plain(getattr(value, one.name))
+            _NAMES_IN_THE_RELEASE.get(one.name, one.name): plain(getattr(value, one.name))
             for one in fields(value)
             if one.name not in RETIRED
         }

@@ -1190,9 +1190,9 @@ def test_slack_needs_twelve_lines_before_the_buttons_in_the_order_of_every_chann
 ) -> None:
     """What, how long and how much; what silence does and by when; what is lost; the day before.
     Nothing of it is left out: what has no room stands after the buttons."""
-    episode = episode_of(
-        mode, on_expiry, action, terms=Terms(people_needed=2), presence="Two people are logged in."
-    )
+    episode = episode_of(mode, on_expiry, action, terms=Terms(people_needed=2))
+    asking = replace(episode.asking, presence="Two people are logged in.")
+    episode = replace(episode, asking=asking)
     losses = (
         "RAM",
         "disks",
