@@ -287,7 +287,7 @@ class Fleet:
                 continue
             first = question.first_yes
             said = {one.answer.value for one in (first, question.decision) if one}
-            if press.answer not in said and question.brake is None:
+            if press.answer not in said and question.hold is None:
                 yield f"{press.by} said {press.answer}, and the record says {question.status.value}"
 
     def _ledger(self) -> Iterator[str]:

@@ -1064,7 +1064,7 @@ BUGS = (
         "a hold that came during a call is forgotten with it",
         "too_late_was_too_late",
         (
-            _comparison("hold_of", "return approval.counted_hold", "return approval.brake"),
+            _comparison("hold_of", "return approval.counted_hold", "return approval.hold"),
             Edit(
                 "remediation.store:Calls._note_before_call",
                 'unset("brake") & unset("late_hold")',

@@ -122,7 +122,7 @@ def accepted_answers_hold(cloud: Cloud) -> Iterator[str]:
 def _recorded(cloud: Cloud, press: Press, question: Approval) -> str:
     decision = question.decision
     # After a yes, and during the notice of mode auto, a keep and an exemption are brakes.
-    holds = question.status is ApprovalStatus.APPROVED or question.brake is not None
+    holds = question.status is ApprovalStatus.APPROVED or question.hold is not None
     is_brake = holds and press.answer != "approve"
     first = question.first_yes.answer.value if question.first_yes else None
     if not is_brake and press.answer not in (decision.answer.value if decision else None, first):

@@ -71,7 +71,7 @@ def _check_press(cloud: Cloud, press: Press) -> None:
         press.answer not in NOES
         or press.status != 409
         or approval is None
-        or approval.brake is not None
+        or approval.hold is not None
     ):
         return
     if acts_by_itself(episode_of(cloud, press), approval, cloud.moment):

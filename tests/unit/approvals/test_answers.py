@@ -136,23 +136,23 @@ KEEP = said(Answer.KEEP, keep_until=NOW)
     [
         ({}, None),
         ({"decision": KEEP}, KEEP),
-        ({"decision": said(Answer.APPROVE), "brake": KEEP}, KEEP),
+        ({"decision": said(Answer.APPROVE), "hold": KEEP}, KEEP),
         ({"decision": said(Answer.APPROVE)}, None),
-        ({"decision": KEEP, "brake": said(Answer.HOLD)}, None),
+        ({"decision": KEEP, "hold": said(Answer.HOLD)}, None),
     ],
 )
 def test_a_keep_lasts_until_its_date(changes: dict[str, Any], kept: Decision | None) -> None:
     """And no moment longer; nor after somebody has ended it, nor without a date."""
     approval = replace(asked()[1], **changes)
     ended = replace(approval, keep_ended_at=NOW - SECOND)
-    undated = replace(approval, decision=said(Answer.KEEP), brake=None)
+    undated = replace(approval, decision=said(Answer.KEEP), hold=None)
 
     assert (kept, kept, kept) == (approval.kept, ended.kept, approval.lasting_keep(NOW - SECOND))
     assert [None] * 3 == [one.lasting_keep(NOW) for one in (approval, ended, undated)]
     assert ended.lasting_keep(NOW - SECOND) is None
 
 
-@pytest.mark.parametrize("answer", ["first_yes", "decision", "brake"])
+@pytest.mark.parametrize("answer", ["first_yes", "decision", "hold"])
 def test_links_end_a_month_after_the_last_answer(answer: str) -> None:
     """Or after the expiry, where nobody answers; the page is the record until then."""
     approval = replace(asked()[1], created_at=NOW, expires_at=NOW + SECOND)
@@ -252,8 +252,8 @@ def test_what_acts_unless_it_is_held_can_be_held(
         is acts_by_itself(asked_episode, question, NOW)
         is can_hold(asked_episode, question, NOW)
     )
-    brake = said(Answer.HOLD)
-    assert not can_hold(asked_episode, replace(question, brake=brake), NOW)
+    hold = said(Answer.HOLD)
+    assert not can_hold(asked_episode, replace(question, hold=hold), NOW)
     begun = replace(
         asked_episode,
         progress=replace(asked_episode.progress, steps_done={asked_episode.final_step.value: NOW}),

@@ -67,7 +67,7 @@ def held(world: World) -> Decision | None:
     """Return who holds it."""
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
-    return approval.brake
+    return approval.hold
 
 
 def undo(world: World) -> str:

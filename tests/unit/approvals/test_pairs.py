@@ -279,7 +279,7 @@ def _is_kept(after: Hold, until: datetime) -> bool:
 
 def _is_held(world: World) -> bool:
     approval = world.state.existing(APPROVAL_ID)
-    return approval.brake is not None or approval.status is not ApprovalStatus.APPROVED
+    return approval.hold is not None or approval.status is not ApprovalStatus.APPROVED
 
 
 def test_an_ended_hold_takes_no_keep_with_it_that_came_meanwhile() -> None:

@@ -154,7 +154,7 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
             decide(beaten, MINE)
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
-    brake = approval.brake
+    brake = approval.hold
     assert (first if first.startswith("link:") else None) == (brake and brake.by)
 
 
@@ -198,7 +198,7 @@ def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
     held = decide(APPROVAL_ID, Decision(Answer.HOLD, MINE, "page", NOW, person="bob@example.com"))
 
     assert held.holds
-    assert MINE == (world.state.existing(APPROVAL_ID).brake or decision()).by
+    assert MINE == (world.state.existing(APPROVAL_ID).hold or decision()).by
 
 
 @pytest.mark.parametrize("needed", [1, 2])

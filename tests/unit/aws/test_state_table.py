@@ -870,7 +870,7 @@ def test_of_two_holds_at_once_one_counts(opened: EveryStore) -> None:
         with pytest.raises(ConflictError):
             opened.hold(episode(), answer, stands, seen)
     approval = opened.approval("approval-1")
-    assert (first, Hold()) == (approval and approval.brake, opened.record(TARGET, INSTANCE_ID).hold)
+    assert (first, Hold()) == (approval and approval.hold, opened.record(TARGET, INSTANCE_ID).hold)
     opened.hold(episode(), later, KEPT, first)
     assert KEPT == held(opened)
 

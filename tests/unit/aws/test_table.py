@@ -339,4 +339,4 @@ def test_a_new_question_has_no_attribute_of_an_answer(aws: Clients, table: Every
         {"decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by"}
     )
     stored = table.existing(episode().approval_id)
-    assert (None, None, None) == (stored.decision, stored.first_yes, stored.brake)
+    assert (None, None, None) == (stored.decision, stored.first_yes, stored.hold)

@@ -236,7 +236,7 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
     assert says == slack.said[1][2]
     approval = slack.world.state.approval(APPROVAL_ID)
     assert approval is not None
-    held = approval.brake
+    held = approval.hold
     assert held is not None
     assert (button, "slack:U0BOB") == (held.answer, held.by)
 

@@ -1045,7 +1045,7 @@ def test_a_digest_shows_how_far_each_has_come_and_holds_it() -> None:
     assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == world.statuses()
     approval = world.state.approval(ID)
     assert approval is not None
-    assert approval.brake is not None
+    assert approval.hold is not None
 
 
 def test_a_digest_says_when_it_is_too_late_to_hold() -> None:

@@ -236,7 +236,7 @@ class Decide:
         hold_decision = with_trimmed_reason(decision)
         now = self.clock.now()
         held = Decided(approval, delivered=True, holds=True)
-        if repeats(approval.brake, hold_decision):
+        if repeats(approval.hold, hold_decision):
             return held
         self._check_terms(episode, decision)
         keep = hold_of(decision, episode.project, approval.approval_id)
@@ -297,10 +297,10 @@ class Decide:
         holds the episode, it is over, or the person should try again; CloudError.
         """
         try:
-            self.approval_store.hold(episode, hold_decision, keep, replaced=approval.brake)
+            self.approval_store.hold(episode, hold_decision, keep, replaced=approval.hold)
         except ConflictError:
             stored = self.approval_store.existing(episode.approval_id)
-            if not repeats(stored.brake, hold_decision):
+            if not repeats(stored.hold, hold_decision):
                 check_hold(self._episode(stored), stored, hold_decision, self.clock.now())
                 raise DecisionRefused(
                     "please try again", status=ApprovalStatus.PENDING.value

@@ -76,7 +76,7 @@ class CheckProgress:
             return self._until_delivered(episode)
         if until is Until.SNAPSHOTS_COMPLETED:
             approval = self.approval_store.approval(episode.approval_id)
-            if approval is not None and approval.brake is not None:
+            if approval is not None and approval.hold is not None:
                 # Nothing waits for the snapshots any more: the recheck after this ends the episode.
                 return 0
         if episode.is_undone:
@@ -167,7 +167,7 @@ class CheckProgress:
         ends_at = notice_until(episode, deliveries, rule.notice_minutes)
         if not episode.gives_notice or ends_at is None:
             return 0
-        is_held = approval is not None and approval.brake is not None
+        is_held = approval is not None and approval.hold is not None
         if is_held or self.clock.now() >= ends_at:
             return 0
         seconds_left = math.ceil((ends_at - self.clock.now()).total_seconds())

@@ -170,7 +170,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         return f"{undo.by} has already had it started, on {in_utc(undo.at)}"
     is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.progress.steps_done
     if is_acting and episode.plan.destroys:
-        if approval is not None and approval.brake is not None:
+        if approval is not None and approval.hold is not None:
             return "it is on hold, and its record is being closed: try again in 15 minutes"
         return (
             why_too_late(episode, now)

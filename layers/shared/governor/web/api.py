@@ -267,8 +267,8 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     episode = view.episode
     approval = view.approval
     held = None
-    if approval.brake is not None:
-        held = people(approval.brake.why)
+    if approval.hold is not None:
+        held = people(approval.hold.why)
     first_yes_by = None
     if approval.first_yes is not None:
         first_yes_by = approval.first_yes.by

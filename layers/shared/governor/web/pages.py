@@ -102,7 +102,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     idle_since = episode.idle.since if episode.idle else None
     device_by_volume = {volume.volume_id: volume.device for volume in episode.instance.volumes}
     allowed_answers = {answer.value: _may(view, form.visitor, answer) for answer in Answer}
-    is_held = view.approval.brake is not None or episode.outcome is Outcome.HELD
+    is_held = view.approval.hold is not None or episode.outcome is Outcome.HELD
     return _render(
         "approval.html",
         form,
@@ -180,7 +180,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     outcome = episode.outcome or _ENDED_BY.get(approval.status)
     if outcome is not None:
         return _ended_headline(view, outcome)
-    if not view.can_decide and approval.brake is not None:
+    if not view.can_decide and approval.hold is not None:
         return f"{name} is held", ()
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {name}: approved", ()
@@ -342,7 +342,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 def _progress(view: ApprovalView) -> str:
     """Return a sentence on how far the action is; empty if it has not begun and cannot be held."""
     episode = view.episode
-    hold_decision = view.approval.brake
+    hold_decision = view.approval.hold
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if hold_decision is not None:

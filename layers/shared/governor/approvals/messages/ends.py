@@ -177,18 +177,18 @@ def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, obje
     """Return what people answered, as values for the template of an end. Without an approval all of
     them say that nobody answered."""
     if approval is None:
-        return {"until": None, "decision": None, "first_yes": None, "held": False, "brake": None}
+        return {"until": None, "decision": None, "first_yes": None, "held": False, "hold": None}
     decision = approval.decision
-    brake = approval.counted_hold if outcome is Outcome.HELD else approval.brake
-    held: str | bool = brake is not None and brake.keep_until is not None
-    if brake is not None and brake.answer is Answer.EXEMPT:
+    hold = approval.counted_hold if outcome is Outcome.HELD else approval.hold
+    held: str | bool = hold is not None and hold.keep_until is not None
+    if hold is not None and hold.answer is Answer.EXEMPT:
         held = "exempt"
     return {
         "until": decision.keep_until if decision else None,
         "decision": decision,
         "first_yes": approval.first_yes,
         "held": held,
-        "brake": brake,
+        "hold": hold,
     }
 
 

@@ -95,9 +95,9 @@ class Approval:
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
-    brake: Decision | None = None
+    hold: Decision | None = None
     """The decision that holds the episode; `None` if nobody holds it. It stays for good: a held
-    episode ends, and the next one asks again."""
+    episode ends, and the next one asks again. Stored as `brake`."""
     late_hold: Decision | None = None
     """A hold given while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
@@ -114,7 +114,7 @@ class Approval:
         Until then, the page of the question is the record.
         """
         last = max(self.created_at, self.expires_at)
-        for decision in (self.first_yes, self.decision, self.brake):
+        for decision in (self.first_yes, self.decision, self.hold):
             if decision is not None:
                 last = max(last, decision.at)
         return last + _RECORD_SHOWN
@@ -123,13 +123,13 @@ class Approval:
     def counted_hold(self) -> Decision | None:
         """Return the decision that holds the episode, or would hold it if the call during which it
         came had no effect; `None` if there is neither."""
-        return self.brake or self.late_hold
+        return self.hold or self.late_hold
 
     @property
     def kept(self) -> Decision | None:
         """Return the answer that keeps the instance, be it over or not; `None` if no answer
         does."""
-        decision = self.brake or self.decision
+        decision = self.hold or self.decision
         if decision is None or decision.answer is not Answer.KEEP:
             return None
         return decision

@@ -102,7 +102,7 @@ def _is_expired(approval: Approval, now: datetime) -> bool:
 def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
     """Return whether somebody can still hold the episode: it would act, nobody holds it, and EC2
     was not called for the final step yet."""
-    if approval.brake is not None or episode.begun_at is not None:
+    if approval.hold is not None or episode.begun_at is not None:
         return False
     return acts_by_itself(episode, approval, now)
 
@@ -164,7 +164,7 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         is_stored = decision.answer is not Answer.HOLD
         stored = ", but your answer is stored for when it runs again" if is_stored else ""
         raise TooLate(f"too late to hold it{stored}. {why_late}", status=status)
-    earlier_hold = approval.brake
+    earlier_hold = approval.hold
     if earlier_hold is not None and not _is_stricter(decision, earlier_hold):
         why = f"it is already {people(earlier_hold.why)}, so nothing more is done"
         raise DecisionRefused(why, status=status)

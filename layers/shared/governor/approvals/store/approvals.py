@@ -241,7 +241,7 @@ class Approvals(Store):
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
-        not_ended = present() & unset("keep_ended_at") & _is_held_by(approval.brake)
+        not_ended = present() & unset("keep_ended_at") & _is_held_by(approval.hold)
         hold_key, old_hold_key = keys.holds(ref.target, ref.instance_id)
         has_its_date = where("snoozed_until", "=", kept.keep_until)
         is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)

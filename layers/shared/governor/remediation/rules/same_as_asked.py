@@ -82,7 +82,7 @@ def hold_of(approval: Approval, episode: Episode) -> Decision | None:
     """
     if episode.begun_at is None:
         return approval.counted_hold
-    return approval.brake
+    return approval.hold
 
 
 def must_be_authorized(episode: Episode, approval: Approval, policy: Policy) -> None:
