@@ -442,7 +442,7 @@ class Delivery:
         return self.not_before is None
 
     @property
-    def was_taken(self) -> bool:
+    def was_delivered(self) -> bool:
         """Return whether the channel has accepted the message."""
         return self.is_settled and self.refused is None
 
@@ -450,7 +450,7 @@ class Delivery:
     def reached_people(self) -> bool:
         """Return whether the message was delivered to a channel of its readers' own: to no webhook,
         which reaches only machines, and to no channel for everybody in place of theirs."""
-        if not self.was_taken or self.channel == "webhook":
+        if not self.was_delivered or self.channel == "webhook":
             return False
         return not self.shared
 

@@ -380,7 +380,7 @@ class Dispatch:
         is_open = item.alert.kind in compose.OPEN | {AlertKind.APPROVED_WAITS}
         recipients: dict[tuple[str, str], str | None] = {}
         for delivery in item.known:
-            if not delivery.was_taken:
+            if not delivery.was_delivered:
                 continue
             is_in_policy = delivery.target in people
             if is_open and delivery.channel == "email" and not is_in_policy:

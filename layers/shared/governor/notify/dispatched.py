@@ -83,7 +83,7 @@ def counted(items: Iterable[Item]) -> Dispatched:
     refused = 0
     waits: list[int | None] = []
     for item in items:
-        taken_of_item = sum(delivery.was_taken for delivery in item.news)
+        taken_of_item = sum(delivery.was_delivered for delivery in item.news)
         taken += taken_of_item
         refused += len(item.news) - taken_of_item
         waits += item.left
@@ -94,9 +94,9 @@ def nowhere_state(settled: Sequence[Delivery]) -> str:
     """Return why these deliveries reached no person, by a word of the template: `shared` if only a
     channel for everybody took it, `refused`, `machines` if only machines got it, or `none` if there
     was no delivery. Call it only if none reached people."""
-    if any(delivery.shared and delivery.was_taken for delivery in settled):
+    if any(delivery.shared and delivery.was_delivered for delivery in settled):
         return "shared"
-    if not all(delivery.was_taken for delivery in settled):
+    if not all(delivery.was_delivered for delivery in settled):
         return "refused"
     return "machines" if settled else "none"
 

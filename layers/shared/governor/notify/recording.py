@@ -101,7 +101,7 @@ class Recording:
         if item.left or reached_people or is_for_machines:
             return
         message_id = item.alert.dedup_id
-        refused = sum(not delivery.was_taken for delivery in settled)
+        refused = sum(not delivery.was_delivered for delivery in settled)
         values = {"state": nowhere_state(settled), "refused": refused}
         (why,) = said("delivered to nobody", values)
         _log.warning("no person gets %s through a channel: %s", message_id, why)
