@@ -287,7 +287,8 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
     """Return the incident that the message opens, and that a sweep must close when its time has
     passed. `now` is when it opens.
 
-    Return `None` if the message opens no incident, or another message closes it.
+    Return `None` if the message is not critical, or its facts do not say until when the incident
+    lasts: another message closes it then, if it opens one.
     """
     until = alert.facts.get(INCIDENT_UNTIL)
     if alert.severity is not Severity.CRITICAL or not isinstance(until, str):

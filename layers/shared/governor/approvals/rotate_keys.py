@@ -22,19 +22,23 @@ class RotatingSecret(Protocol):
     unusable."""
 
     def stages(self, version: str) -> frozenset[str]:
-        """Return the labels of a version, such as `AWSCURRENT`; empty if it has none."""
+        """Return the labels of a version, such as `AWSCURRENT`; empty if it has none. Raises:
+        CloudError."""
 
     def current(self) -> Mapping[str, str]:
-        """Return the document in force."""
+        """Return the document in force. Raises: CloudError; ConfigurationError if it is
+        unusable."""
 
     def pending(self, version: str) -> Mapping[str, str] | None:
-        """Return the document of this new version; `None` if it has none yet."""
+        """Return the document of this new version; `None` if it has none yet. Raises: CloudError;
+        ConfigurationError if it is unusable."""
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        """Store this document as that of a new version, which is not in force."""
+        """Store this document as that of a new version, which is not in force. Raises:
+        CloudError."""
 
     def promote(self, version: str) -> None:
-        """Put this version in force."""
+        """Put this version in force, in place of the current one. Raises: CloudError."""
 
 
 _KEY = re.compile(r"k([1-9][0-9]{0,8})")

@@ -54,7 +54,7 @@ _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD
 
 
 class LeftBehind(NamedTuple):
-    """What the workflow of an episode has and has not done."""
+    """The steps that the workflow of an episode has and has not done, as texts."""
 
     in_short: str
     """Without a full stop, as in `It was stopped; nothing was deleted`."""
@@ -91,16 +91,17 @@ def outcome_alert(
         facts["failed_step"] = failed_step
         words["step"] = step_text(failed_step)
     if episode is None:
+        # Without an episode, only its reference is known.
         words["name"] = ref.instance_id
         words["in_short"] = "Nothing was changed"
         words["left_behind"] = "Nothing was changed."
-        name = stage_id(outcome.value, ref)
-        alert = written("failure", ref.target, name, at, facts, words, link=link)
+        dedup_id = stage_id(outcome.value, ref)
+        alert = written("failure", ref.target, dedup_id, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
 
-    left = left_behind(episode)
-    words["in_short"] = left.in_short
-    words["left_behind"] = left.sentences
+    what_is_left = left_behind(episode)
+    words["in_short"] = what_is_left.in_short
+    words["left_behind"] = what_is_left.sentences
     words["startable"] = _has_ended_stopped(episode, outcome)
     facts["steps_done"] = [
         step.value for step in episode.plan.steps if step in episode.progress.steps_done

@@ -6,6 +6,7 @@ Failures of one cause share a hash, so that people get one message of them.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from governor.alerts.templates import said
 from governor.core.hashing import short_hash
@@ -33,28 +34,38 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 def next_step(reason: str) -> str:
     """Return what people should do about a failure, as one line. `reason` is the failure as
     recorded, such as `Throttled: too many calls`."""
-    error, _ = error_and_cause(reason)
+    error = error_and_cause(reason).error
     return said("advice", {"error": error})[0]
 
 
-def error_and_cause(reason: str) -> tuple[str, str]:
+class ErrorAndCause(NamedTuple):
+    """The parts of the reason of a failure."""
+
+    error: str
+    """The name of the error, such as `AccessDenied`; empty if the reason names none."""
+    cause: str
+    """The message of the error, or the whole reason."""
+
+
+def error_and_cause(reason: str) -> ErrorAndCause:
     """Return the name of the error in this reason, and its message, from which the JSON of Lambda
     is removed.
 
     The name is empty if the reason names no error, or one of Lambda or Step Functions that says
-    nothing of the cause.
+    nothing of the cause; timeouts of Step Functions keep theirs.
     """
     match = _ERROR.fullmatch(reason.strip())
     if match is None:
-        return "", reason
+        return ErrorAndCause("", reason)
     name = match["name"]
     cause = match["cause"]
     json_message = _JSON_MESSAGE.search(cause)
     if json_message is not None:
         cause = json_message[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
     if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _TIMEOUTS:
-        return "", f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
-    return name, cause or "no cause was given"
+        failed = f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
+        return ErrorAndCause("", failed)
+    return ErrorAndCause(name, cause or "no cause was given")
 
 
 def failed_step_of(episode: Episode | None, reason: str) -> str:
@@ -64,7 +75,7 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
         return "ask"
     if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
         return "ask"
-    error, _ = error_and_cause(reason)
+    error = error_and_cause(reason).error
     steps_done = []
     steps_ahead = []
     for step in episode.plan.steps:

@@ -232,7 +232,9 @@ class Episodes(Store):
             if stored:
                 writes = [update(keys.episode(ref), closed, IS_OPEN)]
             if held_locks:
-                writes += _freeing(ref, held_locks, outcome, quiet_until, opened=stored is not None)
+                writes += _freeing_writes(
+                    ref, held_locks, outcome, quiet_until, opened=stored is not None
+                )
             writes += booking
             if self._table.try_transaction(*writes):
                 return True
@@ -275,7 +277,7 @@ def is_held_by(ref: EpisodeRef) -> Condition:
     return where("open_episode", "=", ref.execution_name)
 
 
-def _freeing(
+def _freeing_writes(
     ref: EpisodeRef,
     held_locks: Sequence[Key],
     outcome: Outcome,
@@ -284,17 +286,22 @@ def _freeing(
     opened: bool,
 ) -> list[Write]:
     """Return the writes that free the locks in `held_locks` and note the episode's end on the
-    record of the instance. `opened` says that the episode was stored, so people may not know its
-    outcome yet."""
+    record of the instance.
+
+    `quiet_until` is when people may be notified of the same idleness again; `None` if that is at
+    once. `opened` says that the episode was stored, so people may not know its outcome yet.
+    """
     values: Document = {"last_outcome": outcome}
     removed: list[str] = []
     added: dict[str, int] = {}
     if opened:
         values["untold"] = ref.execution_name
+    # `failures` counts failed ends in a row.
     if outcome is not Outcome.FAILED:
         removed.append("failures")
     elif quiet_until is not None:
         added["failures"] = 1
+    # Until `quiet_until`, people are not notified of the same idle stretch again.
     if quiet_until is None:
         removed += ["quiet_until", "quiet_launch_time"]
     else:
