@@ -20,7 +20,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from governor.alerts.model import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
+from governor.alerts.delivery import Delivery
+from governor.alerts.model import Alert, AlertKind, Severity, alert_document, sealed_text
 from governor.aws.clients import Clients, allowing
 from governor.aws.dynamodb import DynamoTable
 from governor.core.instance import INSTANCE_TAG

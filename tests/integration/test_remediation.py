@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.sealing import Duty, delivery_text, expiry_text
 from governor.aws.dynamodb import DynamoTable

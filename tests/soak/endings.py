@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from governor.alerts.model import DIGEST_PREFIX
+from governor.alerts.delivery import DIGEST_PREFIX
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.policy.rules.consent import StandingVersion

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.approvals.rules.approval import stage_id
 from governor.approvals.rules.sealing import VERSION

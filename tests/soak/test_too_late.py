@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from governor.alerts.model import DIGEST_PREFIX
+from governor.alerts.delivery import DIGEST_PREFIX
 from governor.episode.model.episode import Outcome
 from tests.soak.cloud import Cloud, Press
 from tests.soak.invariants import after, episodes, watch

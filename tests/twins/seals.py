@@ -8,7 +8,7 @@ import hmac
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import (
     Answer,
     Approval,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
 from governor.approvals.rules.approval import notice_until

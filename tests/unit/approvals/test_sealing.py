@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.rules.sealing import (
     answer_text,

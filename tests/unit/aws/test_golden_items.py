@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable, unpacked

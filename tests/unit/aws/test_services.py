@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Again, Alert, AlertKind, Severity, sealed_text
+from governor.alerts.delivery import Again
+from governor.alerts.model import Alert, AlertKind, Severity, sealed_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchAlarms
 from governor.aws.messaging import SnsAnnouncer, SqsDeadLetters, message_of

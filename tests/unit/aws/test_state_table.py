@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.rules.approval import STATUS_AFTER
 from governor.core.errors import ConflictError, DecisionRefused, NotFound

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Alert, Queued, alert_document
+from governor.alerts.delivery import Queued
+from governor.alerts.model import Alert, alert_document
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.failures import cause_of
 from governor.core.episode_ref import EpisodeRef

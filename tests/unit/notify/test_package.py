@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import governor.notify
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.notify.message import Channel
 from governor.notify.registry import CHANNELS, KEYS, Registry
 from tests.unit.notify.builders import NOW, STORED, FixedClock

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from governor.alerts.model import Queued, alert_document
+from governor.alerts.delivery import Queued
+from governor.alerts.model import alert_document
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
 from governor.core.https import HttpAnswer

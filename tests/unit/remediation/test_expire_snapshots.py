@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.alerts.model import AlertKind, Delivery
+from governor.alerts.delivery import Delivery
+from governor.alerts.model import AlertKind
 from governor.core.errors import Protected, Unavailable
 from governor.core.instance import DELETE_AFTER_TAG, EPISODE_TAG, Instance, Snapshot, Volume
 from governor.core.units import iso, parse_iso

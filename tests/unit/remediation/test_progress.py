@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import NOWHERE, Delivery
+from governor.alerts.delivery import NOWHERE, Delivery
 from governor.approvals.model.approval import Stage
 from governor.core.errors import (
     MustWait,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.deliver_decision import ConcludeApproval
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.rules.sealing import (

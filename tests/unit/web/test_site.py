@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.alerts.model import NOWHERE, Delivery
+from governor.alerts.delivery import NOWHERE, Delivery
 from governor.approvals.decide import Decide
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import LinkSigner

@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.refused_answers import RefusedAnswers
 from governor.core.episode_ref import EpisodeRef

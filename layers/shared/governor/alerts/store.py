@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.table.table import Condition, Key, Store, Write, absent, delete, is_over, put, where
 
 _DELIVERIES_KEPT = timedelta(days=90)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from governor.alerts.model import Queued
+from governor.alerts.delivery import Queued
 from governor.approvals.rotate_keys import RotationStep
 from governor.core.errors import InputError
 from governor.core.parsing import AccountId, Event, InstanceId, Moment, Region, parse

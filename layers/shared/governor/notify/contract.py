@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from governor.alerts.model import Again, Alert, AlertKind, Flush, Severity
+from governor.alerts.delivery import Again, Flush
+from governor.alerts.model import Alert, AlertKind, Severity
 from governor.core.parsing import Event, Moment, Payload, parse
 from governor.events.contract import queued_event
 

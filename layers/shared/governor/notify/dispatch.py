@@ -16,17 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.alerts.model import (
-    DIGEST_PREFIX,
-    ENDS,
-    ENDS_FOR_MACHINES,
-    ESCALATED,
-    NOWHERE,
-    Alert,
-    AlertKind,
-    Delivery,
-    incident_of,
-)
+from governor.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
+from governor.alerts.model import ENDS, ENDS_FOR_MACHINES, ESCALATED, Alert, AlertKind, incident_of
 from governor.alerts.store import Deliveries
 from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus

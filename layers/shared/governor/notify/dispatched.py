@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from governor.alerts.model import (
-    Alert,
-    AlertKind,
-    Delivery,
-)
+from governor.alerts.delivery import Delivery
+from governor.alerts.model import Alert, AlertKind
 from governor.approvals.rules.approval import notice_until
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode

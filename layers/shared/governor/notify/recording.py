@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.alerts.model import ENDS_FOR_MACHINES, NOWHERE, Alert, Delivery
+from governor.alerts.delivery import NOWHERE, Delivery
+from governor.alerts.model import ENDS_FOR_MACHINES, Alert
 from governor.alerts.store import Deliveries
 from governor.alerts.templates import said
 from governor.approvals.rules.sealing import SealMaker, counts_for_silence, delivery_text, sealed

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from governor.alerts.model import FOR_MACHINES, QUESTIONS, Again, Alert, AlertKind, Flush, Queued
+from governor.alerts.delivery import Again, Flush, Queued
+from governor.alerts.model import FOR_MACHINES, QUESTIONS, Alert, AlertKind
 from governor.alerts.store import Deliveries
 from governor.core.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.core.ports import Clock

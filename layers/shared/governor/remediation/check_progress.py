@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.alerts.model import NOWHERE, Delivery
+from governor.alerts.delivery import NOWHERE, Delivery
 from governor.alerts.store import Deliveries
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
 from governor.approvals.rules.approval import asked_at, notice_until, stage_id

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.alerts.store import Deliveries
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.sealing import (

@@ -15,7 +15,8 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from governor.alerts.model import Alert, Delivery, words_of
+from governor.alerts.delivery import Delivery
+from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.model.terms import Role

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from governor.alerts.model import DIGEST_PREFIX
+from governor.alerts.delivery import DIGEST_PREFIX
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import DecisionRefused, TooLate

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 
-from governor.alerts.model import Delivery
+from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval, Decision, Stage
 from governor.approvals.rules.approval import stage_id
 from governor.core.episode_ref import EpisodeRef
