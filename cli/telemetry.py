@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.core.instance import Instance
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.series import coverage_percent
@@ -134,5 +134,5 @@ def _missing_metrics(evidence: Evidence, policy: Policy) -> list[str]:
 
 def _finding(health: Health, cause: str, **values: object) -> Finding:
     """Return the finding in the words of its template, which has one line for each field."""
-    seen, advice = said(f"telemetry {cause}", values)
+    seen, advice = template_lines(f"telemetry {cause}", values)
     return Finding(health, seen, advice, cause)

@@ -13,7 +13,7 @@ from statistics import fmean
 from zoneinfo import ZoneInfo
 
 from governor.alerts.model import Owner
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.core.catalog import accelerated_types, shape_of
 from governor.core.instance import (
     CHECKPOINT_TAG,
@@ -304,7 +304,7 @@ def bottleneck(past: Past) -> Advice | None:
     if traffic is None:
         return None
     bound = classify_bottleneck(percent_at_work, traffic)
-    words = "".join(said("health advice", {"kind": bound}))
+    words = "".join(template_lines("health advice", {"kind": bound}))
     if bound is Bottleneck.COMPUTE_BOUND:
         text = (
             f"GPUs are {target}, {bound.value}. {words} Lower precision may do the "

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from governor.alerts.model import NOBODY
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.episode.model.plan import STEP_TEXT, Step
 from governor.episode.rules.plan import MAIN_STEPS
 from governor.events.contract import WARNINGS
@@ -168,7 +168,7 @@ def test_a_response_is_complete(cause: Cause) -> None:
     assert bool(response.lost_capacity) is says_what_is_lost
     assert f"              - {response.hook_reason}\n" in document
     assert f"`{response.hook_reason}`" in page("interruptions")
-    assert 1 == len(said("many", {"kind": response.kind}))
+    assert 1 == len(template_lines("many", {"kind": response.kind}))
     assert f"`{response.detail_type}`" in page("events")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from governor.alerts import render, templates
 from governor.alerts.model import LINE_FORMS, NOBODY, Alert, AlertKind, Section, Severity, words_of
-from governor.alerts.templates import said, worded, written
+from governor.alerts.templates import alert_from_template, template_lines, template_words
 from governor.approvals.messages.questions import STAGE_OF
 from governor.core.instance import Target
 from governor.policy.messages import difference, version_alert
@@ -24,7 +24,7 @@ NAMES = {
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     if isinstance(node, ast.Call)
     and isinstance(node.func, ast.Name)
-    and node.func.id in ("written", "said", "first_line_of", "worded")
+    and node.func.id in ("alert_from_template", "template_lines", "first_line_of", "template_words")
     if isinstance(node.args[0], ast.Constant)
 }
 NAMED_BY_VALUES = {"all-frozen", "all-released", "frozen", "released", "paused", "pause-ended"} | {
@@ -62,24 +62,26 @@ def test_every_kind_of_alert_is_set_by_a_template() -> None:
 
 def test_a_part_of_a_message_is_no_message() -> None:
     with pytest.raises(LookupError, match="many sets no alert_kind"):
-        written("many", TARGET, "x", NOW, {}, {"kind": "rebalance"})
+        alert_from_template("many", TARGET, "x", NOW, {}, {"kind": "rebalance"})
 
 
 def test_a_long_name_leaves_room_for_the_rest_of_the_title() -> None:
     """In the title alone."""
-    words = worded("incident over", {"name": "n" * 200})
+    words = template_words("incident over", {"name": "n" * 200})
     assert 98 == len(words.title)
     assert words.title.startswith("Over: nnn")
     assert words.title.endswith("n…")
 
-    alert = written("incident over", TARGET, "over-1", NOW, {}, {"name": "n" * 80})
+    alert = alert_from_template("incident over", TARGET, "over-1", NOW, {}, {"name": "n" * 80})
     assert f"Over: {'n' * 80}" == alert.subject
 
 
 def test_a_part_of_a_message_keeps_a_long_name() -> None:
     """It is in a command that somebody copies."""
     values = {"kind": "group", "name": "n" * 60, "service": "", "cluster": "", "state": ""}
-    (line,) = said("managed advice", {**values, "batch": None, "running": "", "waiting": ""})
+    (line,) = template_lines(
+        "managed advice", {**values, "batch": None, "running": "", "waiting": ""}
+    )
 
     assert f"--auto-scaling-group-name {'n' * 60} --min-size 0" in line
 
@@ -87,7 +89,7 @@ def test_a_part_of_a_message_keeps_a_long_name() -> None:
 def test_the_form_of_each_line_travels_in_the_facts() -> None:
     """So no channel has to find them in the text, whatever a value looks like."""
     words = {"name": "n", "step": "stop", "since": NOW, "readable": "x:", "listed": ["- a", "b:"]}
-    alert = written("recovered", TARGET, "recovered-1", NOW, {}, words)
+    alert = alert_from_template("recovered", TARGET, "recovered-1", NOW, {}, words)
 
     received = words_of(alert)
 
@@ -114,7 +116,7 @@ def test_a_diff_is_one_section_whatever_its_lines_look_like() -> None:
 @pytest.mark.parametrize("forms", [None, 7, "", "hit", "hixi", ["h", "i", "e", "i"]])
 def test_an_alert_without_parts_is_read_line_by_line(forms: object) -> None:
     """One of an earlier release, or one that was cut to what SNS takes."""
-    alert = written("incident over", TARGET, "over-1", NOW, {}, {"name": "x"})
+    alert = alert_from_template("incident over", TARGET, "over-1", NOW, {}, {"name": "x"})
     changed = Alert(
         **{
             **{name: getattr(alert, name) for name in Alert.__slots__},

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from governor.alerts.delivery import NOWHERE, Again, Delivery, Queued
-from governor.alerts.model import SEAL, Alert, AlertKind, Owner, Severity, alert_document, sealed_text
+from governor.alerts.model import (
+    SEAL,
+    Alert,
+    AlertKind,
+    Owner,
+    Severity,
+    alert_document,
+    sealed_text,
+)
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.questions import (
     first_yes_alert,

@@ -27,7 +27,7 @@ Values = Mapping[str, Any]
 """The values that a template may name, by name."""
 
 
-def written(
+def alert_from_template(
     message: str,
     about: Instance | Target,
     dedup_id: str,
@@ -54,12 +54,12 @@ def written(
         "owner": owner,
         "now": now,
     }
-    message_words = worded(message, values, owner.time_zone, now)
+    message_words = template_words(message, values, owner.time_zone, now)
     kind = message_words.kind
     usual_severity = message_words.severity
     if kind is None or usual_severity is None:
         raise LookupError(f"the template {message} sets no alert_kind and alert_severity")
-    return alert_of(
+    return alert_from_words(
         message_words,
         kind,
         severity or usual_severity,
@@ -72,7 +72,7 @@ def written(
     )
 
 
-def alert_of(
+def alert_from_words(
     words: Words,
     kind: AlertKind,
     severity: Severity,
@@ -125,7 +125,7 @@ def _fact(value: object) -> object:
     return value
 
 
-def worded(
+def template_words(
     template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
 ) -> Words:
     """Return the words of a template, with a title that is short enough for a subject of SNS.
@@ -145,23 +145,27 @@ def worded(
     return replace(words, title=title)
 
 
-def said(
+def template_lines(
     template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
 ) -> list[str]:
-    """Return the lines of a template, for a part of a message or a page; empty if its values leave
-    no line. Raises: jinja2.UndefinedError if the template names a value that is missing."""
+    """Return the lines that a template gives for these values, for a part of a message or a page;
+    empty if the values leave no line. Times are in the zone `zone`, relative to `now`.
+
+    `template` is its name, such as `pause ended` for `pause-ended.txt`. Raises:
+    jinja2.UndefinedError if the template names a value that is missing.
+    """
     return _rendered(template, values, zone, now).all_lines
 
 
 def first_line_of(template: str, **values: object) -> str:
     """Return the first line of a template, with these values. Raises: jinja2.UndefinedError if the
     template names a value that is missing; IndexError if there is no line."""
-    return said(template, values)[0]
+    return template_lines(template, values)[0]
 
 
 def _rendered(template: str, values: Values, zone: str, now: UtcDatetime | None) -> Words:
-    """Return the words of a template. Raises: jinja2.UndefinedError if the template names a value
-    that is missing."""
+    """Return the words of a template, and load Jinja2 if this is the first. Raises:
+    jinja2.UndefinedError if the template names a value that is missing."""
     from governor.alerts.render import rendered
 
     return rendered(template, values, zone, now)

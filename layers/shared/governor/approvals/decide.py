@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from governor.alerts.ports import Announcer
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.approvals.deliver_decision import hand_over
 from governor.approvals.messages.questions import first_yes_alert
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
@@ -81,7 +81,7 @@ class Decided:
         if decision.answer is Answer.KEEP:
             until = decision.keep_until or keep_end(episode, now)
         values = {"decided": self, "answer": decision.answer, "until": until}
-        lines = said("answered", values, episode.asking.time_zone, now)
+        lines = template_lines("answered", values, episode.asking.time_zone, now)
         return lines[0]
 
 

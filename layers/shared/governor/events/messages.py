@@ -16,7 +16,7 @@ from governor.alerts.model import (
     instance_text,
     only_instance,
 )
-from governor.alerts.templates import said, written
+from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.documents import plain
 from governor.core.instance import Instance, Lifecycle, Target
 from governor.core.units import UtcDatetime, iso, left, listed, minutes, plural, usd
@@ -66,15 +66,17 @@ def warning_alert(
         "hook": _hook_lines(checkpoint, hook),
     }
     dedup_id = f"{warned.cause.value}-{warned.event_id}"
-    return written(warned.cause.value, instance, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template(
+        warned.cause.value, instance, dedup_id, now, facts, words, owner=owner
+    )
 
 
 def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
     """Return the lines that say whether the instance was asked to save its work."""
     if checkpoint is None:
-        return said("hook", {"state": "none", "why": None, "error": hook.error})
+        return template_lines("hook", {"state": "none", "why": None, "error": hook.error})
     state = hook.state.value if checkpoint.send else "off"
-    return said("hook", {"state": state, "why": checkpoint.why, "error": hook.error})
+    return template_lines("hook", {"state": state, "why": checkpoint.why, "error": hook.error})
 
 
 def mass_alert(
@@ -109,7 +111,7 @@ def mass_alert(
         "checkpoint_not_sent": instance_ids(without_hook),
         INCIDENT_UNTIL: max(since + BURST_WINDOW, warned.stands_until(now)),
     }
-    (warnings,) = said("many", {"kind": warned.kind})
+    (warnings,) = template_lines("many", {"kind": warned.kind})
     words = {
         "place": zone,
         "which": "there on capacity that EC2 can take back",
@@ -127,7 +129,7 @@ def mass_alert(
     place = f"{target.account}-{group or zone}"
     dedup_id = f"mass-{warned.cause.value}-{place}-{iso(since)}-{owner.key}"
     severity = Severity.CRITICAL if warned.response.is_taken_back else None
-    return written(
+    return alert_from_template(
         "many warnings", target, dedup_id, now, facts, words, owner=owner, severity=severity
     )
 
@@ -161,7 +163,7 @@ def checkpoint_failed_alert(
         "ends_instance": warned.ends_instance,
     }
     dedup_id = f"checkpoint-failed-{warned.event_id}"
-    return written("hook failed", instance, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template("hook failed", instance, dedup_id, now, facts, words, owner=owner)
 
 
 def elsewhere_alert(
@@ -199,7 +201,7 @@ def elsewhere_alert(
     }
     place = f"{instance.target.account}-{zone}-{instance.instance_type}"
     dedup_id = f"advice-{place}-{iso(now)}"
-    return written("elsewhere", instance, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template("elsewhere", instance, dedup_id, now, facts, words, owner=owner)
 
 
 def _price_document(price: SpotPrice) -> dict[str, object]:
@@ -258,7 +260,9 @@ def notice_alert(
     }
     about = instance or Target(notice.account, notice.region)
     dedup_id = f"{id_start}-{notice.message_key}-{owner.key}"
-    return written("date", about, dedup_id, now, facts, words, owner=owner, severity=severity)
+    return alert_from_template(
+        "date", about, dedup_id, now, facts, words, owner=owner, severity=severity
+    )
 
 
 def _due(at: UtcDatetime | None, now: UtcDatetime) -> str:
@@ -301,8 +305,8 @@ def block_alert(
         facts[INCIDENT_UNTIL] = change.ends_at
         about = only_instance(instances) or target
         dedup_id = f"expiring-{change.event_id}-{owner.key}"
-        return written("block ends", about, dedup_id, now, facts, words, owner=owner)
+        return alert_from_template("block ends", about, dedup_id, now, facts, words, owner=owner)
     facts["what"] = "Capacity Block delivered"
     facts["ends_at"] = change.ends_at
     dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
-    return written("block begins", target, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template("block begins", target, dedup_id, now, facts, words, owner=owner)

@@ -18,7 +18,7 @@ from governor.alerts.model import (
     only_instance,
 )
 from governor.alerts.model import Severity as AlertSeverity
-from governor.alerts.templates import said, written
+from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.hashing import short_hash
 from governor.core.instance import Reservation
 from governor.core.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
@@ -37,7 +37,7 @@ _Item = TypeVar("_Item")
 
 def advice_text(finding: Finding) -> str:
     """Return one or more sentences that say what to do about a finding."""
-    return "".join(said("health advice", {"kind": finding.bottleneck or finding.kind}))
+    return "".join(template_lines("health advice", {"kind": finding.bottleneck or finding.kind}))
 
 
 def finding_document(member: InstanceFinding) -> dict[str, object]:
@@ -160,7 +160,9 @@ def _alert(
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, part_text)}"
     severity = AlertSeverity(first.finding.severity) if first.is_fault else AlertSeverity.INFO
     about = instance or target
-    return written("health", about, dedup_id, now, facts, words, owner=owner, severity=severity)
+    return alert_from_template(
+        "health", about, dedup_id, now, facts, words, owner=owner, severity=severity
+    )
 
 
 def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
@@ -231,4 +233,6 @@ def empty_alert(
     kind = "Capacity Block" if reservation.is_block else "Capacity Reservation"
     words = {"one": reservation, "kind": kind, "monthly": usd_per_month}
     dedup_id = f"empty-{reservation.reservation_id}-{iso(now)}"
-    return written("empty", reservation.target, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template(
+        "empty", reservation.target, dedup_id, now, facts, words, owner=owner
+    )

@@ -6,7 +6,7 @@ They only word what the rules of this room, or a person, have decided.
 from __future__ import annotations
 
 from governor.alerts.model import Alert, Severity
-from governor.alerts.templates import written
+from governor.alerts.templates import alert_from_template
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
 from governor.limits.model.breaker import BreakerState
@@ -32,7 +32,7 @@ def pause_alert(
         "paused_again": standing.at if is_history and standing is not None else None,
     }
     dedup_id = f"{message.event.replace(' ', '-')}-{iso(pause.at)}"
-    return written(message.event, hub, dedup_id, now, facts, words)
+    return alert_from_template(message.event, hub, dedup_id, now, facts, words)
 
 
 def breaker_alert(
@@ -62,4 +62,4 @@ def breaker_alert(
     words = {"since": state.tripped_at, "again": again, "by": by}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
-    return written(template, about, dedup_id, now, facts, words, severity=severity)
+    return alert_from_template(template, about, dedup_id, now, facts, words, severity=severity)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from governor.alerts.model import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity
-from governor.alerts.templates import written
+from governor.alerts.templates import alert_from_template
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
@@ -113,7 +113,9 @@ def budget_alert(
     }
     dedup_id = budget_id(cost, budget, at_percent, now)
     severity = Severity.CRITICAL if percent >= 100 else None
-    return written("budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity)
+    return alert_from_template(
+        "budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity
+    )
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
@@ -206,7 +208,7 @@ def report_alert(
     for group in GROUPS:
         words[f"by_{group}"] = _listed(found.by(group)) if group in shown_groups else ""
     dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
-    return written("report", hub, dedup_id, now, facts, words, owner=whose)
+    return alert_from_template("report", hub, dedup_id, now, facts, words, owner=whose)
 
 
 def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:

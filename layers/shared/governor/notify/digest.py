@@ -16,7 +16,7 @@ from governor.alerts.model import (
     Section,
     Severity,
 )
-from governor.alerts.templates import said, worded
+from governor.alerts.templates import template_lines, template_words
 from governor.approvals.messages import failures, questions, sentences
 from governor.core import units
 from governor.core.instance import Target
@@ -107,7 +107,7 @@ def _question_words(
         place = _place_text(alert, alerts)
         section = _question_section(alert, episode, now, at_once=has_one_deadline, place=place)
         sections.append(section)
-    words = worded("digest", values, zone, now)
+    words = template_words("digest", values, zone, now)
     return {
         **word_fields(words),
         "sections": tuple(sections),
@@ -174,7 +174,7 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "listed": [_failure_text(alert, alerts) for alert in alerts],
     }
     return {
-        **word_fields(worded("failures", values)),
+        **word_fields(template_words("failures", values)),
         "button": "See the records",
         "data": {"incident": first.facts.get("incident")},
     }
@@ -227,5 +227,5 @@ def _question_section(
         "losses": "; ".join(losses),
         "place": place,
     }
-    heading, *lines = said("one of a digest", values)
+    heading, *lines = template_lines("one of a digest", values)
     return Section(heading, tuple(lines))

@@ -14,7 +14,7 @@ from typing import Any
 from governor.alerts.delivery import NOWHERE, Delivery
 from governor.alerts.model import ENDS_FOR_MACHINES, Alert
 from governor.alerts.store import Deliveries
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.approvals.rules.sealing import SealMaker, counts_for_silence, delivery_text, sealed
 from governor.core.errors import CloudError
 from governor.core.ports import Clock
@@ -104,7 +104,7 @@ class Recording:
         message_id = item.alert.dedup_id
         refused = sum(not delivery.was_delivered for delivery in settled)
         values = {"state": nowhere_state(settled), "refused": refused}
-        (why,) = said("delivered to nobody", values)
+        (why,) = template_lines("delivered to nobody", values)
         _log.warning("no person gets %s through a channel: %s", message_id, why)
         now = self.clock.now()
         subject = compose.subject_of(item.alert)

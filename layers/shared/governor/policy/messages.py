@@ -10,7 +10,7 @@ from difflib import unified_diff
 from typing import Literal
 
 from governor.alerts.model import Alert, Owner, Severity
-from governor.alerts.templates import written
+from governor.alerts.templates import alert_from_template
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, listed, some_of
@@ -112,7 +112,9 @@ def version_alert(
     }
     needs_attention = bool(risky) or state in ("refused", "parameter")
     severity = Severity.WARNING if needs_attention else None
-    return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
+    return alert_from_template(
+        "policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity
+    )
 
 
 def consent_line(override: Unaccepted) -> str:
@@ -149,7 +151,7 @@ def consent_alert(
         "cannot_accept": cannot_accept if version else "",
     }
     dedup_id = f"consent-{short_hash(version or 'parameter', terms, person)}"
-    return written("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
+    return alert_from_template("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
 
 
 def _joined(people: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from governor.alerts.model import Alert
 from governor.alerts.ports import Announcer
 from governor.alerts.store import Deliveries
-from governor.alerts.templates import written
+from governor.alerts.templates import alert_from_template
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import GovernorError, NotFound, Protected
 from governor.core.hashing import short_hash
@@ -305,7 +305,9 @@ class ExpireSnapshots:
             "later": iso(delete_at + 12 * NOTICE),
         }
         owner = owner_of(episode.instance, policy.ownership)
-        return written("expiring", episode.instance, message, now, facts, words, owner=owner)
+        return alert_from_template(
+            "expiring", episode.instance, message, now, facts, words, owner=owner
+        )
 
     def _delivered_at(self, messages: Iterable[str]) -> dict[str, UtcDatetime]:
         """Return when people first got each message, by its id. A message that nobody got is left

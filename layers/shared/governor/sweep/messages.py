@@ -16,7 +16,7 @@ from governor.alerts.model import (
     name_or_count,
     only_instance,
 )
-from governor.alerts.templates import said, written
+from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
 from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
@@ -57,7 +57,7 @@ def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
     if batch is not None:
         values["running"] = _jobs(batch.jobs_running, "running")
         values["waiting"] = _jobs(batch.jobs_waiting, "waiting")
-    return said("managed advice", values)
+    return template_lines("managed advice", values)
 
 
 def _batch_state(batch: BatchEnvironment | None) -> str:
@@ -122,7 +122,7 @@ def managed_alert(
         "listed": some_of(lines, _MEMBERS_NAMED),
     }
     dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
-    return written("managed", target, dedup_id, now, facts, words, owner=owner)
+    return alert_from_template("managed", target, dedup_id, now, facts, words, owner=owner)
 
 
 def _usd_per_hour(idle: Sequence[IdleMember]) -> UsdPerHour:
@@ -153,7 +153,7 @@ def idle_event(
     id is the same whenever it is made for this idle stretch."""
     facts = {"idle_since": idle_since, "reason": verdict.reason}
     dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
-    return written("idle", instance, dedup_id, now, facts, owner=owner)
+    return alert_from_template("idle", instance, dedup_id, now, facts, owner=owner)
 
 
 def silent_alert(
@@ -177,7 +177,7 @@ def silent_alert(
     facts = {"instance_ids": instance_ids(instances), "outage": outage}
     words = {"which": name_or_count(instances), "listed": some_of(lines, _INSTANCES_NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
-    return written(
+    return alert_from_template(
         "silent", only_instance(instances) or target, dedup_id, now, facts, words, owner=owner
     )
 
@@ -219,6 +219,6 @@ def exemption_alert(
     words = {"which": name_or_count(instances), "listed": lines, "exemption": exemption}
     facts = {"instance_ids": instance_ids(instances)}
     dedup_id = f"exemption-{target}-{iso(now)}-{owner.key}"
-    return written(
+    return alert_from_template(
         "exemption", only_instance(instances) or target, dedup_id, now, facts, words, owner=owner
     )

@@ -16,7 +16,7 @@ from governor.alerts.model import (
     Incident,
     Severity,
 )
-from governor.alerts.templates import said, written
+from governor.alerts.templates import alert_from_template, template_lines
 from governor.approvals.messages.failures import (
     cause_of,
     failed_step_of,
@@ -96,7 +96,7 @@ def outcome_alert(
         words["in_short"] = "Nothing was changed"
         words["left_behind"] = "Nothing was changed."
         dedup_id = stage_id(outcome.value, ref)
-        alert = written("failure", ref.target, dedup_id, at, facts, words, link=link)
+        alert = alert_from_template("failure", ref.target, dedup_id, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
 
     what_is_left = left_behind(episode)
@@ -130,7 +130,7 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
         zone = episode.asking.time_zone
     is_ahead = again_at is not None and again_at > at
     values = {"asks": asks, "after": again_at if is_ahead else None}
-    return said("again", values, zone, at)[0]
+    return template_lines("again", values, zone, at)[0]
 
 
 def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
@@ -213,10 +213,10 @@ def left_behind(episode: Episode) -> LeftBehind:
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     values["undone"] = episode.is_undone
-    clauses = said("steps done", values)
+    clauses = template_lines("steps done", values)
     values["first"] = clauses[0] if clauses else ""
     values["all"] = " and ".join(clauses)
-    short, sentences = said("left behind", values)
+    short, sentences = template_lines("left behind", values)
     return LeftBehind(short, sentences)
 
 
@@ -239,7 +239,7 @@ def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime
     }
     last_failed_at = max(failing.at for failing in failures)
     dedup_id = f"recovered-{first.cause}-{iso(last_failed_at)}"
-    return written("recovered", about, dedup_id, now, facts, words)
+    return alert_from_template("recovered", about, dedup_id, now, facts, words)
 
 
 def over_alert(incident: Incident, now: UtcDatetime) -> Alert:
@@ -247,6 +247,6 @@ def over_alert(incident: Incident, now: UtcDatetime) -> Alert:
     it."""
     facts = {"incident": incident.key, "opened_at": incident.opened_at, REPEATS: True}
     dedup_id = f"over-{short_hash(incident.key, iso(incident.opened_at), iso(incident.ends_at))}"
-    return written(
+    return alert_from_template(
         "incident over", incident.target, dedup_id, now, facts, {"name": incident.subject}
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.core.hashing import short_hash
 from governor.core.units import (
     people,
@@ -35,7 +35,7 @@ def next_step(reason: str) -> str:
     """Return what people should do about a failure, as one line. `reason` is the failure as
     recorded, such as `Throttled: too many calls`."""
     error = error_and_cause(reason).error
-    return said("advice", {"error": error})[0]
+    return template_lines("advice", {"error": error})[0]
 
 
 class ErrorAndCause(NamedTuple):
@@ -92,7 +92,7 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
 
 def step_text(step: object) -> str:
     """Return a failed step, such as `stop`, as the words between `Could not` and a name."""
-    return said("failed step", {"step": step})[0]
+    return template_lines("failed step", {"step": step})[0]
 
 
 def cause_of(reason: str) -> str:
@@ -105,6 +105,6 @@ def readable(reason: str) -> str:
     """Return the reason of an outcome as a sentence for people. An empty reason becomes the
     sentence that the cause is not known."""
     error, cause = error_and_cause(reason or "the cause is not known")
-    text, *_ = said("error", {"error": error, "cause": cause})
+    text, *_ = template_lines("error", {"error": error, "cause": cause})
     with_times = _ISO.sub(r"\1 \2 UTC", people(text))
     return sentence(with_times.replace(" %", "%"))

@@ -16,7 +16,12 @@ from governor.alerts.model import (
     Severity,
     Words,
 )
-from governor.alerts.templates import alert_of, said, worded, written
+from governor.alerts.templates import (
+    alert_from_template,
+    alert_from_words,
+    template_lines,
+    template_words,
+)
 from governor.approvals.messages.sentences import (
     budget_text,
     cost_lines,
@@ -67,7 +72,7 @@ class StageWords(NamedTuple):
 def stage_name(stage: str) -> str:
     """Return what people call a message, such as `reminder`, by the stage or the outcome in its id,
     such as `remind`."""
-    return said("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
+    return template_lines("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
 
 
 def stage_words(
@@ -113,8 +118,8 @@ def stage_words(
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "restart": [restart] if restart else [],
     }
-    words = worded("stage", values, episode.asking.time_zone, at)
-    details = worded("stage details", values, episode.asking.time_zone, at)
+    words = template_words("stage", values, episode.asking.time_zone, at)
+    details = template_words("stage details", values, episode.asking.time_zone, at)
     return StageWords(words, details)
 
 
@@ -146,7 +151,7 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
         "asked": left(at - planned.ask_at),
         "reminded": left(at - planned.remind_at),
     }
-    return said("news", values)[0]
+    return template_lines("news", values)[0]
 
 
 def stage_alert(
@@ -161,7 +166,7 @@ def stage_alert(
     words, details = stage_words(episode, stage, at, until)
     whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]
-    return alert_of(
+    return alert_from_words(
         whole,
         kind,
         severity,
@@ -191,7 +196,7 @@ def episode_alert(
     `facts` are for machines, `words` only for the template; it may name both. The template sets the
     severity unless `severity` is given.
     """
-    return written(
+    return alert_from_template(
         template,
         episode.instance,
         stage_id(stage, episode.ref),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from governor.alerts.model import (
     UNASSIGNED,
 )
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.core.errors import GovernorError, TooLate
 from governor.core.instance import Lifecycle
 from governor.core.units import (
@@ -68,7 +68,7 @@ def saving_text(plan: Plan) -> str:
     known."""
     saved_per_day = plan.saving.saved_usd_per_day or Decimal(0)
     values = {"kind": _saving_kind(plan), "plan": plan, "usd": abs(saved_per_day)}
-    return said("saving", values)[0]
+    return template_lines("saving", values)[0]
 
 
 def _saving_kind(plan: Plan) -> str:
@@ -100,14 +100,14 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
     else:
         kind = "stopped"
     values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
-    return said("restart", values)[0]
+    return template_lines("restart", values)[0]
 
 
 def plan_lines(episode: Episode) -> tuple[str, ...]:
     """Return the plan as sentences: why it differs from the policy's action, its steps, what it
     loses and what is left after it."""
     steps = "; then ".join(STEP_TEXT[step] for step in episode.own_plan)
-    return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
+    return tuple(template_lines("plan", {"plan": episode.plan, "steps": steps}))
 
 
 class IdleText(NamedTuple):
@@ -227,4 +227,4 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     if mode == "auto" and at >= notice_ends:
         mode = "over"
     values = {"mode": mode, "plan": episode.plan, "until": notice_ends}
-    return said("unasked", values, episode.asking.time_zone, at)[0]
+    return template_lines("unasked", values, episode.asking.time_zone, at)[0]

@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from governor.alerts.templates import said
+from governor.alerts.templates import template_lines
 from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
@@ -148,7 +148,7 @@ def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[s
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
     for kind, gpus in gpus_by_kind.items():
-        advice = "".join(said("health advice", {"kind": kind}))
+        advice = "".join(template_lines("health advice", {"kind": kind}))
         findings.append({"kind": kind, "gpus": gpus, "advice": advice})
     return findings
 
