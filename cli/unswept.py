@@ -30,5 +30,5 @@ def unswept(table: Table) -> dict[Target, Unswept]:
             failure = Unswept(at, str(why["Error"]), str(why.get("Cause", "")))
             failures[Target(account, region)] = failure
         except DAMAGED:
-            table.leave_out(f"UNSWEPT / {item['sk']}")
+            table.log_left_out(f"UNSWEPT / {item['sk']}")
     return failures

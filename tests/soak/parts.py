@@ -203,7 +203,7 @@ class _CloudTable(Table):
         cloud = _CLOUDS[-1]
         cloud.port("table.transact", lambda: cloud.memory.transact(*writes))
 
-    def hasty(self) -> Table:
+    def with_short_timeout(self) -> Table:
         return self
 
     def document(self, record: object) -> Document:

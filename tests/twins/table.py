@@ -45,7 +45,7 @@ class MemoryTable(Table):
         self.items: dict[Key, Document] = {}
         self.failure: Exception | None = None
 
-    def hasty(self) -> Table:
+    def with_short_timeout(self) -> Table:
         """Itself: no call takes time."""
         return self
 

@@ -97,7 +97,7 @@ def parts(
         **event_parts(MemoryEventLog()),
         "workflow": world.workflow,
         "announcer": world.announcer,
-        "hasty_announcer": world.announcer,
+        "short_timeout_announcer": world.announcer,
         "link_keys": SimpleNamespace(read=lambda: KEYS),
         "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
         **dict.fromkeys(

@@ -164,7 +164,8 @@ class AskOwner:
 
     def _notify_waiting(self, episode: Episode, reason: str) -> StageResult:
         """Notify people once an episode that an approved step waits; send nothing if they were
-        notified, or there is no question. Raises: CloudError."""
+        notified, or there is no question. Return a result that says that people have the message.
+        Raises: CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:

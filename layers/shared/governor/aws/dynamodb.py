@@ -39,7 +39,7 @@ class DynamoTable(Adapter, Table):
         super().__init__(clients, name)
         self._sleep = sleep
 
-    def hasty(self) -> Table:
+    def with_short_timeout(self) -> Table:
         """Return a copy of the table whose calls are sent once, with short timeouts. This table
         itself does not change."""
         table = copy(self)
@@ -129,8 +129,8 @@ class DynamoTable(Adapter, Table):
                 return
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
-        """Call an operation such as `GetItem`; return DynamoDB's answer. A hasty table sends the
-        call once. Raises: ConflictError, CloudError."""
+        """Call an operation such as `GetItem`; return DynamoDB's answer. A table with a short
+        timeout sends the call once. Raises: ConflictError, CloudError."""
         return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
 
 

@@ -143,7 +143,7 @@ class PolicyText:
         Without `patient` each call gives up within seconds, and if the table does not answer, the
         text of the last version that was read is returned. Raises: CloudError.
         """
-        table = self._table if patient else self._table.hasty()
+        table = self._table if patient else self._table.with_short_timeout()
         try:
             version = PolicyVersions(table).version_in_force()
         except (Throttled, Unavailable):

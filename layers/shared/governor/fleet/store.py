@@ -107,7 +107,7 @@ class Fleet(Store):
             day = date.fromisoformat(item["day"])
             return DayCosts(day, item["account"], item["region"], shares)
         except DAMAGED:
-            self._table.leave_out(f"{item['pk']} / {item['sk']}")
+            self._table.log_left_out(f"{item['pk']} / {item['sk']}")
             return None
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
@@ -121,14 +121,14 @@ class Fleet(Store):
             try:
                 [page] = self._table.records(FleetPage, [{**items[0], "rows": []}])
             except (CloudError, ValueError):
-                self._table.leave_out(f"the page of {name}")
+                self._table.log_left_out(f"the page of {name}")
                 continue
             try:
                 documents = unpacked_one(item["rows"] for item in items)
                 yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
             except (CloudError, *DAMAGED):
                 # Also if a sweep replaces the page between two parts of the query.
-                self._table.leave_out(f"the rows of {name}")
+                self._table.log_left_out(f"the rows of {name}")
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
 
 

@@ -177,7 +177,7 @@ class Sweeps(Store):
                 for day, counts in counts_by_day
             )
         except DAMAGED:
-            self._table.leave_out(" / ".join(key))
+            self._table.log_left_out(" / ".join(key))
             return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:

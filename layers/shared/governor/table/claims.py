@@ -11,19 +11,19 @@ from datetime import datetime, timedelta
 
 from governor.core.errors import CloudError, ConflictError
 from governor.core.units import in_parts
-from governor.table.table import TRANSACTION, Condition, HastyStore, Write, is_over, update
+from governor.table.table import TRANSACTION, Condition, ShortTimeoutStore, Write, is_over, update
 
 _CANCELLED = "TransactionCanceledException"
 
 
-class Claims(HastyStore):
+class Claims(ShortTimeoutStore):
     """Claims by key. Every method may raise CloudError."""
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
         """Claim the work that `key` names, and return true. Return false if another caller has
         claimed or done it. The claim lapses after `lease` unless `done` is called before. Raises:
         CloudError."""
-        return self._hasty.try_write(_taking(key, now + lease, is_over(now)))
+        return self._short_timeout.try_write(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
         """Claim the work that different `keys` name. Return the keys that this caller has claimed,
@@ -34,7 +34,9 @@ class Claims(HastyStore):
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
-                self._hasty.transact(*(_taking(key, now + lease, is_over(now)) for key in part))
+                self._short_timeout.transact(
+                    *(_taking(key, now + lease, is_over(now)) for key in part)
+                )
             except (ConflictError, CloudError) as error:
                 # If the transaction was refused, no claim was made, so each key is claimed by
                 # itself. After any other error the claims may stand, so the error is raised.
@@ -48,12 +50,12 @@ class Claims(HastyStore):
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
         """Note that the work is done. Until the time `keep` is over, nobody can claim the key.
         Raises: CloudError."""
-        self._hasty.write(_taking(key, now + keep))
+        self._short_timeout.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
         """Note that the work of each key is done, as `done` does. Raises: CloudError; some of the
         notes may be missing then."""
-        self._hasty.write_all([_taking(key, now + keep) for key in keys])
+        self._short_timeout.write_all([_taking(key, now + keep) for key in keys])
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:

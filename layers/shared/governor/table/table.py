@@ -218,7 +218,7 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def hasty(self) -> Table:
+    def with_short_timeout(self) -> Table:
         """Return the same table for writes that are useless later. It sends each request once, with
         a short timeout."""
 
@@ -245,10 +245,9 @@ class Table(ABC):
         of that key; empty if there are none. Raises: CloudError, also if one is damaged."""
         return list(self.records(kind, self.query(pk, prefix)))
 
-    def leave_out(self, what: str) -> None:
-        """Log that an item, described by `what`, cannot be read. It deletes nothing: the caller
-        goes on without the item. Call it only while the error is handled, as the log shows that
-        error."""
+    def log_left_out(self, what: str) -> None:
+        """Log that an item, described by `what`, cannot be read, and that the caller goes on
+        without it. Call it only while the error is handled, as the log shows that error."""
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
     def try_write(self, change: Write) -> bool:
@@ -333,11 +332,11 @@ class Readable(Table):
             try:
                 yield from self._whole.records(kind, [item])
             except CloudError:
-                self.leave_out(f"{kind.__name__} {item.get('pk')} / {item.get('sk')}")
+                self.log_left_out(f"{kind.__name__} {item.get('pk')} / {item.get('sk')}")
 
-    def leave_out(self, what: str) -> None:
+    def log_left_out(self, what: str) -> None:
         """Log that an item, described by `what`, cannot be read, and add the text to `unread`."""
-        super().leave_out(what)
+        super().log_left_out(what)
         self.unread.append(what)
 
     def document(self, record: object) -> Document:
@@ -352,7 +351,7 @@ class Readable(Table):
         """Raise a TypeError: this view writes nothing."""
         self.write(writes[0])
 
-    def hasty(self) -> Table:
+    def with_short_timeout(self) -> Table:
         """Return this view itself: it has no writes that could be useless later."""
         return self
 
@@ -373,10 +372,10 @@ class Store:
             _log.exception("the audit lacks %s", " ".join(entry.key))
 
 
-class HastyStore(Store):
-    """A store some of whose writes are useless later: `_hasty` sends each once, with a short
-    timeout."""
+class ShortTimeoutStore(Store):
+    """A store some of whose writes are useless later: `_short_timeout` is its table that sends each
+    request once, with a short timeout."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
-        self._hasty = table.hasty()
+        self._short_timeout = table.with_short_timeout()

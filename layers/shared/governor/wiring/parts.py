@@ -171,17 +171,17 @@ class Parts(Basics):
     def claim_store(self) -> Claims:
         from governor.table.claims import Claims
 
-        self._open_hasty_client()
+        self._open_short_timeout_client()
         return Claims(self.table)
 
     @cached_property
     def burst_store(self) -> Bursts:
         from governor.events.store.bursts import Bursts
 
-        self._open_hasty_client()
+        self._open_short_timeout_client()
         return Bursts(self.table)
 
-    def _open_hasty_client(self) -> None:
+    def _open_short_timeout_client(self) -> None:
         """Open the client of calls that are sent once, with a short timeout, at cold start."""
         self.clients.client("dynamodb", repeat=False, patient=False)
 
@@ -237,7 +237,7 @@ class Parts(Basics):
         return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
 
     @cached_property
-    def hasty_announcer(self) -> Announcer:
+    def short_timeout_announcer(self) -> Announcer:
         """Return an announcer that gives up within seconds, for callers that must not wait for a
         message and send it later."""
         from governor.aws.messaging import SnsAnnouncer

@@ -77,7 +77,7 @@ def _review_policy(parts: Parts) -> ReviewPolicy:
         policy_text=parts.policy_text,
         policy_store=parts.policy_store,
         once=parts.once,
-        announcer=parts.hasty_announcer,
+        announcer=parts.short_timeout_announcer,
         hub=parts.hub,
         parse=parse_policy,
         parse_accepted=accepted,
@@ -88,7 +88,7 @@ def _send_pause_messages(parts: Parts) -> SendPauseMessages:
     return SendPauseMessages(
         pause_store=parts.pause_store,
         clock=parts.clock,
-        announcer=parts.hasty_announcer,
+        announcer=parts.short_timeout_announcer,
         hub=parts.hub,
         once=parts.once,
     )

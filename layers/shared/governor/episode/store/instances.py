@@ -174,7 +174,7 @@ class Failures(Store):
         try:
             return parse_iso(text)
         except DAMAGED:
-            self._table.leave_out(" / ".join(_worked(failure.target)))
+            self._table.log_left_out(" / ".join(_worked(failure.target)))
             return failure.at
 
     def note_failing(self, failure: Failing) -> None:

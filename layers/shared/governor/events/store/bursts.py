@@ -13,7 +13,7 @@ from governor.core.errors import ConflictError
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
 from governor.table.keys import target_pk
-from governor.table.table import HastyStore, absent, epoch, update, where
+from governor.table.table import ShortTimeoutStore, absent, epoch, update, where
 
 _ATTEMPTS = 3
 """How often a count is tried if another one begins at the same moment."""
@@ -28,7 +28,7 @@ class Burst:
     started_at: UtcDatetime
 
 
-class Bursts(HastyStore):
+class Bursts(ShortTimeoutStore):
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
         """Count one more warning under `name`, and return its place. A new count begins if the
         standing one began longer than `window` ago. Raises: CloudError; ConflictError if other
@@ -49,7 +49,7 @@ class Bursts(HastyStore):
             # If no count is open, begin one. If another caller begins it first, add to theirs.
             for write in (count_one_more, begin):
                 try:
-                    item = self._hasty.write(write)
+                    item = self._short_timeout.write(write)
                 except ConflictError:
                     continue
                 started_at = datetime.fromtimestamp(item["started_at_epoch"], tz=UTC)

@@ -79,7 +79,7 @@ class Breakers(Store):
             hour_names = dict(item["ids"])
             return {instance_id: _hour(str(name)) for instance_id, name in hour_names.items()}
         except DAMAGED:
-            self._table.leave_out(" / ".join(key))
+            self._table.log_left_out(" / ".join(key))
             return {}
 
     def try_count_turned(

@@ -25,7 +25,7 @@ class Prices(Store):
             document = unpacked_one([item["list"]])
             return next(iter(self._table.records(PriceList, [document])))
         except (CloudError, *DAMAGED):
-            self._table.leave_out(f"the prices of {region}")
+            self._table.log_left_out(f"the prices of {region}")
             return None
 
     def keep_price_list(self, price_list: PriceList) -> None:
