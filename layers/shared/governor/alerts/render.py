@@ -94,6 +94,7 @@ def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable
 
     @pass_context
     def filtered(context: Context, moment: datetime) -> str:
+        """Return the time in words. Without a time of the message, it is relative to itself."""
         now = context[_NOW] or moment
         return in_words(moment, context[_ZONE], now)
 

@@ -132,6 +132,7 @@ def begin(
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 
     def results(seconds: float) -> dict[Key, Result | CloudError]:
+        """Wait for the calls, and return the result of each by key, or its CloudError."""
         wait(futures.values(), timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         result_by_key: dict[Key, Result | CloudError] = {}

@@ -280,6 +280,7 @@ class Readable(Table):
     `unread`. No action may be decided by it, as an item may be missing."""
 
     def __init__(self, table: Table) -> None:
+        """Read through the other `table`. Nothing is read ahead yet."""
         self._whole = table
         self._known: dict[Key, Document | None] = {}
         self.unread: list[str] = []
@@ -360,6 +361,7 @@ class Store:
     """A part of the table with keys and records of its own."""
 
     def __init__(self, table: Table) -> None:
+        """Keep the records of this store in the `table`."""
         self._table = table
 
     def _keep_for_audit(self, entry: Write) -> None:
@@ -377,5 +379,6 @@ class ShortTimeoutStore(Store):
     request once, with a short timeout."""
 
     def __init__(self, table: Table) -> None:
+        """Keep the records of this store in the `table`."""
         super().__init__(table)
         self._short_timeout = table.with_short_timeout()
