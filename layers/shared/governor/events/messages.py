@@ -88,19 +88,19 @@ def mass_alert(
     now: UtcDatetime,
     *,
     owner: Owner,
-    unasked: Collection[str] = (),
+    without_hook: Collection[str] = (),
 ) -> Alert:
     """Return one message about many warnings in one zone or group.
 
     `endangered` are the instances that the `owner` has there; `None` if they could not be listed.
-    `unasked` are the ids of instances that probably did not get their hook.
+    `without_hook` are the ids of instances that probably did not get their hook.
     """
     rule = policy.events
     target = instance.target
     zone = instance.availability_zone or target.region
     group = warned.group
     instances = endangered or ()
-    without_hook = [member for member in instances if member.instance_id in unasked]
+    instances_without_hook = [member for member in instances if member.instance_id in without_hook]
     facts = {
         "availability_zone": zone,
         "auto_scaling_group": group,
@@ -108,7 +108,7 @@ def mass_alert(
         "since": since,
         "instance_ids": instance_ids(instances),
         "owners": {owner.name: len(instances)} if instances else {},
-        "checkpoint_not_sent": instance_ids(without_hook),
+        "checkpoint_not_sent": instance_ids(instances_without_hook),
         INCIDENT_UNTIL: max(since + BURST_WINDOW, warned.stands_until(now)),
     }
     (warnings,) = template_lines("many", {"kind": warned.kind})
@@ -119,8 +119,8 @@ def mass_alert(
         "known": _known(endangered),
         "number": plural(len(instances), "instance"),
         "listed": _names(instances),
-        "hooks": plural(len(without_hook), "hook"),
-        "unasked": _names(without_hook),
+        "hooks": plural(len(instances_without_hook), "hook"),
+        "unasked": _names(instances_without_hook),
         "minutes": minutes(BURST_WINDOW),
     }
     if group:

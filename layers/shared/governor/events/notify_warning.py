@@ -138,12 +138,12 @@ class Case(Attempt):
     """Why the hook was not sent, or could not be noted as sent."""
 
     @property
-    def is_hooked(self) -> bool:
+    def gets_hook(self) -> bool:
         """Return whether the hook is to be sent to the instance."""
         return self.checkpoint is not None and self.checkpoint.send
 
     @property
-    def is_unasked(self) -> bool:
+    def is_hook_unsent(self) -> bool:
         """Return whether its hook was not sent, as far as that is known."""
         return self.hook_error is not None and not self.hook.was_sent
 
@@ -159,18 +159,18 @@ class NotifyWarning:
     once: Once
     announcer: Announcer
 
-    def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
+    def __call__(self, case: Case, base: Policy, without_hook: Collection[str] = ()) -> None:
         """Notify the owner, unless an earlier call did so for this event. `base`, the policy
-        without overrides, decides how many warnings are sent as one. `unasked` are the ids of
+        without overrides, decides how many warnings are sent as one. `without_hook` are the ids of
         instances whose hooks were not sent.
 
         Raises: CloudError if the message could not be sent, or could not be noted as sent: then a
         repeated event sends it again.
         """
-        notify = partial(self._notify, case, base, unasked)
+        notify = partial(self._notify, case, base, without_hook)
         self.once(f"{case.warned.event_id}#told", notify)
 
-    def _notify(self, case: Case, base: Policy, unasked: Collection[str]) -> None:
+    def _notify(self, case: Case, base: Policy, without_hook: Collection[str]) -> None:
         """Send the warning, alone or with others, and note in the reaction how."""
         burst = self._count(case)
         if burst is None or burst.number <= base.events.mass_interruption_told_singly:
@@ -184,7 +184,7 @@ class NotifyWarning:
             )
             self.announcer.announce(alert)
             case.reaction.notified = Notified.SINGLY
-        elif self._notify_of_mass(case, base, burst, unasked):
+        elif self._notify_of_mass(case, base, burst, without_hook):
             case.reaction.notified = Notified.AS_A_MASS
         else:
             case.reaction.notified = Notified.COUNTED
@@ -204,7 +204,7 @@ class NotifyWarning:
             return None
 
     def _notify_of_mass(
-        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+        self, case: Case, base: Policy, burst: Burst, without_hook: Collection[str]
     ) -> bool:
         """Send one message about all warnings in a group or zone, once for each burst of warnings.
         Return whether this call sent it. Raises: CloudError."""
@@ -212,10 +212,10 @@ class NotifyWarning:
         place = case.warned.group or case.instance.availability_zone
         started = int(burst.started_at.timestamp())
         key = f"mass#{kind}#{case.instance.target}#{place}#{started}"
-        return self.once(key, partial(self._announce_mass, case, base, burst, unasked))
+        return self.once(key, partial(self._announce_mass, case, base, burst, without_hook))
 
     def _announce_mass(
-        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+        self, case: Case, base: Policy, burst: Burst, without_hook: Collection[str]
     ) -> None:
         """Send each owner one message about their instances. Raises: the first error, after all
         were tried."""
@@ -231,7 +231,7 @@ class NotifyWarning:
                 burst.started_at,
                 now,
                 owner=owner,
-                unasked=unasked,
+                without_hook=without_hook,
             )
             announcements.append(partial(self.announcer.announce, alert))
         run_all(announcements)

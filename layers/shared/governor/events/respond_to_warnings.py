@@ -92,9 +92,9 @@ class RespondToWarnings:
         cases = [attempt for attempt in opened if isinstance(attempt, Case)]
         taken_back = [case for case in cases if case.warned.response.is_taken_back]
         self._note_and_send_first(cases, taken_back)
-        unasked = frozenset(case.warned.instance_id for case in cases if case.is_unasked)
+        without_hook = frozenset(case.warned.instance_id for case in cases if case.is_hook_unsent)
         for attempt in opened:
-            attempt.run(*self._steps(attempt, base, unasked))
+            attempt.run(*self._steps(attempt, base, without_hook))
         self._snapshot_all(taken_back)
         self._advise_all(cases)
         return [attempt.result() for attempt in attempts]
@@ -216,14 +216,14 @@ class RespondToWarnings:
             self.instance_store.note_warned(target, until_by_id)
 
     def _steps(
-        self, attempt: Attempt, base: Policy, unasked: Collection[str]
+        self, attempt: Attempt, base: Policy, without_hook: Collection[str]
     ) -> list[Callable[[], object]]:
         """Return the steps for a warning: notification and hook in the order of its cause, then the
         cancellation of the open question. An attempt that is no `Case` gets only the last."""
         void = partial(self._void, attempt.warned, attempt.reaction)
         if not isinstance(attempt, Case):
             return [void]
-        notify = partial(self.notify, attempt, base, unasked)
+        notify = partial(self.notify, attempt, base, without_hook)
         report = partial(self.checkpoint.report, attempt)
         if attempt.warned.response.hook_first:
             return [notify, report, void]
@@ -319,7 +319,7 @@ def _described_instance(
 def _may_save_work(case: Case) -> bool:
     """Return whether a checkpoint runs on the instance, or may run later. It cannot if the hook was
     refused for good."""
-    if not case.is_hooked:
+    if not case.gets_hook:
         return False
     error = case.hook_error
     is_refused = (

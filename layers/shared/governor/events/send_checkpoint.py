@@ -87,7 +87,7 @@ class SendCheckpoint:
             return
         by_key: dict[str, list[Case]] = defaultdict(list)
         for case in cases:
-            if case.is_hooked:
+            if case.gets_hook:
                 by_key[f"{case.warned.event_id}#checkpoint"].append(case)
 
         def send(keys: Sequence[str]) -> _Results:
@@ -110,7 +110,7 @@ class SendCheckpoint:
         if error is None:
             case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
             return
-        if case.reaction.notified is Notified.SINGLY and case.is_unasked:
+        if case.reaction.notified is Notified.SINGLY and case.is_hook_unsent:
             try:
                 self._notify_of_failure(case)
             except CloudError as unsent:
