@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from governor.core.parsing import parse
-from governor.events.contract import QueueBatch, must_be_of
+from governor.events.contract import QueueBatch, require_account
 from governor.notify.dispatched import Dispatched
 from governor.notify.worker import Worker
 from governor.wiring.delivery import delivery_worker
@@ -28,7 +28,7 @@ HUB = PARTS.hub.account
 def handler(event: dict[str, Any], context: Any, worker: Worker) -> dict[str, Any]:
     """Deliver a batch of the queue; return the messages that must stay in it."""
     batch = [record.to_queued() for record in parse(QueueBatch, event).records]
-    must_be_of(HUB, event)
+    require_account(HUB, event)
     left = worker(batch)
     logger.info("delivered", extra={"messages": len(batch), "left": len(left)})
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in left]}

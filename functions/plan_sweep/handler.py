@@ -9,7 +9,7 @@ from typing import Any
 
 from governor.core.errors import ConfigurationError
 from governor.core.parsing import parse
-from governor.events.contract import must_be_of, policy_writer
+from governor.events.contract import policy_writer, require_account
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import PlanPayload
@@ -27,7 +27,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
     """`{"check": "sweep"}` or `{"check": "health"}` to `{"check", "targets": [{"account",
     "region"}], "target_count"}`; an event of S3 about the policy to `{}`."""
     if event.get("source") == "aws.s3":
-        must_be_of(HUB, event)
+        require_account(HUB, event)
         plan.review(policy_writer(event))
         plan.places()
         return {}

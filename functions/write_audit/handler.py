@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from governor.episode.rules.audit import Change
-from governor.events.contract import changes_of, must_be_of
+from governor.events.contract import changes_of, require_account
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 
@@ -19,7 +19,7 @@ HUB = PARTS.hub.account
 def handler(event: dict[str, Any], context: Any, keep: Callable[[Change], bool]) -> dict[str, Any]:
     """Keep a batch of changes; return how many documents are new. If one fails, all come again."""
     changes = changes_of(event)
-    must_be_of(HUB, event)
+    require_account(HUB, event)
     kept = sum(map(keep, changes))
     logger.info("kept", extra={"kept": kept})
     return {"kept": kept}

@@ -104,9 +104,9 @@ def test_what_comes_from_another_account_is_refused(name: str) -> None:
     mistake."""
     event = json.loads((EVENTS / f"{name}.json").read_text())
 
-    events.must_be_of("000000000000", event)
+    events.require_account("000000000000", event)
     with pytest.raises(InputError, match="it is not one of account 123456789012"):
-        events.must_be_of("123456789012", event)
+        events.require_account("123456789012", event)
     of_nobody: tuple[dict[str, Any], ...] = (
         {},
         {"Records": [{}]},
@@ -114,7 +114,7 @@ def test_what_comes_from_another_account_is_refused(name: str) -> None:
     )
     for nobodys in of_nobody:
         with pytest.raises(InputError, match="it is not one of account"):
-            events.must_be_of("123456789012", nobodys)
+            events.require_account("123456789012", nobodys)
 
 
 def test_the_name_of_an_episode_is_the_same_bytes_every_time() -> None:

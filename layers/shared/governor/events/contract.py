@@ -299,7 +299,7 @@ class QueueBatch(Event):
     records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
 
 
-def must_be_of(account: str, event: Mapping[str, Any]) -> None:
+def require_account(account: str, event: Mapping[str, Any]) -> None:
     """Refuse an event, or the records of a queue or a stream, from another account. Raises:
     InputError."""
     for record in event.get("Records", (event,)):
