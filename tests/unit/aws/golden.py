@@ -145,7 +145,7 @@ def write(table: Any, log: Any) -> None:
     log.claim("claimed", NOW, timedelta(seconds=30))
     log.done("done", NOW, timedelta(days=1))
     for _ in range(2):
-        log.count(TARGET, "interruption#us-east-1a", NOW, timedelta(minutes=10))
+        log.count_one_more(TARGET, "interruption#us-east-1a", NOW, timedelta(minutes=10))
     for notice in _NOTICES:
         log.keep_notice(notice, remind=True)
     log.keep_notice(replace(_NOTICES[0], source_id="arn:2", at=None), remind=False)
@@ -273,7 +273,7 @@ def read(table: Any, log: Any) -> dict[str, Any]:
             log.claim("claimed", NOW, timedelta(seconds=30)),
             log.claim("done", NOW, timedelta(seconds=30)),
         ],
-        "count": log.count(TARGET, "interruption#us-east-1a", NOW, timedelta(minutes=10)),
+        "count": log.count_one_more(TARGET, "interruption#us-east-1a", NOW, timedelta(minutes=10)),
         "notices": sorted(log.notices(TARGET), key=lambda notice: notice.source_id),
         "told": sorted(log.known_keys(TARGET, NOW)),
     }

@@ -55,14 +55,20 @@ def test_warnings_of_a_zone_are_counted_from_the_first(log: EveryEventStore) -> 
     """One, two, three; after the window it begins anew, and each zone, Region and account has its
     own."""
     counted = [
-        log.count(TARGET, "interruption#a", NOW + timedelta(minutes=m), WINDOW) for m in (0, 1, 9)
+        log.count_one_more(TARGET, "interruption#a", NOW + timedelta(minutes=m), WINDOW)
+        for m in (0, 1, 9)
     ]
     assert [1, 2, 3] == [burst.number for burst in counted]
     assert 1 == len({burst.started_at for burst in counted})
 
-    assert 1 == log.count(TARGET, "interruption#b", NOW, WINDOW).number
-    assert 1 == log.count(replace(TARGET, region="eu-west-1"), "interruption#a", NOW, WINDOW).number
-    anew = log.count(TARGET, "interruption#a", NOW + timedelta(minutes=11), WINDOW)
+    assert 1 == log.count_one_more(TARGET, "interruption#b", NOW, WINDOW).number
+    assert (
+        1
+        == log.count_one_more(
+            replace(TARGET, region="eu-west-1"), "interruption#a", NOW, WINDOW
+        ).number
+    )
+    anew = log.count_one_more(TARGET, "interruption#a", NOW + timedelta(minutes=11), WINDOW)
     assert (1, True) == (anew.number, anew.started_at > counted[0].started_at)
 
 
@@ -78,7 +84,7 @@ def test_of_many_at_once_each_counts_once_and_one_claims() -> None:
         with ThreadPoolExecutor(20) as pool:
             return list(pool.map(lambda _: act(), range(20)))
 
-    numbers = at_once(lambda: log.count(TARGET, "interruption#a", NOW, WINDOW).number)
+    numbers = at_once(lambda: log.count_one_more(TARGET, "interruption#a", NOW, WINDOW).number)
     claims = at_once(lambda: log.claim("event-1", NOW, LEASE))
 
     assert list(range(1, 21)) == sorted(numbers)
@@ -91,7 +97,7 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
     client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
 
-    burst = EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count(
+    burst = EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count_one_more(
         TARGET, "interruption#a", NOW, WINDOW
     )
 
@@ -189,7 +195,7 @@ def test_a_count_that_keeps_losing_says_so() -> None:
     client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
 
     with pytest.raises(ConflictError):
-        EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count(
+        EveryEventStore(DynamoTable(FakeClients(client), TABLE)).count_one_more(
             TARGET, "interruption#a", NOW, WINDOW
         )
     assert 6 == len(client.calls)
@@ -201,7 +207,7 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     create_table(client)
     log = EveryEventStore(DynamoTable(aws, TABLE))
     log.done("event-1", NOW, DAY)
-    log.count(TARGET, "interruption#a", NOW, WINDOW)
+    log.count_one_more(TARGET, "interruption#a", NOW, WINDOW)
     keep(log, BLOCK)
     keep(log, RETIREMENT, at=None)
     log.drop_notice(replace(RETIREMENT, source_id="arn:2"))

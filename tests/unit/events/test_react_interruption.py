@@ -589,7 +589,7 @@ def test_a_count_that_cannot_be_written_keeps_no_warning_back(
     def busy(*_: object) -> None:
         raise Throttled("busy", operation="dynamodb:UpdateItem")
 
-    monkeypatch.setattr(world.log, "count", busy)
+    monkeypatch.setattr(world.log, "count_one_more", busy)
 
     reaction = world.interruption(world.warned())
 

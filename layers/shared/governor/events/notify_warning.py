@@ -195,7 +195,7 @@ class NotifyWarning:
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         name = f"{case.warned.kind}#{place}"
         try:
-            return self.burst_store.count(
+            return self.burst_store.count_one_more(
                 case.instance.target, name, self.clock.now(), BURST_WINDOW
             )
         except (CloudError, ConflictError) as error:

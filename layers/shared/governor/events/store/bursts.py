@@ -29,7 +29,7 @@ class Burst:
 
 
 class Bursts(ShortTimeoutStore):
-    def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+    def count_one_more(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
         """Count one more warning under `name`, and return its place. A new count begins if the
         standing one began longer than `window` ago. Raises: CloudError; ConflictError if other
         callers kept beginning counts."""
