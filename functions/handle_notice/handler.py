@@ -23,9 +23,9 @@ def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> 
         logger.info("nothing follows from this kind of event", extra={"kind": event["detail-type"]})
         return {"told": []}
     if isinstance(notice, ScheduledChange):
-        told = notify().scheduled(notice)
+        told = notify().notify_scheduled(notice)
     else:
-        told = notify().block(notice)
+        told = notify().notify_block(notice)
     nothing = "not ours, no target of the policy, sent before, older than what was sent, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -40,7 +40,8 @@ class NoticeWorld(FleetWorld):
             "announcer": self.announcer,
         }
         notify = NotifyDates(**everything)
-        self.scheduled, self.block = notify.scheduled, notify.block
+        self.scheduled = notify.notify_scheduled
+        self.block = notify.notify_block
 
     def told(self) -> list[tuple[str, bool, str]]:
         """Owner, whether it was a reminder, and the date of every message about a date."""

@@ -49,7 +49,7 @@ class NotifyDates:
     once: Once
     announcer: Announcer
 
-    def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
+    def notify_scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
         """Notify the owner of each instance. Return the ids of the instances whose owners this call
         has notified; empty if there are none.
 
@@ -64,7 +64,7 @@ class NotifyDates:
                 )
         return tuple(chain.from_iterable(run_all(sending)))
 
-    def block(self, change: BlockChange) -> tuple[str, ...]:
+    def notify_block(self, change: BlockChange) -> tuple[str, ...]:
         """Notify the owners of instances in a Capacity Block. Return the names of the owners that
         this call has notified; empty if there are none.
 
@@ -84,7 +84,7 @@ class NotifyDates:
             reservation_id=change.reservation_id,
         )
         target = self.accounts.target(change.account, change.region)
-        running = notice.concerns(self.instances.list_selected(target, policy.selector))
+        running = notice.select_concerned(self.instances.list_selected(target, policy.selector))
         owners = by_owner(running, policy.ownership)
         if not owners and not change.is_expiring:
             # Nothing runs in the block yet: the policy's default owner may know who bought it.

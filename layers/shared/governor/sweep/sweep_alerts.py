@@ -226,7 +226,7 @@ class SweepAlerts:
     def _remind(self, sweep: Sweep, notice: Notice, instances: Sequence[Instance]) -> None:
         """Remind each owner of running instances that the notice is about, once for its date. A
         failure becomes a problem of the sweep."""
-        concerned_by_owner = by_owner(notice.concerns(instances), sweep.base.ownership)
+        concerned_by_owner = by_owner(notice.select_concerned(instances), sweep.base.ownership)
         for owner, members in concerned_by_owner.items():
             alert = notice_alert(notice, members, owner, sweep.now, again=True)
             key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"

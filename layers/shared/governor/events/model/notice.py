@@ -48,7 +48,7 @@ class Notice:
             return f"{self.key}#{iso(self.at)}"
         return f"{self.key}#undated#{iso(self.said_at)}"
 
-    def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+    def select_concerned(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
         """Return those of the instances that the notice is about; empty if none is."""
         return tuple(instance for instance in instances if self._is_about(instance))
 
