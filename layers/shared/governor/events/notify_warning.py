@@ -104,7 +104,8 @@ class Attempt:
     failed: list[Exception] = field(default_factory=list)
 
     def run(self, *steps: Callable[[], object]) -> None:
-        """Try every step, even if one before it fails. An error is added to `failed`."""
+        """Run every step, even if one before it fails. If any failed, add one error to `failed`:
+        the first, with the others as its notes. Raise nothing."""
         try:
             run_all(steps)
         except Exception as error:  # noqa: BLE001 - the other warnings have their turn
@@ -120,7 +121,8 @@ class Attempt:
             return None
 
     def result(self) -> Reaction | Exception:
-        """Return the effects; or, if a step failed, the first error with the others as notes."""
+        """Return the effects if no step has failed, else the first error, with the others as its
+        notes. The error is returned, not raised."""
         return joined(self.failed) if self.failed else self.reaction
 
 
@@ -139,12 +141,14 @@ class Case(Attempt):
 
     @property
     def gets_hook(self) -> bool:
-        """Return whether the hook is to be sent to the instance."""
+        """Return whether the decision is to send the hook to the instance. It is false in a stack
+        without a hook."""
         return self.checkpoint is not None and self.checkpoint.send
 
     @property
     def is_hook_unsent(self) -> bool:
-        """Return whether its hook was not sent, as far as that is known."""
+        """Return whether sending the hook failed, or perhaps failed. It is false if the hook was
+        sent, only its note failed, or no hook was to be sent."""
         return self.hook_error is not None and not self.hook.was_sent
 
 
@@ -160,19 +164,23 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, without_hook: Collection[str] = ()) -> None:
-        """Notify the owner, unless an earlier call did so for this event. `base`, the policy
-        without overrides, decides how many warnings are sent as one. `without_hook` are the ids of
-        instances whose hooks were not sent.
+        """Notify the owner of a warning, unless an earlier call did so for this event, and set in
+        the reaction how.
 
-        Raises: CloudError if the message could not be sent, or could not be noted as sent: then a
-        repeated event sends it again.
+        `base`, the policy without overrides, decides how many warnings are sent one by one.
+        `without_hook` are the ids of instances whose hooks were not sent. Raises: CloudError if the
+        message was not accepted, or not noted as sent: then a repeated event sends it again.
         """
         notify = partial(self._notify, case, base, without_hook)
         self.once(f"{case.warned.event_id}#told", notify)
 
     def _notify(self, case: Case, base: Policy, without_hook: Collection[str]) -> None:
-        """Send the warning, alone or with others, and note in the reaction how."""
-        burst = self._count(case)
+        """Count the warning and send it: alone while few came, else in one message about all. If
+        another call has sent that one, send nothing. Set in the reaction how the owner is notified.
+
+        Raises: CloudError if the message was not accepted.
+        """
+        burst = self._count_warning(case)
         if burst is None or burst.number <= base.events.mass_interruption_told_singly:
             alert = warning_alert(
                 case.instance,
@@ -189,9 +197,9 @@ class NotifyWarning:
         else:
             case.reaction.notified = Notified.COUNTED
 
-    def _count(self, case: Case) -> Burst | None:
-        """Return the place of the warning among those of its group or zone; `None` if the count
-        cannot be written."""
+    def _count_warning(self, case: Case) -> Burst | None:
+        """Add the warning to the count of its group or zone, and return its place there; `None`,
+        and a note in the reaction, if the count cannot be written."""
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         name = f"{case.warned.kind}#{place}"
         try:
@@ -207,7 +215,8 @@ class NotifyWarning:
         self, case: Case, base: Policy, burst: Burst, without_hook: Collection[str]
     ) -> bool:
         """Send one message about all warnings in a group or zone, once for each burst of warnings.
-        Return whether this call sent it. Raises: CloudError."""
+        Return true if this call sent it, false if another one did. Raises: CloudError if a message
+        was not accepted."""
         kind = case.warned.kind
         place = case.warned.group or case.instance.availability_zone
         started = int(burst.started_at.timestamp())
@@ -217,8 +226,8 @@ class NotifyWarning:
     def _announce_mass(
         self, case: Case, base: Policy, burst: Burst, without_hook: Collection[str]
     ) -> None:
-        """Send each owner one message about their instances. Raises: the first error, after all
-        were tried."""
+        """Send each owner one message about their endangered instances; send `NOBODY` one if there
+        are none, or they cannot be listed. Raises: the first error, after all were tried."""
         endangered = self._endangered(case, base)
         now = self.clock.now()
         announcements = []
@@ -237,10 +246,10 @@ class NotifyWarning:
         run_all(announcements)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
-        """Return the instances that may be taken back with this one, by owner.
+        """Return the governed instances that may be taken back with this one, by owner.
 
-        The owner is `NOBODY` if there is no such instance (empty) or they could not be listed
-        (`None`).
+        Return `NOBODY` with an empty sequence if there are none, and with `None`, and a note in the
+        reaction, if they cannot be listed.
         """
         try:
             listed = self.instances.list_selected(case.instance.target, base.selector)
@@ -252,8 +261,8 @@ class NotifyWarning:
 
 
 def _is_endangered(instance: Instance, case: Case) -> bool:
-    """Return whether the instance may be taken back, too: it is in the same group as the warned
-    one, or, without a group, in the same zone and of a kind that EC2 takes back."""
+    """Return whether the instance may be taken back with the warned one: it is in the same group
+    or, for a warning that no group sent, in the same zone and of a kind that EC2 takes back."""
     if case.warned.group is not None:
         return instance.tags.get(AUTO_SCALING_TAG) == case.warned.group
     is_in_zone = instance.availability_zone == case.instance.availability_zone
@@ -271,8 +280,11 @@ class AdviseElsewhere:
     announcer: Announcer
 
     def __call__(self, case: Case) -> None:
-        """Send advice on a Spot instance if this call has notified its owner of the warning. An
-        error becomes a note of the reaction."""
+        """Send the owner of a Spot instance prices elsewhere, once in ten minutes for its type and
+        zone. An error becomes a note of the reaction, and raises nothing.
+
+        Do nothing if the policy does not ask for it, or another call has notified the owner.
+        """
         instance = case.instance
         events = case.policy.events
         is_wanted = events.compare_spot_prices and instance.lifecycle is Lifecycle.SPOT
@@ -286,7 +298,8 @@ class AdviseElsewhere:
             case.reaction.notes.append(f"no advice: {error}")
 
     def _advise(self, case: Case) -> None:
-        """Send the prices elsewhere, if any is known. Raises: CloudError."""
+        """Read the prices elsewhere and send them, and set `advised` in the reaction; send nothing
+        if none is known. Regions that cannot be read are noted. Raises: CloudError."""
         instance = case.instance
         reaction = case.reaction
         regions = (instance.target.region, *case.policy.events.spot_price_regions)
@@ -303,8 +316,8 @@ class AdviseElsewhere:
             reaction.advised = True
 
     def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
-        """Return the placement scores by Region; empty if the policy does not ask for them or they
-        are not available, which is noted."""
+        """Return the placement scores by Region, from 1 to 10. Return an empty mapping if the
+        policy does not ask for them; or, with a note in the reaction, if EC2 gives none."""
         if not case.policy.events.placement_scores:
             return {}
         types = types_with_same_gpus(case.instance.instance_type)

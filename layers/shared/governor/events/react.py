@@ -48,7 +48,11 @@ class ReactToStateChange:
         self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
     ) -> str:
         """Void a question that the change has made needless, and settle the ledger. Return the
-        effects as text, or `nothing to do`. Raises: CloudError."""
+        effects as text, such as `question voided, saving settled: terminated by others`; `nothing
+        to do` without effects.
+
+        `ec2_state` is the new state, such as `stopping`; `at` is when it began. Raises: CloudError.
+        """
         target = Target(account, region)
         record = self.instance_store.record(target, instance_id)
         # Any earlier episode, mark or saving of this instance would have left a record.
@@ -62,8 +66,11 @@ class ReactToStateChange:
         return ", ".join(done) or _NOTHING
 
     def _void_ended(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> bool:
-        """Void the open question about an instance that stops or is terminated. Return whether this
-        call did."""
+        """Void the open question about an instance that stops or is terminated, and return true.
+
+        Return false, with nothing changed, for another state, without an open question, once the
+        workflow acts, or if the event is about an earlier run. Raises: CloudError.
+        """
         ref = record.open_episode
         if ref is None or ec2_state not in _ENDING:
             return False
@@ -75,23 +82,29 @@ class ReactToStateChange:
 
     def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
         """Void a question about a stopped instance that runs again, and end its savings. Return a
-        text for each effect; empty if there is none."""
-        done = []
+        text for each effect; empty if there is none, as after a termination by GPU Governor.
+
+        Call it only for the states of `_SETTLING`. Raises: CloudError.
+        """
         episode = None
         if record.open_episode is not None:
             episode = self.episode_store.episode(record.open_episode)
-        if ec2_state == "running":
-            if episode is not None and at > episode.opened_at:
-                reason = "the instance was started again"
-                if self.void(episode.ref, reason, Outcome.VOID):
-                    done.append("question voided")
-        elif record.last_outcome is Outcome.TERMINATED or _terminates(episode):
-            return done  # Our own termination: the saving of its stop goes on.
+        if ec2_state == "terminated":
+            is_own_termination = record.last_outcome is Outcome.TERMINATED or _terminates(episode)
+            if is_own_termination:
+                return []  # The saving of its stop goes on.
+            return self._settle(record, ec2_state, at)
+
+        done: list[str] = []
+        if episode is not None and at > episode.opened_at:
+            reason = "the instance was started again"
+            if self.void(episode.ref, reason, Outcome.VOID):
+                done.append("question voided")
         return done + self._settle(record, ec2_state, at)
 
     def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
-        """End the savings that were booked before the change. Return a text for each; empty if
-        there is none."""
+        """End the savings that were booked before the change, and return a text for each that this
+        call ended; empty if there is none, or others ended it first. Raises: CloudError."""
         entries = self.ledger_store.open_entries(record.target, record.instance_id)
         ended = stops_booked_by(entries, at)
         if not ended:
@@ -108,5 +121,6 @@ class ReactToStateChange:
 
 
 def _terminates(episode: Episode | None) -> bool:
-    """Return whether the open episode has asked EC2 to terminate the instance."""
+    """Return whether this episode has asked EC2 to terminate the instance. `None`, for no episode,
+    has not."""
     return episode is not None and episode.plan.destroys and episode.begun_at is not None

@@ -74,23 +74,26 @@ class RespondToWarnings:
 
     def one(self, warned: Warned) -> Reaction:
         """Respond to a warning that comes alone; return its effects. Raises: the error of the first
-        failed step."""
+        failed step, after the other steps were done."""
         [result] = self([warned])
         if isinstance(result, Exception):
             raise result
         return result
 
     def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
-        """Respond to a batch of warnings; return the effects of each, in their order.
+        """Respond to a batch of warnings; return one result for each, in their order: its effects,
+        or an exception.
 
         An exception stands for a warning whose instance could not be read, or whose response had a
-        failed step. All other steps were done, and the warning should be delivered again.
+        failed step. All other steps were done, and the warning should be delivered again. Raises
+        nothing for a single warning.
         """
         base = self.policies.base().policy
         attempts = [Attempt(warned=warned) for warned in batch]
-        opened = self._open(attempts, base)
+        opened = self._examine_all(attempts, base)
         cases = [attempt for attempt in opened if isinstance(attempt, Case)]
         taken_back = [case for case in cases if case.warned.response.is_taken_back]
+        # Seconds count: hooks first, then messages and questions, then snapshots and advice.
         self._note_and_send_first(cases, taken_back)
         without_hook = frozenset(case.warned.instance_id for case in cases if case.is_hook_unsent)
         for attempt in opened:
@@ -99,11 +102,13 @@ class RespondToWarnings:
         self._advise_all(cases)
         return [attempt.result() for attempt in attempts]
 
-    def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
-        """Return the attempts that have steps left to do, each as `_examine` returns it.
+    def _examine_all(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
+        """Read the instances of all attempts, and return the attempts that have steps left to do,
+        each as `_examine` returns it; empty if none has.
 
         Instances are described in a few calls for each account and Region. A call that hangs does
-        not hold up the others. An attempt whose instance could not be read has failed.
+        not hold up the others. An attempt whose instance could not be read is left out, with the
+        error in its `failed`.
         """
         by_target = self._by_target(attempts, base)
         calls = {}
@@ -120,8 +125,8 @@ class RespondToWarnings:
         return opened
 
     def _by_target(self, attempts: Sequence[Attempt], base: Policy) -> dict[Target, list[Attempt]]:
-        """Group attempts by account and Region. Attempts in other targets than the policy's are
-        left out, and noted as not ours."""
+        """Return the attempts by account and Region. Attempts in other targets than the policy's
+        are left out, and marked in their reaction as not ours."""
         by_target: dict[Target, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
             account = attempt.warned.account
@@ -142,11 +147,12 @@ class RespondToWarnings:
         described: Mapping[str, Instance | CloudError] | CloudError,
         base: Policy,
     ) -> Attempt | None:
-        """Return what is left to do about a warning:
+        """Return what is left to do about a warning, by the instances that were `described`:
 
         - a `Case` if the instance is governed and the warning stands;
-        - the attempt itself if only an open question may have to be canceled;
-        - `None` if nothing is: the warning came too late.
+        - the attempt itself if only an open question may have to be canceled: the instance is gone
+          or not governed;
+        - `None` if nothing is: the warning came too late, which is noted in the reaction.
 
         Raises: CloudError if the instance could not be read; PolicyError.
         """
@@ -185,7 +191,8 @@ class RespondToWarnings:
     def _with_heartbeat(
         self, warned: Warned, action: LifecycleAction, reaction: Reaction
     ) -> Warned:
-        """Return the warning with the end of its group's wait; unchanged if that is not known."""
+        """Return the warning with the end of its group's wait, as the group states it. Return it
+        unchanged if the group has no such hook, or cannot be asked, which is noted."""
         hooks = _wired(self.hooks)
         try:
             wait = hooks.heartbeat(self._target(warned), action.group, action.hook)
@@ -197,16 +204,17 @@ class RespondToWarnings:
         return replace(warned, stated_end=warned.at + wait)
 
     def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
-        """Send the hooks that go before any notification. At the same time, note the warnings."""
-        wait_for_notes = begin({_NOTE: partial(self._note_all, taken_back)}, _NOTE)
+        """Send the hooks that go before any notification, and at the same time store the warnings
+        of the instances that are `taken_back`. A failed store is added to each of their cases."""
+        wait_for_notes = begin({_NOTE: partial(self._store_warnings, taken_back)}, _NOTE)
         self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
         note_error = wait_for_notes(_NOTE_SECONDS)[_NOTE]
         if note_error is not None:
             for case in taken_back:
                 case.failed.append(note_error)
 
-    def _note_all(self, cases: Sequence[Case]) -> None:
-        """Note until when each warning stands: until then GPU Governor may not stop or terminate
+    def _store_warnings(self, cases: Sequence[Case]) -> None:
+        """Store until when each warning stands: until then GPU Governor may not stop or terminate
         the instance, which saves its work. Raises: CloudError."""
         now = self.clock.now()
         until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
@@ -218,8 +226,9 @@ class RespondToWarnings:
     def _steps(
         self, attempt: Attempt, base: Policy, without_hook: Collection[str]
     ) -> list[Callable[[], object]]:
-        """Return the steps for a warning: notification and hook in the order of its cause, then the
-        cancellation of the open question. An attempt that is no `Case` gets only the last."""
+        """Return the steps for a warning in their order, ready to be called: notification and hook
+        in the order of its cause, then the cancellation of the open question, then the completion
+        of a lifecycle hook. An attempt that is no `Case` gets only the cancellation."""
         void = partial(self._void, attempt.warned, attempt.reaction)
         if not isinstance(attempt, Case):
             return [void]
@@ -231,8 +240,9 @@ class RespondToWarnings:
         return [notify, send, report, void, partial(self._complete, attempt)]
 
     def _void(self, warned: Warned, reaction: Reaction) -> None:
-        """Cancel the open question, unless the warning leaves it open or is about an earlier run of
-        the instance. Raises: CloudError."""
+        """Cancel the open question about the instance, and note in the reaction whether there was
+        one. Do nothing if the warning leaves questions open, or is about an earlier run of the
+        instance. Raises: CloudError."""
         reason = warned.void_reason
         if reason is None:
             return
@@ -242,10 +252,11 @@ class RespondToWarnings:
             reaction.voided = _wired(self.void)(episode, reason, Outcome.INTERRUPTED)
 
     def _complete(self, case: Case) -> None:
-        """Complete a lifecycle hook that the policy names, so that nobody pays for the wait.
+        """Complete the lifecycle hook that the group waits for, once, if the policy names it, so
+        that nobody pays for the wait.
 
-        The hook is not completed while a checkpoint runs or may come: that would terminate the
-        instance before its work is saved. Raises: CloudError.
+        Do nothing in mode `observe`, and while a checkpoint runs or may come: that would terminate
+        the instance before its work is saved. Raises: CloudError.
         """
         action = case.warned.lifecycle_action
         if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
@@ -257,18 +268,18 @@ class RespondToWarnings:
             case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
 
     def _advise_all(self, cases: Sequence[Case]) -> None:
-        """Send the advice of each cause that has any."""
+        """Send advice on other zones for each warning whose cause has any. An error is added to its
+        case."""
         for case in cases:
             if case.warned.response.advises:
                 case.run(partial(_wired(self.advise), case))
 
     def _snapshot_all(self, cases: Sequence[Case]) -> None:
-        """Create all snapshots at the same time, as each takes EC2 most of a second.
-
-        A failed one is added to its case. Messages were sent before: they need no snapshot.
-        """
+        """Create snapshots of data volumes, if the policy asks for them, of all instances at the
+        same time: each takes EC2 most of a second. An error is added to its case."""
         calls = {}
         for number, case in enumerate(cases):
+            # One volume is the root volume, which is not copied.
             has_data_volumes = len(case.instance.volumes) > 1
             if has_data_volumes and case.policy.events.snapshot_data_volumes:
                 calls[number] = partial(self._snapshot, case)
@@ -278,7 +289,8 @@ class RespondToWarnings:
                 cases[number].failed.append(error)
 
     def _snapshot(self, case: Case) -> None:
-        """Create the snapshots of one instance, once for its event. Raises: CloudError."""
+        """Create the snapshots of one instance, once for its event: a repeated event creates none.
+        Raises: CloudError."""
         retention = timedelta(days=case.policy.plan.snapshot_retention_days)
         tags = case.instance.snapshot_tags(
             "before its interruption",
@@ -289,8 +301,8 @@ class RespondToWarnings:
         self.once(f"{case.warned.event_id}#snapshots", create)
 
     def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
-        """Create snapshots of data volumes only: a new instance has its own boot volume. Note their
-        ids in the reaction."""
+        """Create snapshots of all volumes but the root volume, which a new instance has anew. Set
+        their ids in the reaction; in mode `observe`, only ask for a dry run. Raises: CloudError."""
         created = _wired(self.snapshots).create(
             case.instance.target,
             case.instance.instance_id,
@@ -304,10 +316,8 @@ class RespondToWarnings:
 def _described_instance(
     described: Mapping[str, Instance | CloudError] | CloudError, instance_id: str
 ) -> Instance | None:
-    """Return the instance, or `None` if EC2 does not know it.
-
-    Raises: CloudError if this instance, or its whole target, could not be read.
-    """
+    """Return the instance with this id from the answer for its target; `None` if EC2 does not know
+    it. Raises: the CloudError that stands in place of this instance, or of the whole answer."""
     if isinstance(described, CloudError):
         raise described
     instance = described.get(instance_id)
@@ -317,8 +327,8 @@ def _described_instance(
 
 
 def _may_save_work(case: Case) -> bool:
-    """Return whether a checkpoint runs on the instance, or may run later. It cannot if the hook was
-    refused for good."""
+    """Return whether a checkpoint runs on the instance, or may run later. It is false if no hook is
+    to be sent, or Systems Manager refused it for good."""
     if not case.gets_hook:
         return False
     error = case.hook_error
@@ -331,7 +341,8 @@ def _may_save_work(case: Case) -> bool:
 
 
 def _wired(part: _Part | None) -> _Part:
-    """Return the part. Raises: ConfigurationError if the Lambda function was wired without it."""
+    """Return the part itself. Raises: ConfigurationError if it is `None`, because the function was
+    wired without it."""
     if part is None:
         raise ConfigurationError(
             "this function was not made for warnings of this cause: see its wiring"

@@ -40,8 +40,9 @@ class CheckpointHook(Protocol):
         *,
         sigterm_if_no_hook: bool,
     ) -> str:
-        """Send the command and return its id. Raises: CloudError, also if one instance is not
-        managed; then no instance has received it."""
+        """Send the command to these instances, and return its id. With `sigterm_if_no_hook`, GPU
+        processes get a SIGTERM on an instance that has no hook. Raises: CloudError, also if one
+        instance is not managed; then no instance has received it."""
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
         """Return the ids that Systems Manager knows; empty if it knows none. Raises: CloudError."""
@@ -77,10 +78,11 @@ class SendCheckpoint:
     announcer: Announcer
 
     def send_all(self, cases: Sequence[Case]) -> None:
-        """Send the hooks of many warnings in few commands, and set the result on each case.
+        """Send the hooks of those cases that get one, in few commands and once for each event, and
+        set `hook` and `hook_error` of these cases. A failure is set, not raised.
 
-        A hook that could not be noted as sent counts as failed: a repeated event tries again.
-        Nothing happens in a stack without a checkpoint hook.
+        A hook that could not be noted as sent counts as failed: a repeated event tries again. Do
+        nothing in a stack without a checkpoint hook.
         """
         hook = self.hook
         if hook is None:
@@ -91,7 +93,8 @@ class SendCheckpoint:
                 by_key[f"{case.warned.event_id}#checkpoint"].append(case)
 
         def send(keys: Sequence[str]) -> _Results:
-            return self._send(hook, {key: by_key[key][0] for key in keys})
+            # Deliveries of one event want the same hook, so the first stands for all.
+            return self._send_commands(hook, {key: by_key[key][0] for key in keys})
 
         results = self.once.of_many(tuple(by_key), send)
         for key, same_event in by_key.items():
@@ -100,11 +103,12 @@ class SendCheckpoint:
                 case.hook_error = results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note in the reaction that the hook was sent. Notify of a failure if the warning was sent
-        singly; a message about many warnings names the failed hooks itself.
+        """Set in the reaction whether this call sent the hook, or raise why it failed. Call it only
+        after `send_all`.
 
-        Raises: CloudError if the hook could not be sent, or not noted as sent; a repeated event
-        tries again.
+        Before it raises, the owner is notified of the failure if the warning was sent singly; a
+        message about many warnings names the failed hooks itself. Raises: CloudError if the hook
+        could not be sent, or not noted as sent; a repeated event tries again.
         """
         error = case.hook_error
         if error is None:
@@ -118,16 +122,17 @@ class SendCheckpoint:
         raise error
 
     def _notify_of_failure(self, case: Case) -> None:
-        """Notify the owner once that the hook was not sent. Raises: CloudError."""
+        """Notify the owner, once for an event, that the hook was not sent, or perhaps not. Raises:
+        CloudError."""
         alert = checkpoint_failed_alert(
             case.instance, case.warned, case.hook, case.owner, self.clock.now()
         )
         key = f"{case.warned.event_id}#checkpoint-failed"
         self.once(key, partial(self.announcer.announce, alert))
 
-    def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
-        """Send all commands at the same time, within `_PATIENCE_SECONDS`. Return the result of each
-        hook, by key."""
+    def _send_commands(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
+        """Send the commands for these cases at the same time, within `_PATIENCE_SECONDS`. Return
+        the result of each hook by the key of its case: `None` if it was sent, else the error."""
         sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
         calls = {}
         for number, (kind, group) in enumerate(_commands(cases.values(), self.clock.now())):
@@ -140,8 +145,8 @@ class SendCheckpoint:
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
-    """Return the state of one hook, for its warning's message. A hook without a result was sent by
-    another delivery of the event."""
+    """Return the state of the hook of this key, for its warning's message. `results` are those of
+    this call: a hook that is missing there was sent by another delivery of the event."""
     if key not in results:
         return HookAnswer(HookState.EARLIER)
     error = results[key]
@@ -153,8 +158,12 @@ def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
 
 
 def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequence[Case]]]:
-    """Return as few commands as possible: those of one kind are sent together, up to the limit of
-    Systems Manager. The first command of each account and Region comes before any second one."""
+    """Return the commands that ask all these instances, each as its content and its cases; empty
+    without cases.
+
+    Cases of equal content share a command, up to the limit of Systems Manager. The first command of
+    each account and Region comes before any second one.
+    """
     by_kind: dict[_Kind, list[Case]] = defaultdict(list)
     for case in cases:
         by_kind[_kind_of(case, now)].append(case)
@@ -167,7 +176,7 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
 
 
 def _kind_of(case: Case, now: UtcDatetime) -> _Kind:
-    """Return the content of the command for one warning."""
+    """Return the content of the command that this warning leads to now."""
     return _Kind(
         target=case.instance.target,
         reason=case.warned.response.hook_reason,
@@ -190,10 +199,11 @@ class _Sending:
         return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """Send one command. If it is refused for some instances, send one more to those that
-        Systems Manager knows. Halving until the culprits are found would take hundreds of calls.
+        """Send one command to all cases. If Systems Manager refuses it because of some instances,
+        send one to those that it manages; if that is refused, too, send one to each.
 
-        Results are noted by event id; a command that time did not allow has none.
+        Results are set by event id; a case for which no time was left has none. Raise nothing.
+        Halving until the culprits are found would take hundreds of calls.
         """
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():
@@ -218,20 +228,20 @@ class _Sending:
             self._to_each(kind, managed)
 
     def _to_each(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """Send a command to each instance by itself, all at the same time."""
+        """Send a command to each instance by itself, all at the same time, while time is left."""
         calls = {case.warned.event_id: partial(self._to_one, kind, case) for case in cases}
         begin(calls, SEND)(self.seconds_left())
 
     def _to_one(self, kind: _Kind, case: Case) -> None:
-        """Send a command to one instance if time is left."""
+        """Send a command to one instance if time is left, and set its result; else do nothing."""
         if self.seconds_left():
             self._send(kind, [case])
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
-        """Send one command and note its result, or its error, for each case; return `None`.
+        """Send one command, set its result for each case, `None` or the error, and return `None`.
 
-        If several instances were asked and one of them is not reachable, note nothing and return
-        the error: the others may still be reached.
+        If several instances were asked and one of them is not reachable, set nothing and return the
+        error: the others may still be reached.
         """
         error: CloudError | None = None
         try:
@@ -259,7 +269,8 @@ def _ids(cases: Sequence[Case]) -> list[str]:
 
 
 def _not_managed(case: Case, error: CloudError) -> CloudError:
-    """Return the error that names the one instance which could not be reached."""
+    """Return an error that names the instance of this case as the one that could not be reached.
+    `error` is the answer of Systems Manager, which names none."""
     text = (
         f"{case.instance.instance_id} is not managed by Systems Manager, or does not run ({error})"
     )
