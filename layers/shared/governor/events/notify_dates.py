@@ -50,10 +50,12 @@ class NotifyDates:
     announcer: Announcer
 
     def notify_scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
-        """Notify the owner of each instance. Return the ids of the instances whose owners this call
-        has notified; empty if there are none.
+        """Notify the owner of each instance of a scheduled change, once for its date. Return the
+        ids of the instances whose owners this call has notified.
 
-        Raises: CloudError if one failed, after all others were tried.
+        Return an empty tuple if all were notified before, the change is over, AWS has announced
+        something newer, or no instance is governed. Raises: CloudError if one failed, after all
+        others were tried.
         """
         policy = self.policies.base().policy
         sending = []
@@ -65,10 +67,12 @@ class NotifyDates:
         return tuple(chain.from_iterable(run_all(sending)))
 
     def notify_block(self, change: BlockChange) -> tuple[str, ...]:
-        """Notify the owners of instances in a Capacity Block. Return the names of the owners that
-        this call has notified; empty if there are none.
+        """Notify the owners of instances in a Capacity Block that it has begun or is about to end.
+        Return the names of the owners that this call has notified.
 
-        Raises: SafetyError if nothing runs in the block and EC2 knows no such block; CloudError.
+        Return an empty tuple if all were notified before, AWS has announced something newer, the
+        block is in no target of the policy, or nothing runs in a block that ends. Raises:
+        SafetyError if nothing runs in a block that begins and EC2 knows no such block; CloudError.
         """
         policy = self.policies.base().policy
         now = self.clock.now()
@@ -99,11 +103,10 @@ class NotifyDates:
         return self._send_latest(notice, alerts_by_key, policy, now)
 
     def _must_exist(self, target: Target, reservation_id: str) -> None:
-        """Refuse a block that an event names and EC2 does not know. Raises: SafetyError,
-        CloudError.
+        """Require that EC2 knows the block that an event names. If the role may not ask EC2, as in
+        a member stack of an earlier release, believe the event: only AWS can send such an event.
 
-        If the role may not ask EC2, as in a member stack of an earlier release, the event is
-        believed: only AWS can send such an event.
+        Raises: SafetyError; CloudError.
         """
         try:
             is_known = self.instances.knows_reservation(target, reservation_id)
@@ -117,8 +120,12 @@ class NotifyDates:
     def _notify_about(
         self, instance_id: str, notice: Notice, is_over: bool, policy: Policy
     ) -> tuple[str, ...]:
-        """Notify the owner of one instance. Return the instance's id if this call has notified; an
-        empty tuple otherwise. A notice that is over is dropped instead. Raises: CloudError."""
+        """Notify the owner of one instance, and return the instance's id. A notice that is over, or
+        whose date is long past, is dropped instead.
+
+        Return an empty tuple if this call has notified nobody: the notice was dropped or sent
+        before, a newer one is known, or the instance is gone or not governed. Raises: CloudError.
+        """
         now = self.clock.now()
         date = notice.at or now
         if is_over or date < now - _STILL_NEWS:
@@ -137,10 +144,10 @@ class NotifyDates:
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
-        """Keep the notice for its reminder, and send the alerts unless AWS has announced something
-        newer. Return the names of those whom this call has notified.
+        """Store the notice for its reminder, and send the alerts unless AWS has announced something
+        newer. Return the names that come with the alerts which this call has sent; empty if none.
 
-        Raises: CloudError. If the notice could not be kept, the alerts are sent before the error.
+        Raises: CloudError. If the notice could not be stored, the alerts are sent before the error.
         """
         keep_error: CloudError | None = None
         is_latest = True
@@ -159,8 +166,9 @@ class NotifyDates:
         return notified
 
     def _send_all(self, alerts: _Alerts, keep: timedelta) -> tuple[str, ...]:
-        """Send each message once; return the names whose messages this call has sent. Raises:
-        CloudError."""
+        """Send each alert, once for its key, and return the names that come with the alerts which
+        this call has sent; empty if others sent all. A key is remembered for `keep`. Raises:
+        CloudError; alerts before the failed one were sent."""
         notified = []
         for key, (name, alert) in alerts.items():
             if self.once(key, partial(self.announcer.announce, alert), keep=keep):
@@ -169,7 +177,8 @@ class NotifyDates:
 
 
 def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
-    """Return the alerts by a key for each owner, with the owner's name."""
+    """Return each alert with its owner's name, by a key that is `key`, the owner and the project,
+    as `event-1#expiring#ada#vision`."""
     return {
         f"{key}#{owner.name}#{owner.project}": (owner.name, alert)
         for owner, alert in alerts.items()
@@ -177,8 +186,8 @@ def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
-    """Return whether a reminder will follow. It will not if there is no date, or if the date is so
-    near that this message serves as the reminder."""
+    """Return whether a reminder will follow a message that is sent now. It will not if there is no
+    date, or if the date is so near that this message serves as the reminder."""
     if notice.at is None:
         return False
     return now < notice.at - timedelta(hours=policy.events.remind_before_hours)

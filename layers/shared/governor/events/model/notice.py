@@ -37,7 +37,8 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Return the key of the announced event. It stays the same when the date changes."""
+        """Return the key of the announced event, `<source>#<instance or reservation>`. It stays the
+        same when the date changes."""
         return f"{self.source_id}#{self.instance_id or self.reservation_id}"
 
     @property
@@ -53,13 +54,15 @@ class Notice:
         return tuple(instance for instance in instances if self._is_about(instance))
 
     def _is_about(self, instance: Instance) -> bool:
+        """Return whether it names this instance or, if it names none, the reservation in which the
+        instance runs."""
         if self.instance_id is not None:
             return instance.instance_id == self.instance_id
         return instance.capacity_reservation_id == self.reservation_id
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Return whether it is time for the reminder: from `before` the date until the date. False
-        without a date."""
+        """Return whether it is time for the reminder: from `before` ahead of the date until the
+        date. It is false later, and without a date."""
         return self.at is not None and self.at - before <= now < self.at
 
 
@@ -86,6 +89,6 @@ class BlockChange:
 
     @property
     def terminated_from(self) -> UtcDatetime:
-        """Return when EC2 begins to terminate instances of an expiring block. Source: EC2 user
-        guide, monitoring Capacity Blocks."""
+        """Return when EC2 begins to terminate the instances: ten minutes after the event. Use it
+        only if the block is expiring. Source: EC2 user guide, monitoring Capacity Blocks."""
         return self.at + _EXPIRY_LEAD

@@ -29,10 +29,14 @@ class Burst:
 
 
 class Bursts(ShortTimeoutStore):
+    """Counts of warnings, by target and name."""
+
     def count_one_more(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
-        """Count one more warning under `name`, and return its place. A new count begins if the
-        standing one began longer than `window` ago. Raises: CloudError; ConflictError if other
-        callers kept beginning counts."""
+        """Count one more warning under `name`, as `interruption#us-east-1a`, and return its place.
+        A new count begins if the standing one began longer than `window` ago.
+
+        Raises: CloudError; ConflictError if other callers kept beginning counts.
+        """
         key = (target_pk(target), f"BURST#{name}")
         window_start = epoch(now - window)
         is_open = where("started_at_epoch", ">", window_start)

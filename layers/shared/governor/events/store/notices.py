@@ -31,12 +31,11 @@ keeps an event for half as long."""
 
 class Notices(Store):
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
-        """Keep an announced date. Return false, and change nothing, if AWS has sent a newer message
-        about the same event.
+        """Store an announced date, and return true. Return false, with nothing changed, if AWS has
+        sent a newer message about the same event, or a message of this moment has dropped it.
 
-        Another date of the same event replaces the stored date. The same date again, or no date,
-        leaves the stored date and `remind` as they are. Only a newer message opens a dropped notice
-        again. Raises: CloudError.
+        Another date replaces the stored one. The same date again, or no date, leaves the stored
+        date and `remind` as they are. With `remind`, the sweep reminds people. Raises: CloudError.
         """
         said_at = iso(notice.said_at)
         date_text = _date_text(notice)
@@ -54,7 +53,7 @@ class Notices(Store):
         return self._table.try_write(_write_notice(notice, document, is_older))
 
     def drop_notice(self, notice: Notice) -> None:
-        """Record that the date was dropped, unless AWS has sent a newer message. Raises:
+        """Record that the date was dropped. Do nothing if AWS has sent a newer message. Raises:
         CloudError."""
         is_not_newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
         self._table.try_write(_write_notice(notice, {}, is_not_newer))
@@ -69,6 +68,7 @@ class Notices(Store):
 
 
 def _notice_key(notice: Notice) -> Key:
+    """Return the key of the item that holds the newest notice about the same event."""
     return target_pk(Target(notice.account, notice.region)), f"NOTICE#{notice.key}"
 
 
