@@ -330,7 +330,7 @@ def test_what_the_group_will_do_is_read_from_its_event(detail: dict[str, Any], p
 
     warned = parse(LifecycleEvent, event).to_domain()
 
-    assert plan == warned.plan
+    assert plan == warned.action_text
     assert ("terminate" in plan) == (warned.void_reason is not None)
 
 

@@ -33,13 +33,14 @@ _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
 
 
 def detail(*path: str, **more: Any) -> Any:
-    """Return a model field that is read from this path in the event's `detail`."""
+    """Return a model field that is read from this path in the event's `detail`. `more` are further
+    arguments of `Field`, such as a default."""
     return Field(validation_alias=AliasPath("detail", *path), **more)
 
 
 def moment(text: object) -> UtcDatetime:
-    """Return the moment that a text names in ISO 8601 or RFC 1123. Raises: ValueError, also for a
-    year like 9999."""
+    """Return the moment that a text names in ISO 8601 or RFC 1123. Raises: ValueError if it names
+    none, or a year before 2006 or from 3000 on."""
     try:
         parsed = parse_iso(str(text))
     except ValueError:
@@ -64,7 +65,8 @@ def _moment_or_none(text: object) -> UtcDatetime | None:
 
 
 def _action_or_none(action: object) -> str | None:
-    """Return the printable, shortened name of an action; `None` if it is no text or is empty."""
+    """Return the name of an action without unprintable characters, cut to 64; `None` if it is no
+    text or is empty."""
     if not isinstance(action, str):
         return None
     return printable(action)[:_ACTION_CHARACTERS] or None
@@ -90,7 +92,7 @@ class _InstanceEvent(Envelope):
     instance_id: InstanceId = detail("instance-id")
 
     def _warned(self, cause: Cause, **more: Any) -> Warned:
-        """Return the warning with this cause and with `more` of its fields."""
+        """Return the warning of this event. `more` are further fields of `Warned`."""
         return Warned(
             self.id, self.account, self.region, self.instance_id, cause, self.time, **more
         )
@@ -300,15 +302,16 @@ class QueueBatch(Event):
 
 
 def require_account(account: str, event: Mapping[str, Any]) -> None:
-    """Refuse an event, or the records of a queue or a stream, from another account. Raises:
-    InputError."""
+    """Require that an event, or each record of a queue or a stream in it, is from this account.
+    Raises: InputError."""
     for record in event.get("Records", (event,)):
         if account not in (record.get("account"), *record.get("eventSourceARN", "").split(":")):
             raise InputError(f"the event was refused: it is not one of account {account}")
 
 
 def queued_event(body: str) -> Any:
-    """Return the event that a rule has put into a queue. Raises: InputError if it is no JSON."""
+    """Return the event in the body of a queue's message, as JSON data. Raises: InputError if it is
+    no JSON."""
     try:
         return json.loads(body)
     except ValueError as error:
@@ -361,7 +364,8 @@ class _ChangeBatch(Event):
 
 
 def changes_of(event: object) -> list[Change]:
-    """Return the changes of the state table in an event of its stream. Raises: InputError."""
+    """Return the changes of the state table in an event of its stream, in their order. Raises:
+    InputError if the event has another shape."""
     return [record.to_domain() for record in parse(_ChangeBatch, event).records]
 
 
@@ -372,7 +376,8 @@ def _plain(item: _Item) -> dict[str, Any]:
 
 
 def _value(value: Mapping[str, Any]) -> Any:
-    """Return an attribute value, `{type letter: value}`, as plain JSON."""
+    """Return an attribute value of DynamoDB, such as `{"N": "7"}`, as plain JSON, here `"7"`. NULL
+    becomes `None`. Raises: ValueError unless it names exactly one type."""
     [(letter, inner)] = value.items()
     if letter == "M":
         return _plain(inner)

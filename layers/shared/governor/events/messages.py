@@ -45,8 +45,8 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance. `checkpoint` is `None` if the stack has no checkpoint
-    hook."""
+    """Return the message to the owner about one warning, with the action, its end and the state of
+    the `hook`. `checkpoint` is `None` if the stack has no checkpoint hook."""
     has_known_end = warned.response.is_taken_back or warned.stated_end is not None
     is_hook_sent = checkpoint is not None and checkpoint.send
     facts = {
@@ -60,7 +60,7 @@ def warning_alert(
         INCIDENT_UNTIL: warned.stands_until(now),
     }
     words = {
-        "plan": warned.plan,
+        "plan": warned.action_text,
         "replaces_root_volume": warned.kind == ROOT_VOLUME,
         "end": warned.ends_at,
         "hook": _hook_lines(checkpoint, hook),
@@ -72,7 +72,8 @@ def warning_alert(
 
 
 def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
-    """Return the lines that say whether the instance was asked to save its work."""
+    """Return the lines that say whether the instance was asked to save its work, and why not.
+    `checkpoint` is `None` if the stack has no checkpoint hook."""
     if checkpoint is None:
         return template_lines("hook", {"state": "none", "why": None, "error": hook.error})
     state = hook.state.value if checkpoint.send else "off"
@@ -143,6 +144,8 @@ def _known(endangered: Sequence[Instance] | None) -> str:
 
 
 def _names(instances: Sequence[Instance]) -> str:
+    """Return the names and ids of the first instances, and how many more there are, as a list in
+    one line."""
     names = [f"{instance.name} ({instance.instance_id})" for instance in instances]
     return listed(names, _NAMED)
 
@@ -150,8 +153,8 @@ def _names(instances: Sequence[Instance]) -> str:
 def checkpoint_failed_alert(
     instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return the message that the hook was not sent, or perhaps not sent: somebody must save the
-    work by hand."""
+    """Return the message to the owner that the hook was not sent, or perhaps not sent: somebody
+    must save the work by hand."""
     facts = {
         "cause": warned.cause.value,
         "error": hook.error,
@@ -173,10 +176,11 @@ def elsewhere_alert(
     owner: Owner,
     now: UtcDatetime,
 ) -> Alert | None:
-    """Return the cheapest other zones for the same type; `None` if their prices are not known.
+    """Return the message that names the cheapest other zones for the same type; `None` if no price
+    of another zone is known. `prices` are sorted, cheapest first.
 
     `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs; empty if
-    they were not asked for.
+    there are none.
     """
     zone = instance.availability_zone
     usd_here = next((price.usd_per_hour for price in prices if price.zone == zone), None)
@@ -205,6 +209,7 @@ def elsewhere_alert(
 
 
 def _price_document(price: SpotPrice) -> dict[str, object]:
+    """Return a Spot price as JSON data."""
     return {
         "region": price.region,
         "availability_zone": price.zone,
@@ -213,6 +218,7 @@ def _price_document(price: SpotPrice) -> dict[str, object]:
 
 
 def _price_line(price: SpotPrice) -> str:
+    """Return a line such as `us-east-1b in us-east-1: $1.20 an hour`."""
     return f"{price.zone} in {price.region}: {usd(price.usd_per_hour)} an hour"
 
 
@@ -225,9 +231,10 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the message about a date for the `instances` of one owner.
+    """Return the message about an announced date for the `instances` of one owner.
 
-    If it is sent `again`, it is the reminder. Otherwise it says whether people will be `reminded`.
+    With `again` it is the reminder. Else it is the first message, and with `reminded` it says that
+    a reminder follows.
     """
     instance = only_instance(instances)
     at = notice.at
@@ -266,15 +273,16 @@ def notice_alert(
 
 
 def _due(at: UtcDatetime | None, now: UtcDatetime) -> str:
-    """Return how the template names the date: `now` (past), `later`, or `never` if AWS named no
-    date."""
+    """Return the word by which the template words the date: `now` if it is past, `later`, or
+    `never` if AWS named no date."""
     if at is None:
         return "never"
     return "now" if at <= now else "later"
 
 
 def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
-    """Return the name of the template's advice that fits these instances."""
+    """Return the word by which the template chooses its advice: `block` for a Capacity Block; else
+    `unstoppable` or `spot` if one of the instances is that, or `restart`."""
     if notice.reservation_id is not None:
         return "block"
     if any(instance.root_device_type != "ebs" for instance in instances):

@@ -147,6 +147,7 @@ class Warned:
 
     @property
     def response(self) -> Response:
+        """Return the row of `RESPONSES` for its cause."""
         return RESPONSES[self.cause]
 
     @property
@@ -156,8 +157,8 @@ class Warned:
 
     @property
     def ends_at(self) -> UtcDatetime:
-        """Return the stated end. If none is stated, return two minutes after the warning: too early
-        an end costs the hook least."""
+        """Return when EC2 or the group is expected to act: at the stated end, or, if none is
+        stated, two minutes after the warning. Too early an end costs the hook least."""
         return self.stated_end or self.at + _NOTICE
 
     @property
@@ -175,9 +176,10 @@ class Warned:
         return self.response.is_certain
 
     @property
-    def plan(self) -> str:
+    def action_text(self) -> str:
         """Return the action that EC2 or the Auto Scaling group will take, for a sentence after
-        `will`. It is a termination if none is named, or if the named one is not known."""
+        `will`, such as `stop`. It is `terminate` if none is named; an action that is not known is
+        named in brackets after that."""
         if self.lifecycle_action is not None or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         if not self.action:
@@ -186,7 +188,8 @@ class Warned:
 
     @property
     def void_reason(self) -> str | None:
-        """Return why an open question is canceled; `None` if it stays open."""
+        """Return why an open question about the instance is canceled; `None` if it stays open:
+        after a rebalance recommendation, and if the group keeps the instance."""
         if self.lifecycle_action is not None:
             if self.lifecycle_action.keeps_instance:
                 # If the warm pool stops the instance, its change of state cancels the question.
@@ -196,11 +199,12 @@ class Warned:
             return None
         capacity = self.response.lost_capacity
         when = clock(self.ends_at, "UTC", self.at)
-        return f"EC2 takes {capacity} back and will {self.plan} it at about {when}"
+        return f"EC2 takes {capacity} back and will {self.action_text} it at about {when}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether the warning is about an earlier run of the instance, or its end is long
-        past: events may be an hour late."""
+        """Return whether nothing is left to do about the warning: it is about an earlier run of the
+        instance, or the instance runs on more than five minutes after the end. Events may be an
+        hour late."""
         if self.at < instance.launch_time:
             return True
         if not self.response.is_certain or instance.state != "running":
@@ -260,17 +264,18 @@ class HookAnswer(NamedTuple):
 
     @property
     def was_sent(self) -> bool | None:
-        """Return whether the hook was sent; `None` if that is not known, or not yet known."""
+        """Return true if the hook was sent, by this or another delivery, and false if it was
+        refused; `None` if that is not known, or the hook is still to be sent."""
         if self.state in (HookState.SENT, HookState.EARLIER):
             return True
         return False if self.state is HookState.REFUSED else None
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
-    """Return whether to send the hook, and why.
+    """Return the decision whether to send the hook, and why.
 
-    The instance's tag decides; without one the policy does. After a rebalance recommendation a tag
-    can only forbid the hook. A hook that could do harm is never sent.
+    The instance's tag decides; without a known value there, the policy does. After a rebalance
+    recommendation a tag can only forbid the hook. A hook that could do harm is never sent.
     """
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
     is_wanted = warned.response.wants_hook(policy.events)
@@ -290,7 +295,8 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
 
 
 def _why_forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
-    """Return why the hook could do harm, or would do nothing; `None` if it may be sent."""
+    """Return why the hook could do harm or would do nothing, whatever tag and policy want; `None`
+    if it may be sent."""
     if policy.mode is Mode.OBSERVE:
         return "mode observe changes nothing on an instance"
     if warned.action == "hibernate":
