@@ -184,8 +184,9 @@ class Ownership(Section):
                 yield ("contacts", name, "emails", str(index)), reason
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return the contacts who are asked first: the one of the owner, else the one of the
-        project, else the default contacts. Return an empty tuple if there are none."""
+        """Return the contacts who are asked first about an instance of this owner and project:
+        those whom the owner tag names, else the project's, else the default contacts. Return an
+        empty tuple if there are none."""
         named = self.named_by(owner)
         if named.contacts:
             return named.contacts
