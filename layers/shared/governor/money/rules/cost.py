@@ -200,7 +200,7 @@ def _days_between(
     start: UtcDatetime, end: UtcDatetime
 ) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
     """Yield each day (UTC) between `start` and `end`: the midnight at which it begins, and the one
-    at which it ends. Nothing if `end` is not later than the day of `start`."""
+    at which it ends. Nothing if `end` is not after the first of these midnights."""
     midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
     while midnight < end:
         yield midnight, midnight + timedelta(days=1)

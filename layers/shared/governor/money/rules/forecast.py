@@ -35,8 +35,8 @@ class Forecast(NamedTuple):
 
 
 def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
-    """Return the cost of each day of a project, over all owners and targets. Days without cost are
-    missing."""
+    """Return the cost of a project by day (UTC), over all owners and targets. Days without cost are
+    missing. `untagged` stands for instances without a project."""
     name = UNASSIGNED if project == UNTAGGED else project
     usd_by_day: dict[date, Usd] = {}
     for day_costs in costs:
@@ -48,8 +48,8 @@ def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
 
 
 def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
-    """Return the cost of the month at its end; `spent` is its cost up to now. Return `None` until
-    two whole weeks of days are known.
+    """Return what this month will cost at its end; `spent` is its cost up to now, and `days` are
+    the costs of past days. Return `None` until two whole weeks of days are known.
 
     The forecast uses the rule that was closer in this project's past weeks: either each day costs
     as much as the last day (for costs that grow or shrink), or as much as the mean of the last two
@@ -60,6 +60,8 @@ def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
     if today - min(known_days, default=today) < 2 * _WEEK:
         return None
     error, rule = _best_rule(known_days, today)
+
+    # The rest of today, then the whole days that are left of the month.
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     part_left = Decimal((midnight + DAY - now) // _MICROSECOND) / (DAY // _MICROSECOND)
     usd = spent + rule(known_days, today, today) * part_left
@@ -69,19 +71,20 @@ def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
 
 
 def _best_rule(days: Days, today: date) -> tuple[Decimal, Rule]:
-    """Return the smallest error in percent, and the rule that has it; the first of two equals."""
+    """Return the smallest error of a rule in past weeks, in percent, and that rule; the first of
+    two with the same error."""
     errors = [(_error(rule, days, today), rule) for rule in _RULES]
     return min(errors, key=lambda error_and_rule: error_and_rule[0])
 
 
 def _last_day(days: Days, before: date, _: date) -> Usd:
-    """Return the cost of the last day before `before`, for any day."""
+    """Return the cost of the day before `before`, whatever day is forecast; 0 if it is missing."""
     return days.get(before - DAY, Decimal(0))
 
 
 def _same_weekday(days: Days, before: date, day: date) -> Usd:
-    """Return the mean cost of the last two days before `before` with the weekday of `day`; of one
-    if only one is known."""
+    """Return the mean cost of the last two days before `before` with the weekday of `day`; the cost
+    of one of them if only one is known. At least a week of `days` before `before` must be known."""
     last = day - _WEEK * ((day - before) // _WEEK + 1)
     first_known = min(days)
     same_weekdays = [weekday for weekday in (last, last - _WEEK) if weekday >= first_known]
@@ -94,20 +97,22 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def _error(rule: Rule, days: Days, today: date) -> Decimal:
-    """Return the median error of the rule in the past weeks, in percent of a week's cost.
+    """Return the median error of the rule in the past weeks, each forecast from the days before it,
+    in percent of the week's cost. At least two weeks of `days` must be known.
 
     For a week that cost nothing the error is 100, or 0 if the rule expected nothing.
     """
     errors = []
-    week = today - _WEEK
+    week_start = today - _WEEK
     first_known = min(days)
-    while week - _WEEK >= first_known:
-        week_days = [week + DAY * number for number in range(7)]
-        cost = sum((days.get(day, Decimal(0)) for day in week_days), Decimal(0))
-        missed_by = abs(sum(rule(days, week, day) for day in week_days) - cost)
-        if cost:
-            errors.append(100 * missed_by / cost)
+    while week_start - _WEEK >= first_known:
+        week_days = [week_start + DAY * number for number in range(7)]
+        actual = sum((days.get(day, Decimal(0)) for day in week_days), Decimal(0))
+        expected = sum(rule(days, week_start, day) for day in week_days)
+        missed_by = abs(expected - actual)
+        if actual:
+            errors.append(100 * missed_by / actual)
         else:
             errors.append(Decimal(100 if missed_by else 0))
-        week -= _WEEK
+        week_start -= _WEEK
     return median(errors)

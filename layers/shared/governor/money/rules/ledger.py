@@ -40,12 +40,12 @@ PROVISIONAL = timedelta(days=14)
 
 
 def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | None:
-    """Return by how much one hour less of the instance lowers the bill; `None` if its price is not
-    known.
+    """Return the least and the most by which one hour less of the instance lowers the bill; `None`
+    if its price is not known.
 
-    `is_committed` is true if a Savings Plan or a Reserved Instance may pay for the instance. A
-    commitment is charged whether it is used or not, and all instances of the organization in an
-    hour decide which of them it pays for. So the least effect is zero then.
+    Both are zero for capacity that is paid for anyway. If `is_committed`, a Savings Plan or a
+    Reserved Instance may pay for the instance. It is charged whether it is used or not, so the
+    least is zero then.
     """
     if price.usd_per_hour is None:
         return None
@@ -57,7 +57,8 @@ def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | N
 
 
 def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
-    """Return the end of the time that AWS bills for the run that ended at `stopped_at`."""
+    """Return until when AWS bills a run that ended at `stopped_at`: at least 60 seconds from its
+    start, and whole hours for SUSE Linux."""
     least = instance.launch_time + _LEAST_BILLED
     if instance.platform.startswith(_BY_THE_HOUR):
         # Rounded up: an hour that has begun is billed in full.
@@ -67,13 +68,14 @@ def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
 
 
 def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
-    """Return when the next working day of the asked people begins after `after`. That may be later
-    on the same day."""
+    """Return when a working day of the people who were asked next begins after `after`, in UTC.
+    That may be later on the same day."""
     working_hours = (
         episode.asking.time_zone,
         episode.asking.working_days,
         episode.asking.working_from,
     )
+    # `next_morning` begins with the day after, so this is today's, or a later one.
     morning = next_morning(after - DAY, *working_hours)
     if morning > after:
         return morning
@@ -81,16 +83,19 @@ def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
 
 
 def is_provisional(month: str, now: UtcDatetime) -> bool:
-    """Return whether the bill of this month may still change: until the 15th of the next one."""
+    """Return whether the bill of this month (`yyyy-mm`) may still change: until the 15th of the
+    next month."""
     return now < month_end(parse_month(month)) + PROVISIONAL
 
 
 def saved_in(
     entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta
 ) -> Usd | None:
-    """Return the USD that the entry saved between `start` and `end`, as far as the saving counts.
+    """Return the net USD that the entry saved between `start` and `end`, at most for `counts_for`
+    after its booking.
 
-    Return 0 for a false stop, and `None` if the price is not known.
+    Return 0 for a false stop, or if the saving lies outside of that time; `None` if the price is
+    not known.
     """
     if entry.saved_usd_per_hour is None:
         return None
@@ -100,13 +105,15 @@ def saved_in(
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
-    """Return whether the instance was started so soon after the stop that the stop was wrong."""
+    """Return whether the entry is a stop, and the instance was started again `within` this time:
+    the stop was wrong then."""
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 
 def stops_booked_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
-    """Return the stops among these entries that were booked by `at`: their savings end if the
-    instance changes at that time. Empty if there are none."""
+    """Return the stops among these entries that were booked at `at` or earlier, without
+    terminations: their savings end if the instance is started or terminated then. Empty if there
+    are none."""
     booked = [entry for entry in entries if entry.booked_at <= at]
     return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
 
@@ -114,7 +121,9 @@ def stops_booked_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[Led
 def statement_of(
     entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
 ) -> Statement:
-    """Return the statement of a month, from the entries as they were written by `as_of`."""
+    """Return the statement of a month (`yyyy-mm`): its net saving and its number of entries, from
+    the `entries` as they were stored at `as_of`. Entries booked before the month count while their
+    savings do."""
     start = parse_month(month)
     known_entries = []
     for entry in entries:
@@ -136,9 +145,11 @@ def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
 def sum_saved(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    """Return the savings of GPU Governor's own actions within this time.
+    """Return what GPU Governor's own actions have saved from `start` to before `end`; zero if there
+    are none.
 
     An action is counted if it was booked within this time, a false stop if it ended within it.
+    Each action saves for `counts_for` at most.
     """
     ours = [entry for entry in entries if entry.ours]
     booked = [entry for entry in ours if start <= entry.booked_at < end]
@@ -151,21 +162,22 @@ def sum_saved(
 
 
 def _is_false_stop_of(entry: LedgerEntry, start: datetime, end: datetime) -> bool:
-    """Return whether the entry is a false stop that ended within this time."""
+    """Return whether the entry is a false stop that ended from `start` to before `end`."""
     if not entry.false_stop or entry.ended_at is None:
         return False
     return start <= entry.ended_at < end
 
 
 def _is_priced(entry: LedgerEntry) -> bool:
+    """Return whether the price of the instance was known, so that the saving is an amount."""
     return entry.cost_before_usd_per_hour is not None and entry.saved_usd_per_hour is not None
 
 
 def _sum_amounts(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    """Return the amounts that entries with a price save within this time. The counts in the result
-    are zero."""
+    """Return the amounts that these entries save from `start` to before `end`, without those whose
+    price is not known. The counts in the result, such as `actions`, stay zero."""
     avoided = Decimal(0)
     undone = Decimal(0)
     storage = Decimal(0)
@@ -200,8 +212,8 @@ def _sum_amounts(
 
 
 def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
-    """Return the least and the most cash that an hour saves. If they are not known, the least is
-    zero and the most is the list price."""
+    """Return the least and the most cash that an hour saves, as the entry records them. A missing
+    least is zero; a missing most is the saving at list prices (`saved_per_hour`)."""
     low = entry.cash_low_usd_per_hour
     if low is None:
         low = Decimal(0)

@@ -43,7 +43,8 @@ class PriceList:
     """`None` until they are read."""
 
     def price(self, instance: Instance) -> UsdPerHour | None:
-        """Return the On-Demand price of an instance; `None` if it is not known."""
+        """Return the On-Demand price of an instance, by its type, software and tenancy; `None` if
+        the list has none. A metal instance without a price has that of a dedicated one."""
         if instance.operation == PLAIN_OPERATION and instance.platform != LINUX:
             # A record of an earlier release, which did not store how AWS charges the platform.
             return None
@@ -59,32 +60,34 @@ class PriceList:
     def with_type(
         self, instance_type: str, found: Mapping[str, UsdPerHour], at: UtcDatetime
     ) -> PriceList:
-        """Return the list with the prices found for the type in place of its earlier ones."""
+        """Return the list with the prices in `found`, by `key_of`, in place of all earlier prices
+        of the type, read at `at`. If `found` is empty, the type has no price."""
         prefix = f"{instance_type}|"
         kept = {key: usd for key, usd in self.usd_per_hour.items() if not key.startswith(prefix)}
         read_at = {**self.read_at, instance_type: at}
         return replace(self, read_at=read_at, usd_per_hour={**kept, **found})
 
     def with_storage(self, storage: StoragePrices, at: UtcDatetime) -> PriceList:
-        """Return the list with these prices of storage."""
+        """Return the list with these prices of storage in place of earlier ones, read at `at`."""
         return replace(self, read_at={**self.read_at, STORAGE: at}, storage=storage)
 
 
 def key_of(instance_type: str, operation: str, tenancy: str) -> str:
-    """Return the key of an hourly price in a price list."""
+    """Return the key of an hourly price in a price list: `g5.xlarge|RunInstances|Shared`."""
     return f"{instance_type}|{operation}|{tenancy}"
 
 
 def filters_of(region: str, **attributes: str) -> list[dict[str, str]]:
-    """Return the filters with which GetProducts returns products of a Region with these
-    attributes."""
+    """Return the filters for AWS's call GetProducts by which it returns the products of a Region
+    with these attributes, such as `instanceType="g5.xlarge"`."""
     wanted = {"regionCode": region, **attributes}
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
 
 def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
-    """Return the hourly On-Demand prices in these documents, by `key_of`; empty if there are
-    none."""
+    """Return the hourly On-Demand prices of instances in these documents (JSON texts of
+    GetProducts), by `key_of`. Products of other Regions, and those that cannot be read, are left
+    out; empty if there are none."""
     wanted = {**WANTED, "regionCode": region}
 
     def key_of_product(product: Mapping[str, str]) -> str:
@@ -129,8 +132,8 @@ _MIBPS_PER_GIBPS = 1024
 
 
 def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
-    """Return the prices of storage and addresses in these documents. A price that is not there is
-    missing in its mapping, or `None`."""
+    """Return the prices of storage and addresses in these documents (JSON texts of GetProducts). A
+    price that is not there, or cannot be read, is missing in its mapping, or `None`."""
 
     def key_of_product(product: Mapping[str, str]) -> str:
         """Return the key of the product's price; empty if the product is not wanted."""
@@ -153,7 +156,8 @@ def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
 
 
 def _by_volume_type(prices: Mapping[str, Decimal], measure: str) -> dict[str, Decimal]:
-    """Return the prices of one measure by volume type."""
+    """Return the prices of one measure (`gib`, `iops` or `throughput`) by volume type, such as
+    `gp3`. `prices` are by `measure|type`, as in `_USAGE`."""
     price_by_type: dict[str, Decimal] = {}
     for key, usd in prices.items():
         key_measure, _, volume_type = key.partition("|")
@@ -203,10 +207,11 @@ class Commitments:
 def may_commitment_pay(
     commitments: Commitments | None, instance_type: str, region: str, platform: str
 ) -> bool:
-    """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an
-    instance.
+    """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for an
+    instance of this type, Region and platform, such as `Linux/UNIX`.
 
-    Return true if the commitments were not read. Commitments of other accounts are not known here.
+    Return true also if that is not known, as the commitments of the Region were not all read.
+    Commitments of other accounts are not considered.
     """
     if commitments is None or not commitments.read.issuperset((SAVINGS_PLANS, region)):
         return True
@@ -223,10 +228,12 @@ def may_commitment_pay(
 def price_by_name(
     documents: Iterable[str], name_of: Callable[[Mapping[str, str]], str], units: tuple[str, ...]
 ) -> dict[str, Decimal]:
-    """Return the price in USD of each product, by the name that `name_of` makes of its attributes.
+    """Return the price in USD of the product in each document (a JSON text of GetProducts), by the
+    name that `name_of` makes of its attributes; empty if there is none.
 
-    Left out are products with an empty name, prices in other units or currencies, products with two
-    prices, and documents that cannot be read; the last two are logged.
+    Left out are products with an empty name, prices that are zero or in other `units` or
+    currencies, products with two prices, and documents that cannot be read; the last two are
+    logged.
     """
     prices_by_name: dict[str, set[Decimal]] = defaultdict(set)
     for text in documents:
@@ -237,17 +244,18 @@ def price_by_name(
                 prices_by_name[name].update(_prices_in(document, units))
         except (KeyError, TypeError, AttributeError, ValueError, InvalidOperation):
             _log.warning("a product of the price list cannot be read: %.200s", text, exc_info=True)
-    price_by_name: dict[str, Decimal] = {}
+    only_prices: dict[str, Decimal] = {}
     for name, prices in prices_by_name.items():
         if len(prices) == 1:
-            price_by_name[name] = min(prices)
+            (only_prices[name],) = prices
         elif prices:
             _log.warning("%s has %d prices, so it is unpriced", name, len(prices))
-    return price_by_name
+    return only_prices
 
 
 def _prices_in(document: Mapping[str, Any], units: tuple[str, ...]) -> set[Decimal]:
-    """Return the prices above zero in one of these units.
+    """Return the different On-Demand prices in USD above zero that the document of a product gives
+    in one of these units; empty if there is none.
 
     Raises: KeyError, TypeError, AttributeError or InvalidOperation for a document of another form.
     """
@@ -255,8 +263,11 @@ def _prices_in(document: Mapping[str, Any], units: tuple[str, ...]) -> set[Decim
 
 
 def _amounts(document: Mapping[str, Any], units: tuple[str, ...]) -> Iterator[Decimal]:
-    """Yield every On-Demand amount in USD that is in one of these units. Raises: as
-    `_prices_in`."""
+    """Yield every On-Demand amount in USD, zeros included, that the document of a product gives in
+    one of these units.
+
+    Raises: KeyError, TypeError, AttributeError or InvalidOperation for a document of another form.
+    """
     for term in document["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             if dimension["unit"] in units and "USD" in dimension["pricePerUnit"]:
