@@ -85,12 +85,14 @@ class LedgerEntry:
 
     @property
     def end_fields(self) -> dict[str, Any]:
-        """Return the fields that the end of the entry sets, by name."""
+        """Return the values of the fields that the end of an entry sets, such as `ended_at`, by the
+        name of the field. They are copied from the stored end to the entry."""
         return {name: getattr(self, name) for name in _END_FIELDS}
 
     @property
     def correction_fields(self) -> dict[str, Any]:
-        """Return the fields that a correction by a bill sets, by name."""
+        """Return the values of the fields that a correction by a bill sets, such as `cash_source`,
+        by the name of the field. They are copied from the stored correction to the entry."""
         return {name: getattr(self, name) for name in _BILL_FIELDS}
 
     @property
@@ -100,22 +102,26 @@ class LedgerEntry:
 
     @property
     def may_still_be_stopped(self) -> bool:
-        """Return whether the instance may still be stopped: GPU Governor stopped it, and it was not
-        started since."""
+        """Return whether the instance may still be stopped: GPU Governor stopped it, and as far as
+        the entry says, it was neither started nor terminated since. A stopped instance whose place
+        another took may still be stopped, too."""
         return self.outcome is Outcome.STOPPED and (self.ours or self.ended is Ending.REPLACED)
 
     @property
     def is_of_storage(self) -> bool:
-        """Return whether the termination saves only storage, because the instance was stopped
-        before."""
+        """Return whether the entry is a termination that saves only storage, because the instance
+        was stopped before."""
         storage = self.storage_usd_per_hour or Decimal(0)
         return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -storage
 
     def saving_span(
         self, start: datetime, end: datetime, counts_for: timedelta
     ) -> tuple[datetime, datetime]:
-        """Return start and end of the entry's saving between `start` and `end`, and within
-        `counts_for` after its booking. If the end is not later than the start, nothing is saved."""
+        """Return the start and the end of the time in which the entry saves: between `start` and
+        `end`, before the saving ended, and at most `counts_for` after its booking.
+
+        If the result's end is not later than its start, nothing is saved.
+        """
         saves_until = min(end, self.ended_at or end, self.booked_at + counts_for)
         return max(start, self.saves_from or self.booked_at), saves_until
 

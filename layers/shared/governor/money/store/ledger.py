@@ -42,7 +42,7 @@ class Ledger(Store):
     CloudError."""
 
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """Return the open entries of an instance, oldest episode first; empty if there are none.
+        """Return the open entries of an instance; empty if there are none.
 
         An entry that ended because another instance took its place stays open until its own
         instance is started or terminated.
@@ -50,7 +50,8 @@ class Ledger(Store):
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
-        """Return the open entries of all instances of a target; empty if there are none."""
+        """Return the open entries of all instances of a target, as `open_entries` does for one;
+        empty if there are none."""
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
@@ -62,11 +63,11 @@ class Ledger(Store):
         *,
         by: str = "",
     ) -> bool:
-        """End an entry by adding its end. Return false if it has ended before.
+        """Store that the saving of an entry ended at `ended_at`, and return true. `by` is the id of
+        the instance that replaces its instance; empty if none does.
 
-        `by` is the id of the instance that replaces it; return false, too, if that one has replaced
-        another. An entry that was replaced before gets no second end: it only stops counting as
-        open.
+        Return false, and add no end, if the entry has ended before, or `by` has replaced another
+        instance. An entry that was replaced before is then deleted from the open ones.
         """
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))
@@ -85,14 +86,14 @@ class Ledger(Store):
         adding_end = insert((pk, sk + _END), end)
         writes = [_settling_open(entry, end), adding_end]
         if by:
-            # An instance replaces only one other.
+            # This write fails, and with it all, if the instance has replaced another one.
             replacement_key = (f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN")
             writes.append(insert(replacement_key, {}, until=now + _REPLACED_KEPT))
         return self._table.try_transaction(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
-        """Add the cash saving an hour that a bill shows, with its `source`. The last correction
-        counts."""
+        """Store the cash saving an hour that a bill shows for an entry. `source` names the bill.
+        The last correction counts."""
         correction = replace(
             entry,
             cash_low_usd_per_hour=cash.low,
@@ -105,17 +106,18 @@ class Ledger(Store):
         self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), correction))
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return the entries booked in a month, oldest first, each with its end and its last
-        correction by a bill; empty if there are none."""
+        """Return the entries booked in a month (`yyyy-mm`), oldest first, each with its end and its
+        last correction by a bill; empty if there are none. Raises: CloudError, also if an entry is
+        damaged."""
         booked: list[Document] = []
-        later: list[Document] = []
+        ends_and_corrections: list[Document] = []
         for item in self._table.query(f"LEDGER#{month}"):
             if _END in item["sk"] or _BILL in item["sk"]:
-                later.append(item)
+                ends_and_corrections.append(item)
             else:
                 booked.append(item)
         entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, booked)}
-        for addition in self._table.records(LedgerEntry, later):
+        for addition in self._table.records(LedgerEntry, ends_and_corrections):
             entry = entries.get(addition.episode)
             if entry is not None:
                 changes = (
@@ -125,24 +127,28 @@ class Ledger(Store):
         return list(entries.values())
 
     def last_statement(self, month: str) -> Statement | None:
-        """Return the last statement of a month; `None` if there is none."""
+        """Return the newest statement of a month (`yyyy-mm`); `None` if there is none."""
         statements = self._table.read_all(Statement, f"STATEMENT#{month}")
         return statements[-1] if statements else None
 
     def keep_statement(self, statement: Statement) -> None:
-        """Keep this statement beside earlier ones of its month."""
+        """Store this statement beside earlier ones of its month. Nothing is stored if one of the
+        same second exists."""
         key = (f"STATEMENT#{statement.month}", iso(statement.as_of))
         self._table.try_write(insert(key, statement))
 
     def meter(self, target: Target, month: str) -> Meter | None:
-        """Return the costs of a target in a month; `None` if nothing was counted."""
+        """Return the meter of a target for a month (`yyyy-mm`); `None` if nothing was counted."""
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(
         self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()
     ) -> bool:
-        """Replace the meter `seen` (`None` if there was none) and the costs of these days, all or
-        nothing. Return false if another caller has replaced the meter."""
+        """Store this meter in place of the one that was `seen` (`None` if there was none), and the
+        costs of these days, all or nothing; return true.
+
+        Return false, with nothing stored, if another caller has replaced the meter.
+        """
         is_unchanged = absent()
         if seen is not None:
             is_unchanged = where("counted_until", "=", seen.counted_until)
@@ -152,12 +158,14 @@ class Ledger(Store):
         return self._table.try_transaction(put(key, meter, is_unchanged, until=until), *day_writes)
 
     def meters(self, month: str) -> list[Meter]:
-        """Return the meters of all targets for a month; empty if nothing was counted."""
+        """Return the meters of all targets for a month (`yyyy-mm`); empty if nothing was
+        counted."""
         return self._table.read_all(Meter, f"COST#{month}")
 
 
 def booking(entry: LedgerEntry | None) -> list[Write]:
-    """Return the writes that book an entry, open or ended; an empty list if there is no entry."""
+    """Return the writes that book an entry, for a transaction; an empty list if `entry` is `None`.
+    An entry that has not ended is also written among the open ones."""
     if entry is None:
         return []
     booked = insert(_ledger_key(entry), entry)
@@ -167,8 +175,11 @@ def booking(entry: LedgerEntry | None) -> list[Write]:
 
 
 def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
-    """Return the write that settles the open entry: it is deleted, or kept with its end while its
-    instance may still be stopped."""
+    """Return the write that takes an entry from the open ones: it is deleted, or replaced by `end`,
+    the same entry with its end, while its instance may still be stopped.
+
+    The write fails if the entry is not among the open ones: another call has ended it.
+    """
     if not end.may_still_be_stopped:
         return delete(_open_key(entry), present())
     until = entry.booked_at + _OPEN_KEPT
@@ -176,14 +187,17 @@ def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:
+    """Return the key of an entry in the ledger: its month, then its time and episode."""
     sk = f"{iso(entry.booked_at)}#{entry.episode.execution_name}"
     return f"LEDGER#{month_of(entry.booked_at)}", sk
 
 
 def _open_key(entry: LedgerEntry) -> Key:
+    """Return the key of the copy of an entry that is kept while the entry is open."""
     ref = entry.episode
     return target_pk(ref.target), f"OPENLEDGER#{ref.instance_id}#{ref.execution_name}"
 
 
 def _meter_key(target: Target, month: str) -> Key:
+    """Return the key of the meter of a target for a month (`yyyy-mm`)."""
     return f"COST#{month}", place(target)

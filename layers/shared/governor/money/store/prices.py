@@ -16,8 +16,8 @@ class Prices(Store):
     """Stored prices. Every method may raise CloudError."""
 
     def price_list(self, region: str) -> PriceList | None:
-        """Return the prices last read for a Region; `None` if there are none or they are
-        damaged."""
+        """Return the prices last read for a Region. Return `None` if none were read, or they are
+        damaged, which is logged."""
         item = self._table.get(("PRICES", region))
         if item is None:
             return None
@@ -29,14 +29,16 @@ class Prices(Store):
             return None
 
     def keep_price_list(self, price_list: PriceList) -> None:
-        """Replace the prices of a Region."""
+        """Store the prices of a Region in place of earlier ones."""
+        # The prices of a Region are few enough to fit into one part.
         parts = packed([self._table.document(price_list)])
         self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
 
     def commitments(self) -> Commitments | None:
-        """Return the commitments last read for the hub's account; `None` if there are none."""
+        """Return the commitments last read for the hub's account; `None` if they were never read.
+        Raises: CloudError also if they are damaged."""
         return self._table.read(Commitments, _COMMITMENTS)
 
     def keep_commitments(self, commitments: Commitments) -> None:
-        """Replace the commitments of the hub's account."""
+        """Store the commitments of the hub's account in place of earlier ones."""
         self._table.write(put(_COMMITMENTS, commitments))
