@@ -98,7 +98,7 @@ class Reader:
         hours_in_force = max(1, hours.bins - hours_before)
         return Reserved(
             reservation,
-            self.fetch.prices.price(reservation.like, policy).usd_per_hour,
+            self.fetch.prices.price(reservation.as_instance, policy).usd_per_hour,
             used_at_most=used_at_most,
             weeks=weeks,
             percent_measured=min(100, 100 * len(measured) // hours_in_force),

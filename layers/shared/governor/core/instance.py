@@ -112,7 +112,8 @@ class LaunchFacts:
 
     @property
     def network(self) -> str | None:
-        """Return how many network interfaces it has; `None` if that is not known, or none."""
+        """Return how many network interfaces the instance has, as text: `4, 2 of them with EFA`.
+        Return `None` if it has none, or that is not known."""
         if not self.network_interfaces:
             return None
         if not self.efa_interfaces:
@@ -134,12 +135,15 @@ class UserData:
     """An `s3://` address."""
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether it is the record of this user data."""
+        """Return whether this is the record of these user data, by their hash. Without data, return
+        whether it is the record of none."""
         if not data:
             return self.sha256 == ""
         return self.sha256 == hashlib.sha256(data).hexdigest()
 
     def __str__(self) -> str:
+        """Return the record for people: the size, the hash, and the command that reads the copy.
+        Return `none` if the instance has no user data."""
         if not self.size:
             return "none"
         return (
@@ -192,9 +196,11 @@ class Instance:
     def snapshot_tags(
         self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the tags of its snapshots, with a name cut to the length that EC2 accepts.
+        """Return the tags for snapshots of the instance: name, instance id, and the time `until`
+        which they are kept.
 
-        `mark` is the tag of the episode or event that makes them.
+        `occasion` ends the name, as `before put-away`; the instance's own name is cut so that
+        EC2 accepts the whole. `mark` is the tag of the episode or event that makes the snapshots.
         """
         name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
         return {
@@ -225,11 +231,9 @@ class Snapshot:
     """Size of its volume: more than what is billed."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
-    def counts(self, account: str, since: UtcDatetime) -> bool:
-        """Return whether it belongs to the account and was begun at `since` or later.
-
-        A snapshot without a known start does not count.
-        """
+    def is_of_account_since(self, account: str, since: UtcDatetime) -> bool:
+        """Return whether the snapshot belongs to the account and was begun at `since` or later.
+        Return false if its start is not known."""
         if self.owner_id != account or self.start_time is None:
             return False
         return self.start_time >= since
@@ -297,7 +301,8 @@ class Reservation:
 
     @property
     def holder(self) -> str:
-        """Return its account, with its name if it has one."""
+        """Return who holds the reservation: `training-block of account 123456789012`, or only the
+        account if it has no `Name` tag."""
         name = printable(self.tags.get(NAME_TAG, ""))
         if name:
             return f"{name} of account {self.account}"
@@ -305,14 +310,15 @@ class Reservation:
 
     @property
     def ends(self) -> str:
-        """Return its end, in words."""
+        """Return the end for a sentence: `until 2026-12-31 23:59 UTC`, or `without an end date`."""
         if not self.ends_at:
             return "without an end date"
         return f"until {self.ends_at:%Y-%m-%d %H:%M} UTC"
 
     @property
-    def like(self) -> Instance:
-        """Return an instance of its type with its tags, to find its price and its owner."""
+    def as_instance(self) -> Instance:
+        """Return a made-up instance of the reservation's type and tags, for rules that find the
+        price and owner of an instance. It does not exist in EC2."""
         return Instance(
             target=self.target,
             instance_id=self.reservation_id,
@@ -325,6 +331,7 @@ class Reservation:
 
 
 def tag_command(instance_id: str, region: str, key: str, value: str) -> str:
-    """Return the command that sets a tag, for people to copy. Any text in it is quoted."""
+    """Return the command of the AWS CLI that sets a tag, for people to copy into a shell. Key and
+    value may be any text: they are quoted."""
     where = ("--region", region, "--resources", instance_id)
     return join(("aws", "ec2", "create-tags", *where, "--tags", f"Key={key},Value={value}"))

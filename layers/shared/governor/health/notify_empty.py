@@ -89,5 +89,5 @@ def _alert(reservation: Reservation, since: UtcDatetime, policy: Policy, now: Ut
     instance is the policy's, else the list price; without either it names none."""
     instance_type = reservation.instance_type
     price = policy.prices.usd_per_hour.get(instance_type, list_price(instance_type))
-    owner = owner_of(reservation.like, policy.ownership)
+    owner = owner_of(reservation.as_instance, policy.ownership)
     return empty_alert(reservation, since, price, owner, now)

@@ -153,7 +153,7 @@ class TakeSnapshot:
         sets: dict[UtcDatetime | None, dict[str, str]] = defaultdict(dict)
         for snapshot in self.snapshots.find(target, {EPISODE_TAG: ref.execution_name}):
             is_usable = snapshot.state in ("pending", "completed")
-            if is_usable and snapshot.counts(ref.account, since):
+            if is_usable and snapshot.is_of_account_since(ref.account, since):
                 sets[snapshot.start_time][snapshot.snapshot_id] = snapshot.volume_id
         for volume_by_snapshot in sets.values():
             if cleared.instance.volume_ids == set(volume_by_snapshot.values()):

@@ -34,6 +34,6 @@ def own_snapshots(snapshotter: Snapshotter, episode: Episode, target: Target) ->
     counted = []
     for snapshot in tagged:
         is_recorded = episode.progress.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
-        if is_recorded and snapshot.counts(episode.ref.account, noted_at):
+        if is_recorded and snapshot.is_of_account_since(episode.ref.account, noted_at):
             counted.append(snapshot)
     return counted

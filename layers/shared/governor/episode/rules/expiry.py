@@ -148,7 +148,7 @@ class Holdings:
             return
         for snapshot_id, volume_id in episode.progress.snapshots.items():
             snapshot = self.snapshots.get(snapshot_id)
-            if snapshot is None or not snapshot.counts(episode.ref.account, since):
+            if snapshot is None or not snapshot.is_of_account_since(episode.ref.account, since):
                 continue
             if snapshot.volume_id == volume_id and snapshot.state == "completed":
                 yield snapshot_id
