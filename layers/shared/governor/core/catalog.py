@@ -47,24 +47,26 @@ def types_with_same_gpus(instance_type: str) -> tuple[str, ...]:
 
 
 def _has_same_gpus(row: Mapping[str, str], other_row: Mapping[str, str]) -> bool:
-    """Return whether two types have the same number and kind of GPUs."""
+    """Return whether the types in two rows have the same number of GPUs of the same kind and
+    memory."""
     compared = ("accelerator", "accelerator_count", "memory_mib_each")
     return all(row[column] == other_row[column] for column in compared)
 
 
 @cache
 def families() -> tuple[str, ...]:
-    """Return the families of all types, in the order of the table."""
+    """Return the families of all types in the table, each once and in order, such as `p5`."""
     return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
 
 
 def accelerated_types() -> tuple[str, ...]:
-    """Return all types, in the order of the table."""
+    """Return the names of all types in the table, in its order, such as `p5.48xlarge`."""
     return tuple(_rows())
 
 
 def list_price(instance_type: str) -> Decimal | None:
-    """Return USD per hour on demand in us-east-1; `None` if no list price is published."""
+    """Return the On-Demand list price of a type in us-east-1, in USD per hour. Return `None` if the
+    table does not have the type, or AWS publishes no price of it."""
     row = _rows().get(instance_type)
     if row is None or not row["usd_per_hour"]:
         return None

@@ -36,7 +36,8 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(cell: object) -> str:
-    """Return a cell as text that no spreadsheet runs."""
+    """Return the value of a cell as text that no spreadsheet runs as a formula; an empty text for
+    `None`."""
     if cell is None:
         return ""
     text = cell if isinstance(cell, str) else str(plain(cell))
@@ -58,9 +59,11 @@ def _visible(text: str) -> str:
 
 
 def plain(value: object) -> Any:
-    """Return the JSON value of a record, or of a part of one.
+    """Return the JSON value of a record, or of a part of one: a time as ISO 8601, a length as whole
+    seconds, a set as a sorted list, a record as a mapping of its fields.
 
-    An amount is a text, rounded to a millionth of a USD if it has more decimals.
+    An amount (Decimal) is a text, rounded to six decimals if it has more. Anything unknown is its
+    `str`.
     """
     if isinstance(value, Decimal):
         exact = f"{value:f}"

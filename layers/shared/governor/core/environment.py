@@ -41,7 +41,8 @@ class Settings:
     """Empty for a public client."""
 
     def need(self, name: str) -> str:
-        """Return the variable of that name. Raises: ConfigurationError if it is empty."""
+        """Return the environment variable of this name, given in lower case. Raises:
+        ConfigurationError if it is missing or empty."""
         value = self.given.get(name, "")
         if not value:
             raise ConfigurationError(
@@ -51,7 +52,8 @@ class Settings:
 
     @property
     def session_scope(self) -> tuple[str, ...]:
-        """Return the settings of the sign-in that a session was opened under."""
+        """Return the settings of the sign-in that every session is bound to: one that was opened
+        under other ones no longer counts."""
         return (
             self.oidc_issuer,
             self.oidc_client_id,

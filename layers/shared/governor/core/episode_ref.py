@@ -27,7 +27,9 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """Return the name of the Step Functions execution: at most 80 characters.
+        """Return the name of the episode's Step Functions execution, at most 80 characters:
+        `123456789012-us-east-1-i-0abc...-1764249600-1`, with the launch time in seconds and the
+        number.
 
         Raises: ValueError for a naive launch time.
         """
@@ -47,10 +49,8 @@ _EXECUTION_NAME = re.compile(
 
 
 def episode_from_execution_name(name: str) -> EpisodeRef:
-    """Return the episode that an execution belongs to.
-
-    Raises: ValueError if the name is not that of a remediation execution.
-    """
+    """Return the episode that the execution of this name belongs to; the reverse of
+    `execution_name`. Raises: ValueError if a remediation cannot have the name."""
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")

@@ -9,5 +9,6 @@ import hashlib
 
 
 def short_hash(*parts: str) -> str:
-    """Return twelve hexadecimal digits of a hash of these texts: tags may have 256 characters."""
+    """Return a short name for these texts together: twelve hexadecimal digits of their SHA-256. The
+    texts themselves may be too long for an id."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -39,7 +39,8 @@ class HttpAnswer:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Return the JSON object in the body; an empty one if there is none."""
+        """Return the JSON object in the body; an empty one if the body is anything else, or was cut
+        short."""
         try:
             document = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -59,7 +60,8 @@ class Https:
         most_bytes: int = 1_048_576,
         only_public: bool = False,
     ) -> None:
-        """With `only_public`, connect to public addresses alone, and send nothing to any other."""
+        """With `only_public`, connect to public IP addresses alone. `most_bytes` limits how much of
+        a body is read."""
         # At DEBUG urllib3 logs the path of every request. The path of a webhook is its secret, and
         # the path of an issuer may hold a code.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
@@ -72,8 +74,12 @@ class Https:
     def send(
         self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]
     ) -> HttpAnswer:
-        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError;
-        PrivateAddress."""
+        """Send one request, and return the answer, whatever its status is. Its body is cut after
+        `most_bytes`.
+
+        Raises: HttpError if the other side does not answer; PrivateAddress, with nothing sent, if
+        only public addresses are allowed and the name leads to another.
+        """
         response = self._pool.request(
             method,
             url,
@@ -95,8 +101,11 @@ class _PublicConnection(HTTPSConnection):
     """Connects to the same addresses that were checked: the name is not looked up a second time."""
 
     def _new_conn(self) -> socket.socket:
-        """Connect to the first address that answers. Raises: PrivateAddress if one is not public;
-        HttpError if none answers."""
+        """Return a connection to the first address of the name that answers, as urllib3 calls it.
+
+        Raises: PrivateAddress, before any connection, if one of the addresses is not public;
+        HttpError if none answers, or the name has no address.
+        """
         addresses = _addresses(self)
         if not all(map(is_public, addresses)):
             raise PrivateAddress("the name leads to an address that is not public")
@@ -121,7 +130,8 @@ class _PublicPool(HTTPSConnectionPool):
 
 
 def _addresses(connection: HTTPSConnection) -> list[str]:
-    """Return every address that the name has now. Raises: HttpError."""
+    """Return every IP address that the name of the connection's host has now, each once. Raises:
+    HttpError if it has none."""
     host = connection.host.strip("[]")
     try:
         infos = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
@@ -149,7 +159,8 @@ def is_public(address: str) -> bool:
 def _embedded(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> list[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that packets to an IPv6 address may reach."""
+    """Return the IPv4 addresses that packets to an IPv6 address may reach, because it contains
+    them; empty if there are none, and for an IPv4 address."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -159,7 +170,8 @@ def _embedded(
 
 
 def is_https(url: str) -> bool:
-    """Return whether it is a whole https:// address without a user name or spaces."""
+    """Return whether the text is a whole https:// address: with a host, and without a user name or
+    spaces. A name that leads into a private network is not found out here."""
     if not url.isprintable() or " " in url:
         return False
     try:

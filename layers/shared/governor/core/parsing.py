@@ -38,8 +38,8 @@ class Event(BaseModel):
 
 
 def parse(model: type[Model], event: object) -> Model:
-    """Return the event as this model. Raises: InputError, with the path of every field that does
-    not fit."""
+    """Return the event, a JSON value, as this model. Raises: InputError, with the path of every
+    field that does not fit; it does not quote the event."""
     try:
         return model.model_validate(event)
     except ValidationError as error:
@@ -50,6 +50,7 @@ def parse(model: type[Model], event: object) -> Model:
 
 
 def _problem(details: ErrorDetails) -> str:
-    """Return one mistake as text: the path of the field, and what is wrong."""
+    """Return one mistake as text, `detail.state: Field required`: the path of the field, or
+    `(event)`, and what is wrong."""
     path = ".".join(str(part) for part in details["loc"])
     return f"{path or '(event)'}: {details['msg']}"

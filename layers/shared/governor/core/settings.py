@@ -27,7 +27,8 @@ _Risk = Risk | None
 
 
 class SettingError(ValueError):
-    """Settings that are out of range or contradict each other."""
+    """Settings that are out of range or contradict each other. `mistakes` holds each with its
+    path."""
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         self.mistakes = mistakes
@@ -44,11 +45,8 @@ class Section:
     """Risk of each setting that declares no other."""
 
     def __post_init__(self) -> None:
-        """Check all settings.
-
-        Raises: SettingError with every value out of range or, if there is none, every
-        contradiction.
-        """
+        """Do nothing if all settings are allowed. Raises: SettingError with every value out of its
+        range or, if there is none, with every contradiction."""
         mistakes = tuple(self._out_of_range())
         if not mistakes:
             mistakes = (*self._out_of_order(), *self.contradictions())
@@ -56,22 +54,26 @@ class Section:
             raise SettingError(mistakes)
 
     def contradictions(self) -> Iterable[Mistake]:
-        """Return settings that are allowed alone and not together.
+        """Return a mistake, with its path and reason, for settings that are allowed alone and not
+        together. A section without such rules returns none.
 
-        It is called only if all settings are in their ranges.
+        All settings are in their ranges when this is called.
         """
         return ()
 
     def _out_of_range(self) -> Iterator[Mistake]:
-        """Yield a mistake for each setting outside of its range."""
+        """Yield a mistake for each value of a setting that is outside of its range: `is 500; it
+        must lie between 1 and 100`. `None` is in every range."""
         for name, metadata in self._declared():
+            is_allowed = metadata["is_allowed"]
             for path, value in _checked_values(name, getattr(self, name)):
-                if value is not None and not metadata["holds"](value):
+                if value is not None and not is_allowed(value):
                     shown = repr(value) if isinstance(value, str) else value
-                    yield path, f"is {shown}; {metadata['said']}"
+                    yield path, f"is {shown}; {metadata['advice']}"
 
     def _out_of_order(self) -> Iterator[Mistake]:
-        """Yield a mistake for each setting above the setting that limits it."""
+        """Yield a mistake for each setting that is greater than the setting of this section that
+        limits it (`at_most`)."""
         for name, metadata in self._declared():
             limit_name = metadata.get("at_most")
             if not limit_name:
@@ -82,25 +84,23 @@ class Section:
                 yield (name,), f"{name} ({value}) must be at most {limit_name} ({limit})"
 
     def _declared(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        """Return the name of each setting that has a range, with what is declared of it."""
         section: Any = type(self)
         return _declared(section)
 
 
 @cache
 def _declared(section: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return the settings of a section that have a range, with what is declared of each.
-
-    It is cached, because policies are made by the thousand.
-    """
-    with_range = [declared for declared in fields(section) if "holds" in declared.metadata]
+    """Return the name of each setting of a section class that has a range, with what is declared of
+    it (its metadata)."""
+    # Cached, because policies are made by the thousand.
+    with_range = [declared for declared in fields(section) if "is_allowed" in declared.metadata]
     return tuple((declared.name, declared.metadata) for declared in with_range)
 
 
 def _checked_values(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
-    """Return the values that a range is for, each with its path.
-
-    These are the items of a list, the values of a mapping, or the value itself.
-    """
+    """Return the values of a setting to which its range applies, each with its path: the items of a
+    list, the values of a mapping, or else the value itself."""
     if isinstance(value, Mapping):
         return [((name, key), member) for key, member in value.items()]
     if isinstance(value, tuple):
@@ -109,7 +109,11 @@ def _checked_values(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], An
 
 
 def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
-    """Declare a setting with its risk; `None` is that of its section."""
+    """Declare a setting of a section, as the default of a dataclass field.
+
+    `risk` says which change of it is risky; with `None`, that of its section counts. `metadata` is
+    kept with the field.
+    """
     data = {"risk": risk, **metadata}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=data)  # type: ignore[return-value]
@@ -117,13 +121,18 @@ def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
 
 
 def checked(
-    default: _Value, said: str, holds: Callable[[Any], object], risk: _Risk = None, **metadata: Any
+    default: _Value,
+    advice: str,
+    is_allowed: Callable[[Any], object],
+    risk: _Risk = None,
+    **metadata: Any,
 ) -> _Value:
-    """Declare a setting, a list or a mapping of values for which `holds` is true.
+    """Declare a setting whose value, or each value of whose list or mapping, must be one for which
+    `is_allowed` returns something true.
 
-    `said` tells people which values are allowed.
+    `advice` is the end of the message about any other value: `write HH:MM`.
     """
-    return setting(default, risk, said=said, holds=holds, **metadata)
+    return setting(default, risk, advice=advice, is_allowed=is_allowed, **metadata)
 
 
 def between(
@@ -135,10 +144,11 @@ def between(
     at_most: str = "",
     once_from: float = 0,
 ) -> _Value:
-    """Declare a number, or a list of them, in a range that includes both ends.
+    """Declare a setting that is a number, or a list of numbers, from `low` to `high`, both
+    included.
 
-    It must not exceed the setting `at_most` of its section. `once_from` is the lowest value of
-    earlier releases, whose policies can still be read.
+    `at_most` names another setting of the section that it must not exceed. `once_from` is a lower
+    end than `low`, which earlier releases allowed: such values are read, and not advised.
     """
     allowed = f"it must lie between {low} and {high}"
     if once_from:
@@ -160,18 +170,21 @@ def between(
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
-    """Declare a setting with one of these values."""
+    """Declare a setting that must have one of these values."""
     allowed = f"it must be one of {', '.join(map(str, values))}"
     return checked(default, allowed, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
 def named(
-    pattern: str, said: str, risk: _Risk = None, *, default: tuple[str, ...] = ()
+    pattern: str, advice: str, risk: _Risk = None, *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Declare a list of texts that match a pattern."""
+    """Declare a setting that is a list of texts, each of which matches the whole pattern.
+
+    `advice` is the end of the message about any other text.
+    """
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
     return checked(
-        default, said, lambda text: re.fullmatch(pattern, text), risk, json_schema_extra=items
+        default, advice, lambda text: re.fullmatch(pattern, text), risk, json_schema_extra=items
     )
 
 
@@ -187,19 +200,20 @@ class Amount:
     """`ge`: 0 is allowed. `gt`: it must be more than 0."""
 
     def setting(self, default: _Value, risk: _Risk = None) -> _Value:
-        """Declare a setting with an amount in this range."""
+        """Declare a setting that is an amount in this range, or a mapping of such amounts."""
         lowest = "above" if self.low == "gt" else "at least"
         allowed = f"it must be {lowest} 0 and at most {self.high}"
         return checked(default, allowed, self._holds, risk)
 
     def _holds(self, value: Decimal) -> bool:
-        """Return whether an amount is in the range."""
+        """Return whether an amount is finite and in the range."""
         if not value.is_finite() or not 0 <= value <= self.high:
             return False
         return self.low == "ge" or value > 0
 
     def __get_pydantic_core_schema__(self, _: object, __: object) -> dict[str, Any]:
-        """Return the schema of the number for pydantic."""
+        """Return the schema by which pydantic reads the amount: a finite number in the range, made
+        a Decimal, and no text."""
         number = {
             "type": "float",
             "strict": True,
@@ -212,7 +226,8 @@ class Amount:
 
 
 def _as_written(value: float) -> Decimal:
-    """Return the amount with the shortest digits that mean this float: those in the document."""
+    """Return the amount as it is written in the document: the shortest decimal that means this
+    float, as `0.1`."""
     if value.is_integer():
         return Decimal(int(value))
     return Decimal(str(value))

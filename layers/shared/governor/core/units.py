@@ -54,22 +54,25 @@ def as_utc(moment: datetime) -> UtcDatetime:
 
 
 def iso(moment: datetime) -> str:
-    """Return ISO 8601 in UTC to the second with a `Z`, the form in tags, keys and messages."""
+    """Return the moment as ISO 8601 in UTC to the second, `2026-11-27T14:00:00Z`: the form in tags,
+    keys and messages. Raises: ValueError for a naive moment."""
     return as_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_iso(text: str) -> UtcDatetime:
-    """Return the moment that ISO 8601 with an offset names. Raises: ValueError."""
+    """Return the moment that a text in ISO 8601 with an offset names. Raises: ValueError for any
+    other text, and for one without an offset."""
     return as_utc(datetime.fromisoformat(text))
 
 
 def minutes(length: timedelta) -> int:
-    """Return whole minutes, rounded down."""
+    """Return a length in whole minutes, rounded down."""
     return length // timedelta(minutes=1)
 
 
 def money(amount: Decimal, places: int = 2) -> str:
-    """Return an amount as text, rounded half up to `places`: `1,320.96`."""
+    """Return an amount as text without a currency, rounded half up to `places` decimals:
+    `1,320.96`."""
     quantum = Decimal(1).scaleb(-places)
     # Adding zero turns -0.00, which a small negative amount rounds to, into 0.00.
     return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP) + 0:,}"
@@ -85,7 +88,8 @@ def printable(text: str) -> str:
 
 @lru_cache(10_000)
 def letters_and_digits(text: str) -> str:
-    """Return a name without letter case, spaces and punctuation, to compare spellings."""
+    """Return a name in lower case, without spaces and punctuation, to compare spellings:
+    `gpugovernor` for `GPU-Governor`."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return "".join(character for character in folded if character.isalnum())
 
@@ -98,7 +102,8 @@ def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
 
 
 def usd(amount: Usd) -> str:
-    """Return `$136`, `$5.67` or `-$12`: cents only below ten dollars."""
+    """Return an amount as text, `$136`, `$5.67` or `-$12`: rounded, with cents only below ten
+    dollars."""
     places = 0 if abs(amount) >= 10 else 2
     text = money(abs(amount), places)
     is_rounded_to_zero = not text.strip("0.,")
@@ -108,7 +113,8 @@ def usd(amount: Usd) -> str:
 
 
 def span(length: timedelta) -> str:
-    """Return `35 min`, `6 h 40 min`, `30 h` or `3 days`; rounded down."""
+    """Return a length as text, rounded down: `35 min`, `6 h 40 min`, `30 h` or `3 days`. A length
+    below a minute, or below zero, is `less than a minute`."""
     minutes = max(0, int(length.total_seconds() // 60))
     hours, minutes_of_hour = divmod(minutes, 60)
     if minutes < 1:
@@ -125,7 +131,8 @@ def span(length: timedelta) -> str:
 
 
 def left(length: timedelta) -> str:
-    """Return the same as `span`, rounded down to whole hours from one hour on: `23 h`."""
+    """Return the time that is left as text, rounded down, without minutes from one hour on: `35
+    min`, `23 h` or `3 days`."""
     hour = timedelta(hours=1)
     if length < hour:
         return span(length)
@@ -133,7 +140,8 @@ def left(length: timedelta) -> str:
 
 
 def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return `Sat 04:02 Berlin (03:02 UTC)`; with the date from six days away on."""
+    """Return a moment as text in a time zone, and in UTC if that differs: `Sat 04:02 Berlin (03:02
+    UTC)`. From six days away from `now` on, the date is in it."""
     local = moment.astimezone(ZoneInfo(zone))
     utc = moment.astimezone(UTC)
     city = zone.rpartition("/")[2].replace("_", " ")
@@ -146,12 +154,14 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def in_utc(moment: UtcDatetime) -> str:
-    """Return `Sat Dec 5, 04:02 UTC`, for texts whose readers are not known yet."""
+    """Return a moment as text in UTC, `Sat Dec 5, 04:02 UTC`, for readers whose zone is not
+    known."""
     return f"{moment:%a %b} {moment.day}, {moment:%H:%M} UTC"
 
 
 def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return `Sat 04:02`, or `Sat Dec 5, 04:02`; for subjects, whose body names the zone."""
+    """Return a moment as text in a time zone, without the zone's name: `Sat 04:02`, or from six
+    days away on `Sat Dec 5, 04:02`. It is for subjects of messages that name the zone elsewhere."""
     local = moment.astimezone(ZoneInfo(zone))
     if abs(moment - now) >= _FAR:
         return f"{local:%a %b} {local.day}, {local:%H:%M}"
@@ -159,14 +169,15 @@ def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return `Sat 04:02 Berlin (03:02 UTC), in 23 h`."""
+    """Return a deadline as text in a time zone: `Sat 04:02 Berlin (03:02 UTC), in 23 h`. One that
+    has passed ends with `which is over`."""
     when = f"in {left(moment - now)}" if moment > now else "which is over"
     return f"{clock(moment, zone, now)}, {when}"
 
 
 def sentence(text: str) -> str:
-    """Return the text with a capital letter and a full stop. An instance id keeps its first
-    letter."""
+    """Return the text as a sentence: with a capital letter, unless it begins with an instance id,
+    and a full stop. Return an empty text for a blank one."""
     text = text.strip()
     if not text:
         return ""
@@ -180,14 +191,16 @@ def full_stop(text: str) -> str:
 
 
 def people(text: str) -> str:
-    """Return the text with recorded identities (`link:alice@example.com`) in readable form."""
+    """Return the text with the recorded identities in it in readable form: `alice@example.com (mail
+    link)` for `link:alice@example.com`."""
     for pattern, readable in _IDENTITIES:
         text = pattern.sub(readable, text)
     return text
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Return `a, b and 3 more`."""
+    """Return the first `most` names in one text, with the number of the others: `a, b and 3 more`.
+    Return an empty text if there are no names."""
     text = ", ".join(names[:most])
     if len(names) > most:
         return f"{text} and {len(names) - most} more"
@@ -195,7 +208,8 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def some_of(lines: Sequence[str], most: int) -> list[str]:
-    """Return `a`, `b`, `and 3 more`, for a list in a message."""
+    """Return the first `most` lines, and if there are others, a last line `and 3 more`. Return an
+    empty list if there are no lines."""
     shown = list(lines[:most])
     if len(lines) > most:
         shown.append(f"and {len(lines) - most} more")
@@ -203,7 +217,8 @@ def some_of(lines: Sequence[str], most: int) -> list[str]:
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """Return `1 instance` or `3 instances`."""
+    """Return the number with its noun: `1 instance`, `3 instances`. `one` is the singular; `many`
+    is the plural if it is not the singular with an `s`."""
     if number == 1:
         return f"{number} {one}"
     return f"{number} {many or one + 's'}"
