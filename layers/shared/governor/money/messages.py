@@ -134,7 +134,8 @@ class _Outlook(NamedTuple):
 
 
 def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> _Outlook:
-    """Return what becomes of the budget if the instances that run now run on."""
+    """Return what becomes of the budget if the instances that run now run on to the end of the
+    month: `nothing` with a price runs, the month ends `within` the budget, or goes `over` it."""
     usd_left = budget - cost.usd
     usd_per_hour = cost.usd_per_hour
     if not usd_per_hour:

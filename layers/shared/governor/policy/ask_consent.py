@@ -109,10 +109,10 @@ def consents_of_new(
     """Return whose acceptances count when `version` comes into force in place of the `standing`
     one. Nothing is written.
 
-    `document` is the parsed text of `version`. If `standing` is `None`, it is the first version,
-    and nobody's count. Acceptances of the standing version carry over if the terms are the same.
-    `people_in_force`, those of the document in force, are used if the standing version has none
-    recorded, as after an earlier release. Raises: CloudError.
+    `document` is the parsed text of `version`. If `standing` is `None`, this is the first version,
+    and no acceptance counts yet. Acceptances of the standing version carry over if the terms are
+    the same. `people_in_force`, those of the document in force, are used if the standing version
+    has none recorded, as after an earlier release. Raises: CloudError.
     """
     people_of_document = known_people(document.base().policy.ownership)
     if standing is None:

@@ -42,20 +42,21 @@ class PolicyVersions(Store):
 
     def keep_policy(self, text: str, at: datetime) -> None:
         """Store the text of an accepted policy document in place of the last one, to fall back on
-        if the next one cannot be used."""
+        if the next one cannot be used. Raises: CloudError."""
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
-        """Return the text that `keep_policy` kept last; `None` if it never kept one."""
+        """Return the text that `keep_policy` kept last; `None` if it never kept one. Raises:
+        CloudError."""
         return self._text(_KEPT, "text")
 
     def version_in_force(self) -> str | None:
-        """Return the version in force; `None` before the first version."""
+        """Return the version in force; `None` before the first version. Raises: CloudError."""
         return self._text(_IN_FORCE, "version")
 
     def standing_version(self) -> StandingVersion | None:
         """Return the version in force with the acceptances that count; `None` before the first
-        version."""
+        version. Raises: CloudError."""
         item = self._table.get(_IN_FORCE)
         if item is None:
             return None
@@ -70,7 +71,8 @@ class PolicyVersions(Store):
         """Store that this version is in force from now on, in place of `before`, and whose
         acceptances of it count. `before` is `None` for the first version.
 
-        Raises: ConflictError if another version than `before` is in force.
+        Raises: ConflictError, with nothing stored, if another version than `before` is in force;
+        CloudError.
         """
         is_unchanged = absent() if before is None else where("version", "=", before)
         item: dict[str, object] = {"version": version, "at": at}
@@ -88,7 +90,7 @@ class PolicyVersions(Store):
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
         """Return the accounts of the targets' organizational units, as they were stored last;
-        `None` if none are stored, or they are those of other units."""
+        `None` if none are stored, or they are those of other units. Raises: CloudError."""
         item = self._table.get(_ACCOUNTS) or {}
         has_same_units = item.get("units") == [*targets.units]
         if not has_same_units or item.get("without_units") != [*targets.without_units]:
@@ -97,7 +99,7 @@ class PolicyVersions(Store):
 
     def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
         """Store the accounts of the targets' organizational units, for all functions. Nothing is
-        written, nor audited, if they are stored already."""
+        written, nor audited, if they are stored already. Raises: CloudError."""
         if self.accounts_of(targets) == tuple(accounts):
             return
         document = {
@@ -111,7 +113,7 @@ class PolicyVersions(Store):
 
     def over_budget(self, month: str) -> tuple[str, ...]:
         """Return the projects that have used more than their budget of this month (`yyyy-mm`);
-        empty if none was noted."""
+        empty if none was noted. Raises: CloudError."""
         item = self._table.get(_OVER_BUDGET) or {}
         if item.get("month") == month:
             return tuple(item["projects"])
@@ -119,7 +121,8 @@ class PolicyVersions(Store):
 
     def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
         """Store which projects have used more than their budget of this month (`yyyy-mm`), for all
-        functions. Nothing is written, nor audited, if that is stored already."""
+        functions. Nothing is written, nor audited, if that is stored already. Raises:
+        CloudError."""
         if self.over_budget(month) == tuple(projects):
             return
         document = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
@@ -127,24 +130,26 @@ class PolicyVersions(Store):
 
     def note_parameter(self, text: str, at: datetime) -> None:
         """Store the text of the SSM parameter of which people were notified, in place of the last
-        one."""
+        one. Raises: CloudError."""
         self._table.write(put(_PARAMETER, {"text": text, "at": at}))
 
     def noted_parameter(self) -> str | None:
-        """Return the text that `note_parameter` kept last; `None` if it never kept one."""
+        """Return the text that `note_parameter` kept last; `None` if it never kept one. Raises:
+        CloudError."""
         return self._text(_PARAMETER, "text")
 
     def note_writer(self, version: str, arn: str) -> None:
-        """Store the ARN that wrote a version."""
+        """Store the ARN that wrote a version. Raises: CloudError."""
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
 
     def writer(self, version: str) -> str:
-        """Return the ARN that wrote a version; an empty text if it is not known."""
+        """Return the ARN that wrote a version; an empty text if it is not known. Raises:
+        CloudError."""
         return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
         """Store that the person with this identity (`aws:ARN`) accepts the version. A later time
-        replaces an earlier one."""
+        replaces an earlier one. Raises: CloudError."""
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
     def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
@@ -157,16 +162,19 @@ class PolicyVersions(Store):
         )
 
     def accepted(self, version: str) -> tuple[str, ...]:
-        """Return the identities (`aws:ARN`) that accept a version; empty if none does."""
+        """Return the identities (`aws:ARN`) that accept a version; empty if none does. Raises:
+        CloudError."""
         return tuple(self.accepted_at(version))
 
     def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
-        """Return when each identity that accepts a version did so last; empty if none does."""
+        """Return when each identity that accepts a version did so last; empty if none does. Raises:
+        CloudError."""
         items = self._table.query(f"ACCEPTED#{version}")
         return {item["sk"]: parse_iso(item["at"]) for item in items}
 
     def _text(self, key: Key, attribute: str) -> str | None:
-        """Return the attribute of the item at this key; `None` if there is no such item."""
+        """Return the attribute of the item at this key; `None` if there is no such item. Raises:
+        CloudError."""
         item = self._table.get(key)
         return str(item[attribute]) if item else None
 

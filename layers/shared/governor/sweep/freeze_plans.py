@@ -90,9 +90,10 @@ class FreezePlans:
     ) -> None:
         """Freeze plans of the target, then notify people.
 
-        A freeze that is `standing` already begins again, with its instances and its last
-        notification. If the message cannot be sent, the next sweep tries again. Raises: CloudError
-        if the freeze cannot be written.
+        `standing` is the freeze that is stored already; `None` if there is none. The new freeze
+        takes its place, and keeps its instances and the time of its last message. If the message
+        cannot be sent, the next sweep tries again. Raises: CloudError if the freeze cannot be
+        written.
         """
         left_ids = _ids_behind_freeze(sweep, standing) | turned.turned_ids
         told_at = None if standing is None else standing.told_at

@@ -33,8 +33,8 @@ class UndescribedInstance:
     problem: str
 
     def as_instance(self) -> Instance:
-        """Return a running instance of type `unknown` and without tags in its place, so that its
-        costs, its row in the console and its open episode are not lost."""
+        """Return an instance with this id that runs, has the type `unknown` and no tags. With it
+        the costs, the row in the console and the open episode of the real one are not lost."""
         return Instance(self.target, self.instance_id, "unknown", "running", self.launch_time)
 
 

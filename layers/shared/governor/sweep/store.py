@@ -181,7 +181,7 @@ class Sweeps(Store):
             return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
-        """Store these days in place of the stored ones. If two sweeps do so at once, the counts of
-        one may be lost. Raises: CloudError."""
+        """Store the counts of these days in place of all that are stored. If two sweeps do so at
+        once, the counts of one may be lost. Raises: CloudError."""
         counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
         self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))

@@ -45,13 +45,13 @@ class Ledger(Store):
         """Return the open entries of an instance; empty if there are none.
 
         An entry that ended because another instance took its place stays open until its own
-        instance is started or terminated.
+        instance is started or terminated. Raises: CloudError.
         """
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
         """Return the open entries of all instances of a target, as `open_entries` does for one;
-        empty if there are none."""
+        empty if there are none. Raises: CloudError."""
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
@@ -67,7 +67,8 @@ class Ledger(Store):
         the instance that replaces its instance; empty if none does.
 
         Return false, and add no end, if the entry has ended before, or `by` has replaced another
-        instance. An entry that was replaced before is then deleted from the open ones.
+        instance. An entry that was replaced before is then deleted from the open ones. Raises:
+        CloudError.
         """
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))
@@ -93,7 +94,7 @@ class Ledger(Store):
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
         """Store the cash saving an hour that a bill shows for an entry. `source` names the bill.
-        The last correction counts."""
+        The last correction counts. Raises: CloudError."""
         correction = replace(
             entry,
             cash_low_usd_per_hour=cash.low,
@@ -127,18 +128,20 @@ class Ledger(Store):
         return list(entries.values())
 
     def last_statement(self, month: str) -> Statement | None:
-        """Return the newest statement of a month (`yyyy-mm`); `None` if there is none."""
+        """Return the newest statement of a month (`yyyy-mm`); `None` if there is none. Raises:
+        CloudError."""
         statements = self._table.read_all(Statement, f"STATEMENT#{month}")
         return statements[-1] if statements else None
 
     def keep_statement(self, statement: Statement) -> None:
         """Store this statement beside earlier ones of its month. Nothing is stored if one of the
-        same second exists."""
+        same second exists. Raises: CloudError."""
         key = (f"STATEMENT#{statement.month}", iso(statement.as_of))
         self._table.try_write(insert(key, statement))
 
     def meter(self, target: Target, month: str) -> Meter | None:
-        """Return the meter of a target for a month (`yyyy-mm`); `None` if nothing was counted."""
+        """Return the meter of a target for a month (`yyyy-mm`); `None` if nothing was counted.
+        Raises: CloudError."""
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(
@@ -147,7 +150,8 @@ class Ledger(Store):
         """Store this meter in place of the one that was `seen` (`None` if there was none), and the
         costs of these days, all or nothing; return true.
 
-        Return false, with nothing stored, if another caller has replaced the meter.
+        Return false, with nothing stored, if another caller has replaced the meter. Raises:
+        CloudError.
         """
         is_unchanged = absent()
         if seen is not None:
@@ -159,7 +163,7 @@ class Ledger(Store):
 
     def meters(self, month: str) -> list[Meter]:
         """Return the meters of all targets for a month (`yyyy-mm`); empty if nothing was
-        counted."""
+        counted. Raises: CloudError."""
         return self._table.read_all(Meter, f"COST#{month}")
 
 

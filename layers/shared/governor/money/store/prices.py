@@ -17,7 +17,7 @@ class Prices(Store):
 
     def price_list(self, region: str) -> PriceList | None:
         """Return the prices last read for a Region. Return `None` if none were read, or they are
-        damaged, which is logged."""
+        damaged, which is logged. Raises: CloudError."""
         item = self._table.get(("PRICES", region))
         if item is None:
             return None
@@ -29,7 +29,7 @@ class Prices(Store):
             return None
 
     def keep_price_list(self, price_list: PriceList) -> None:
-        """Store the prices of a Region in place of earlier ones."""
+        """Store the prices of a Region in place of earlier ones. Raises: CloudError."""
         # The prices of a Region are few enough to fit into one part.
         parts = packed([self._table.document(price_list)])
         self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
@@ -40,5 +40,6 @@ class Prices(Store):
         return self._table.read(Commitments, _COMMITMENTS)
 
     def keep_commitments(self, commitments: Commitments) -> None:
-        """Store the commitments of the hub's account in place of earlier ones."""
+        """Store the commitments of the hub's account in place of earlier ones. Raises:
+        CloudError."""
         self._table.write(put(_COMMITMENTS, commitments))
