@@ -43,7 +43,8 @@ def status_of(error: InputError | DecisionRefused) -> int:
 
 
 def brief(view: ApprovalView) -> dict[str, Any]:
-    """Return a question as a document of the API and of the console's tables."""
+    """Return a question in brief, as the API and the console's tables give it. `usd_per_day` is
+    `None` if the price is not known."""
     episode = view.episode
     usd_per_day = None
     if view.usd_per_day is not None:
@@ -69,8 +70,9 @@ def brief(view: ApprovalView) -> dict[str, Any]:
 def posted(
     form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime
 ) -> Decision:
-    """Return the answer of a page's form, without the end of a keep. Raises: InputError, whose text
-    says what to do."""
+    """Return the answer in a page's form as a decision of this identity (`by`) and person, without
+    the end of a keep; nothing is recorded. `person` is `None` if they are not proven. Raises:
+    InputError, whose text says what to do."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:

@@ -84,18 +84,18 @@ class ApprovalApi:
     everything else."""
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Answer any request that a client can send. A refusal says what to do. Raises:
-        CloudError."""
+        """Carry out any request that a client can send; return a status and a JSON object. A
+        refusal says in `error` what to do. Raises: CloudError."""
         try:
-            return ApiResponse(200, self._answer(request))
+            return ApiResponse(200, self._carry_out(request))
         except NotFound as error:
             return _not_found_response(request, error)
         except (InputError, DecisionRefused) as error:
             return ApiResponse(status_of(error), {"error": str(error)})
 
-    def _answer(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Return the document for a request. Raises: NotFound, InputError, DecisionRefused,
-        CloudError."""
+    def _carry_out(self, request: ApiRequest) -> Mapping[str, Any]:
+        """Do what the route of the request says, and return the JSON object of the answer. Raises:
+        NotFound; InputError; DecisionRefused; CloudError."""
         match request.route:
             case "GET /api/approvals":
                 return self._open_questions()
@@ -118,12 +118,14 @@ class ApprovalApi:
         raise NotFound("there is no such route")
 
     def _open_questions(self) -> Mapping[str, Any]:
-        """Return the open questions of all targets; an empty list if there are none."""
+        """Return the open questions of all targets, as `{"questions": [...]}`. Raises:
+        CloudError."""
         return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
 
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Accept a version of the policy as the caller; return who supports it, and whether it is
-        in force. Raises: NotFound, NotAllowed, CloudError."""
+        """Record that the caller accepts a version of the policy, which puts it in force if enough
+        people do; return who supports it, and if it is in force. Raises: NotFound; NotAllowed;
+        CloudError."""
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
             # No id of S3 has this form: there is no such version.
             raise NotFound("S3 names no version so")
@@ -141,8 +143,8 @@ class ApprovalApi:
         }
 
     def _policy(self) -> Mapping[str, Any]:
-        """Return the document in force, and the people whose acceptances of its overrides count;
-        without a stored version, `None` for the version and for the acceptances."""
+        """Return the document in force, its version, and the people whose acceptances of its
+        overrides count; `None` for the last two if no version is stored. Raises: CloudError."""
         text = self.policy_text.read()
         standing = self.accept.policy_store.standing_version()
         if standing is None:
@@ -152,8 +154,9 @@ class ApprovalApi:
         return {"in_force": standing.version, "document": text, "accepted": accepted}
 
     def _pause(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Pause everything that destroys. Raises: InputError, NotAllowed, CloudError."""
-        _check_fields(request.document, _PAUSE_FIELDS)
+        """Pause everything that destroys; return the pause. Raises: InputError; NotAllowed;
+        CloudError."""
+        _refuse_other_fields(request.document, _PAUSE_FIELDS)
         reason = request.document.get("reason")
         if not isinstance(reason, str | None):
             raise InputError("reason: a text")
@@ -161,8 +164,9 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
-        """End the pause that began at `since`. Raises: InputError, DecisionRefused, CloudError."""
-        _check_fields(request.document, _RESUME_FIELDS)
+        """End the pause that began at the document's `since`; return it. Raises: InputError;
+        NotAllowed; DecisionRefused if it is another pause by now; CloudError."""
+        _refuse_other_fields(request.document, _RESUME_FIELDS)
         try:
             began = parse_iso(str(request.document.get("since")))
         except ValueError:
@@ -176,7 +180,8 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _presser(self, request: ApiRequest) -> Presser:
-        """Return the caller with the rights that the policy grants them now."""
+        """Return the caller as the use cases of the pause know people, with the rights that the
+        policy grants them now."""
         identity = f"aws:{request.caller}"
         now = self.decide.clock.now()
         who = SignIn(identity, by=identity, at=now, ends_at=now)
@@ -184,7 +189,8 @@ class ApprovalApi:
         return Presser(identity, person, grants_of(self.policy, who))
 
     def _limits_now(self) -> dict[str, Any]:
-        """Return the pause, the freezes, the caps, and the questions whose steps wait for them."""
+        """Return the pause (`None` if there is none), the freezes, the caps, and the questions
+        whose steps wait for one of these. Raises: CloudError."""
         open_views = self.show.open_in(self.targets)
         waiting = []
         for view in open_views:
@@ -205,8 +211,8 @@ class ApprovalApi:
         }
 
     def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Take an answer, or end a keep; return the question as it is after that. Raises: NotFound,
-        InputError, DecisionRefused, CloudError."""
+        """Record the caller's answer to a question, or end its keep; return the question as it is
+        after that. Raises: NotFound; InputError; DecisionRefused; CloudError."""
         identity = f"aws:{request.caller}"
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
@@ -227,7 +233,8 @@ class ApprovalApi:
         }
 
     def _end_keep(self, request: ApiRequest, identity: str, person: str | None) -> None:
-        """End the keep of a question. Raises: NotAllowed for a caller who is no known person."""
+        """End the keep of a question. Raises: NotAllowed for a caller who is no known person, or
+        may not; DecisionRefused if there is no keep to end; NotFound; CloudError."""
         if person is None:
             raise NotAllowed(
                 f"{people(identity)} is mapped to nobody, and ends no keep, not even its own: "
@@ -250,8 +257,8 @@ def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
     return ApiResponse(404, {"error": f"there is no {kind} {name!r}: {advice}"})
 
 
-def _check_fields(document: Mapping[str, Any], fields: frozenset[str]) -> None:
-    """Refuse a document with other fields. Raises: InputError."""
+def _refuse_other_fields(document: Mapping[str, Any], fields: frozenset[str]) -> None:
+    """Refuse a document that has any field but these. Raises: InputError."""
     unknown = sorted(set(document) - fields)
     if unknown:
         raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(fields))}")
@@ -263,7 +270,8 @@ def _pause_document(pause: Pause) -> dict[str, Any]:
 
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
-    """Return one question with its evidence, its rules, its answer and its outcome."""
+    """Return one question as JSON: its instance and plan, its rules, its answer and its outcome,
+    each `None` as long as there is none."""
     episode = view.episode
     approval = view.approval
     held = None
@@ -314,13 +322,14 @@ def _outcome_fields(episode: Episode) -> dict[str, str | None]:
 
 
 def _iso_or_none(moment: UtcDatetime | None) -> str | None:
-    """Return the moment as text; `None` if there is none."""
+    """Return the moment as ISO text in UTC; `None` if there is none."""
     return iso(moment) if moment else None
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
-    """Return the answer in a document. Raises: InputError, whose text says what to send."""
-    _check_fields(document, _FIELDS)
+    """Return the answer in a document, given by this identity and person; nothing is recorded.
+    Raises: InputError, whose text says what to send."""
+    _refuse_other_fields(document, _FIELDS)
     try:
         answer = Answer(str(document.get("answer")))
     except ValueError:
@@ -345,7 +354,8 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
 
 
 def _reason_in(document: Mapping[str, Any]) -> str | None:
-    """Return the reason without spaces at its ends; `None` if there is none. Raises: InputError."""
+    """Return the document's reason without spaces at its ends; `None` if it has none, or an empty
+    one. Raises: InputError for anything but a short text."""
     reason = document.get("reason")
     if reason is None:
         return None
@@ -358,7 +368,8 @@ def _reason_in(document: Mapping[str, Any]) -> str | None:
 
 
 def _keep_until_in(document: Mapping[str, Any]) -> UtcDatetime | None:
-    """Return the end of the keep; `None` if the document names none. Raises: InputError."""
+    """Return the document's end of a keep; `None` if it names none. Raises: InputError for anything
+    but a time in UTC."""
     keep_until = document.get("keep_until")
     if keep_until is None:
         return None

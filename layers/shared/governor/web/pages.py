@@ -84,7 +84,7 @@ class Form:
 
 
 def _render(template: str, form: Form, **values: object) -> str:
-    """Return the HTML of a template with the form's values and these."""
+    """Return the HTML of a template, with the values of the form and these."""
     return TEMPLATES.get_template(template).render(
         visitor=form.visitor,
         csrf=form.csrf,
@@ -96,7 +96,8 @@ def _render(template: str, form: Form, **values: object) -> str:
 
 
 def approval_page(view: ApprovalView, form: Form) -> str:
-    """Return the page of one question."""
+    """Return the page of one question as HTML, with the buttons that the form's visitor may
+    press."""
     episode = view.episode
     target = episode.instance.target
     headline, meaning = headline_of(view)
@@ -140,13 +141,14 @@ def approval_page(view: ApprovalView, form: Form) -> str:
 
 
 def _gpus_text(episode: Episode) -> str:
-    """Return the number of GPUs as text: those of the type, or those measured if they are more."""
+    """Return the number of GPUs as text, such as `8 GPUs`: those of the instance type, or those
+    that were measured if they are more."""
     evidence = episode.measurement.evidence
     return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
 
 
 def _deadline(view: ApprovalView) -> str:
-    """Return the deadline as text, with the time left."""
+    """Return the deadline of the question as text, such as `Sat 04:02, 23 h left`."""
     expires_at = view.approval.expires_at
     moment = clock(expires_at, view.episode.asking.time_zone, view.now)
     return f"{moment}, {left(expires_at - view.now)} left"
@@ -161,7 +163,8 @@ def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
 
 
 def _may_end_keep(view: ApprovalView, form: Form) -> bool:
-    """Return whether the visitor may end the keep before its date; false if there is none."""
+    """Return whether the page offers the visitor to end the keep before its date; false if no keep
+    lasts."""
     visitor = form.visitor
     keep = view.approval.lasting_keep(view.now)
     if keep is None or visitor.only_looks:
@@ -172,8 +175,8 @@ def _may_end_keep(view: ApprovalView, form: Form) -> bool:
 
 
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
-    """Return the headline: the question, or how it ended; and the lines that explain an end, in the
-    words of its message. An open question has no such lines."""
+    """Return the headline of a page, which is the question or how it ended, and the lines that
+    explain an end in the words of its message; empty for an open question."""
     episode = view.episode
     approval = view.approval
     name = _short_name(view)
@@ -190,7 +193,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
 
 
 def _short_name(view: ApprovalView) -> str:
-    """Return the name of the instance, shortened for a headline."""
+    """Return the name of the instance, cut to 48 characters for a headline."""
     name = view.episode.instance.name
     if len(name) <= _LONGEST_NAME:
         return name
@@ -198,7 +201,8 @@ def _short_name(view: ApprovalView) -> str:
 
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
-    """Return how a question ended, and the lines of its message up to the first list."""
+    """Return the headline of a question that ended so, and the lines that explain it: those of its
+    message up to the first list."""
     episode = view.episode
     approval = view.approval
     name = episode.instance.name
@@ -220,12 +224,14 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
 
 
 def _lead_of(alert: Alert) -> list[str]:
-    """Return the lines of a message up to its first list, without those about its button."""
+    """Return the lines of an alert's message up to its first list, without those that point to a
+    button."""
     return [line for line in words_of(alert).lead if not line.startswith(_BUTTON_HERE)]
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
-    """Return whether the visitor may give this answer, as far as role and terms decide."""
+    """Return whether the page offers the visitor this answer: their role and the question's terms
+    allow it. The state of the question is not looked at."""
     episode = view.episode
     if visitor.only_looks or not permits(visitor.role, answer):
         return False
@@ -233,8 +239,8 @@ def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
 
 
 def _notice(view: ApprovalView) -> str:
-    """Return the text on what mode auto will do, and until when it can be held; empty if nothing
-    can be held."""
+    """Return the text on what mode auto will do to the instance, and until when that can be held;
+    empty if the question is not of mode auto, or nothing can be held any more."""
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
@@ -262,7 +268,8 @@ def listed_questions(
     person: str | None,
     may: Callable[[ApprovalView, Answer], bool],
 ) -> ListedQuestions:
-    """Return these questions for a list whose buttons answer several at once.
+    """Return these questions, grouped for a list whose buttons answer several at once: those that
+    the reader may stop and keep or, without any such, those that they may keep.
 
     `may` returns whether the reader may give an answer. `person` is the reader; `None` if they are
     not proven.
@@ -302,8 +309,9 @@ def digest_page(
     form: Form,
     results: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return the page of several questions. `links` lead to the page of each, in the same order.
-    `results` are the instance and the result of each answer just given."""
+    """Return the page of several questions as HTML. `links` lead to the page of each, in the same
+    order. `results` are the name of the instance and what became of each answer just given. Call it
+    only with at least one question."""
     approval_ids = [view.approval.approval_id for view in views]
     visitor = form.visitor
     open_views = [view for view in by_price(views) if view.can_decide]
@@ -341,7 +349,8 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 
 
 def _progress(view: ApprovalView) -> str:
-    """Return a sentence on how far the action is; empty if it has not begun and cannot be held."""
+    """Return a sentence on how far the plan of a question is carried out, held or ended; empty if
+    it has not begun and cannot be held."""
     episode = view.episode
     hold_decision = view.approval.hold
     if episode.outcome is not None:
@@ -359,8 +368,9 @@ def _progress(view: ApprovalView) -> str:
 
 
 def _unseen_minutes(view: ApprovalView) -> int | None:
-    """Return for how many minutes work may have gone on unseen. Return `None` if the episode is
-    over or the instance is already stopped: no measurement decides then."""
+    """Return for how many minutes before the stop work may go on unseen, by the metrics that the
+    question was asked under. Return `None` if the episode is over or the instance is already
+    stopped: no measurement decides then."""
     episode = view.episode
     if episode.stopped_by_episode is not None or episode.outcome is not None:
         return None
@@ -370,7 +380,8 @@ def _unseen_minutes(view: ApprovalView) -> int | None:
 
 
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:
-    """Return the offered ends of a keep within the policy's maximum, with their labels."""
+    """Return the label of each end of a keep that the page offers, by the end as ISO text: those
+    within the policy's maximum."""
     now = view.now
     zone = view.episode.asking.time_zone
     morning = keep_end(view.episode, now)
@@ -384,8 +395,8 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
 
 
 def _latest(view: ApprovalView) -> str:
-    """Return the last date that may be typed. A typed date means nine o'clock, which must lie
-    within the policy's maximum."""
+    """Return the last date that may be typed as the end of a keep, such as `2026-12-01`. A typed
+    date means nine o'clock, which must lie within the policy's maximum."""
     end = (view.now + view.approval.keep_at_most).astimezone(
         ZoneInfo(view.episode.asking.time_zone)
     )
@@ -397,20 +408,21 @@ def _latest(view: ApprovalView) -> str:
 
 @pass_context
 def _when(context: Context, moment: UtcDatetime | None) -> str:
-    """Return a moment as text, in the time zone of the people who were asked; empty if there is
-    none."""
+    """Return a moment as text, in the time zone of the people who were asked about the page's
+    episode; empty for `None`."""
     if not moment:
         return ""
     return clock(moment, context["episode"].asking.time_zone, context["view"].now)
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    """Return the outcome in words."""
+    """Return an outcome in words, such as `working again`."""
     return _OUTCOMES.get(outcome, outcome.value)
 
 
 def _stage_text(delivery: Delivery) -> str:
-    """Return the name of the stage to which a delivered message belongs."""
+    """Return the name for people of the stage to which a delivered message belongs, such as a
+    reminder."""
     return questions.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
 
 

@@ -51,8 +51,8 @@ class Strip(NamedTuple):
 
 
 def _gpu_strips(episode: Episode) -> tuple[Window, list[Strip]]:
-    """Return the drawn window, and a strip for each GPU. The window is the 24 hours of the history,
-    or the judged window if the history could not be read."""
+    """Return the window of time to draw, and a strip for each GPU in it. The window is the 24 hours
+    of the history, or the judged window if the history could not be read."""
     drawn = episode.measurement.history or episode.measurement.evidence
     strips = []
     for gpu in drawn.gpus:
@@ -62,8 +62,8 @@ def _gpu_strips(episode: Episode) -> tuple[Window, list[Strip]]:
 
 
 def _label(gpu: str) -> str:
-    """Return a label for a GPU. The name of the dimension itself is not shown, as a publisher may
-    have written anything into it."""
+    """Return the label of a GPU: `GPU 3`, `busiest` for `all`, or `GPU ?`. Any other name is not
+    shown, as a publisher of metrics may have written anything into it."""
     if gpu == "all":
         return "busiest"
     return f"GPU {int(gpu)}" if gpu.isdecimal() else "GPU ?"
@@ -92,7 +92,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
 
 
 def _runs(highest: Sequence[float | None], below: float) -> Iterator[str]:
-    """Yield a shape for each run of periods of the same kind: busy, idle or gap."""
+    """Yield a shape for each run of periods of the same kind: busy, idle under `below` percent, or
+    gap (`None`)."""
     step = (_WIDTH - _CHART_LEFT) / max(1, len(highest))
     x = _CHART_LEFT
     for kind, run in groupby(highest, lambda percent: _kind(percent, below)):
@@ -133,7 +134,8 @@ def strips_svg(episode: Episode) -> Markup:
 
 
 def _strip_shapes(strip: Strip, y: float) -> Iterator[str]:
-    """Yield a shape for each run of columns of the same heat."""
+    """Yield the shapes of a strip whose top is at `y`: one for each run of columns of the same
+    heat. A column shows the busiest of its periods."""
     # Rounded up: at most `_COLUMNS` columns.
     periods_a_column = -(-len(strip.series) // _COLUMNS)
     columns = [
@@ -153,7 +155,8 @@ def _length(window: Window) -> str:
 
 
 def _kind(percent: float | None, below: float) -> str:
-    """Return the class of a period: `gap`, `busy` or `idle`."""
+    """Return the class of a period: `gap` without a reading, `busy`, or `idle` under the threshold
+    `below`."""
     if percent is None or not is_reading(percent):
         return "gap"
     return "busy" if percent >= below else "idle"
@@ -174,7 +177,7 @@ def _heat(percent: float | None, below: float) -> str:
 
 
 def _height(percent: float) -> float:
-    """Return the y of a percent in the chart."""
+    """Return the y of a percent in the chart; more than 100 is drawn as 100."""
     return round(_BOTTOM - (_BOTTOM - _TOP) * min(100.0, percent) / 100, 1)
 
 
@@ -186,7 +189,8 @@ def _x(window: Window, moment: datetime, left: float) -> float:
 
 
 def _area(kind: str, x: float, step: float, percents: Sequence[float]) -> str:
-    """Return the shape of periods, drawn as steps. Even a period of 0 percent can be seen."""
+    """Return the shape of periods of a kind, drawn as steps from `x` on, each `step` wide. Even a
+    period of 0 percent can be seen."""
     path = [f"M{x:.1f} {_BOTTOM:g}"]
     heights = [min(_height(percent), _BOTTOM - 1.5) for percent in percents]
     for height, run in groupby(heights):
@@ -196,7 +200,8 @@ def _area(kind: str, x: float, step: float, percents: Sequence[float]) -> str:
 
 
 def _named(kind: str, label: str, start: float, end: float) -> Iterator[str]:
-    """Yield the shape of a time, from top to bottom, and its label if there is room for it."""
+    """Yield the shape of a time from x `start` to x `end`, as high as the chart, and its label if
+    there is room for it."""
     yield _rect(kind, start, _TOP, end - start, _BOTTOM - _TOP)
     if len(label) * _LETTER < end - start:
         # Between the lines of 100 and 50 percent.
@@ -219,7 +224,7 @@ def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[
 
 
 def _level_line(kind: str, y: float) -> str:
-    """Return a horizontal line across the chart."""
+    """Return a horizontal line across the chart at this y, with a class."""
     return f'<line class="{kind}" x1="{_CHART_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
 
 

@@ -60,8 +60,8 @@ class HttpRequest(Event):
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields. They are read from the raw text, because API Gateway joins
-        repeated fields by commas."""
+        """Return the fields of the query by name; empty if there is none. They are read from the
+        raw text, because API Gateway joins repeated fields by commas. Raises: InputError."""
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
@@ -75,13 +75,14 @@ class HttpRequest(Event):
         return {name: values.pop() for name, values in values_by_name.items() if len(values) == 1}
 
     def caller(self) -> str:
-        """Return the ARN of the caller, whom API Gateway has authenticated by IAM."""
+        """Return the ARN of the caller, whom API Gateway has authenticated by IAM. Raises:
+        InputError for a request without one."""
         if self.user_arn is None:
             raise InputError("the request was not authenticated by IAM")
         return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
-        """Return the JSON object in the body."""
+        """Return the JSON object in the body. Raises: InputError for anything else, or no body."""
         try:
             document = json.loads(self.raw_body()) if self.body else None
         except (ValueError, RecursionError):
@@ -91,7 +92,8 @@ class HttpRequest(Event):
         return document
 
     def raw_body(self) -> bytes:
-        """Return the body as it was sent; empty if there is none."""
+        """Return the bytes of the body as the client sent it; empty if there is none. Raises:
+        InputError if it is too long or not readable."""
         body = self.body or ""
         if len(body) > _LONGEST_SIGNED_BODY:
             raise InputError("the body is too long")
@@ -103,7 +105,8 @@ class HttpRequest(Event):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
-        """Return the fields of the form in the body; an empty mapping if there is no body."""
+        """Return the fields of the form in the body by name; empty if there is no body. Raises:
+        InputError if it is no form, too long, or has a field twice."""
         if not self.body:
             return {}
         if len(self.body) > _LONGEST_BODY:
@@ -119,7 +122,8 @@ class HttpRequest(Event):
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields of a form or query by name. Raises: InputError."""
+    """Return the fields of a form or query (`a=1&b=2`) by name. Raises: InputError if it is not
+    readable, or a field stands twice."""
     try:
         pairs = parse_qsl(
             text,

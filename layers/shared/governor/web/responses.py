@@ -29,8 +29,8 @@ _STYLE = TOKENS + _PAGE + QUESTIONS
 
 
 def environment(style: str, *folders: Path) -> Environment:
-    """Return an environment for the templates in these folders, with one style sheet and the
-    filters that all of them need."""
+    """Return an environment of Jinja for the templates in these folders and in those of the pages
+    of links, with this style sheet and the filters that all of them need."""
     templates = Environment(
         loader=FileSystemLoader([*folders, FOLDER]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -98,13 +98,14 @@ class Response:
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Return the page of a refusal."""
+    """Return the page of a refusal, with this status, title and text. `note` is for the log;
+    `cookies` are whole values of `Set-Cookie`."""
     body = TEMPLATES.get_template("refusal.html").render(title=title, text=text)
     return Response(status, body, HEADERS, note, cookies)
 
 
 def bad_request(text: str) -> Response:
-    """Return the page for a request that could not be read."""
+    """Return the page (400) for a request that could not be read; `text` says why."""
     return refusal(
         400, "The request could not be read", f"Open the link of the message again: {text}."
     )
@@ -117,7 +118,7 @@ _OVER = (
 
 
 def bad_link(error: LinkError) -> Response:
-    """Return the page for a link that is over, or that is not one of ours."""
+    """Return the page for a link that is over (410), or that is not one of ours (403)."""
     if isinstance(error, LinkExpired):
         return refusal(410, "This link has expired", _OVER)
     text = (

@@ -44,7 +44,8 @@ class Sessions:
     scope: tuple[str, ...]
 
     def cookie(self, session: Session, now: UtcDatetime, life: timedelta = LIFE) -> str:
-        """Return the value of `Set-Cookie` that begins the session. Raises: ConfigurationError."""
+        """Return the value of `Set-Cookie` that gives the browser the sealed session for this time.
+        It stores nothing. Raises: ConfigurationError without a key to seal with."""
         values = {
             "id": session.session_id,
             "sub": session.who.subject,
@@ -55,8 +56,8 @@ class Sessions:
         return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
-        """Return the session of the cookie; `None` if there is no valid cookie of ours, or its time
-        is over."""
+        """Return the session in the cookie; `None` if there is no valid cookie of ours, or its time
+        is over. The stored session may have ended since: it must be read, too."""
         sealed = cookies.get(SESSION_COOKIE)
         if not sealed:
             return None
@@ -69,8 +70,8 @@ class Sessions:
 
 def set_cookie(name: str, value: str, life: timedelta) -> str:
     """Return the value of `Set-Cookie` for a cookie that only this host gets, over https, out of
-    reach of scripts. It is Lax and not Strict: people come from a mail, or back from the issuer,
-    and must still be known."""
+    reach of scripts. Nothing else is done. It is Lax and not Strict: people come from a mail, or
+    back from the issuer, and must still be known."""
     return (
         f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; "
         "HttpOnly; SameSite=Lax"

@@ -63,7 +63,9 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Send the browser to the issuer; with `fresh`, the person must prove again who they are.
+        """Return the redirect of the browser to the issuer, with a cookie that seals the sign-in;
+        with `fresh=1`, the person must prove again who they are. If that fails, return a page that
+        says what to do.
 
         `return` in the query is the place to come back to: a link of ours, as the page gives it, or
         the path of a console page. Without a valid `return`, answer with the bad-link page.
@@ -95,8 +97,9 @@ class SignInSite:
         return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, LIFE),))
 
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
-        """Return the place to come back to, as `_back` reads it: `path` for a page of the console,
-        `id` and `query` for a link. Raises: LinkForged, LinkExpired."""
+        """Check the place to come back to; return it as `_back` reads it: `path` for a page of the
+        console, `id` and `query` for a link. Raises: LinkForged for anything but our own;
+        LinkExpired."""
         if _PATH.fullmatch(link) is not None:
             return {"path": link}
         path, _, fields = link.partition("?")
@@ -107,8 +110,10 @@ class SignInSite:
         return {"id": approval_id, "query": fields}
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
-        """Take the browser back from the issuer, begin a session, and send the browser to the place
-        where the person came from. Every failure is answered with a page that says what to do."""
+        """Exchange the issuer's code for who the person is, store a session, and end the browser's
+        session before it. Return the redirect to the place that the person came from, with the
+        session's cookie. If anything fails, return a page that says what to do; it raises nothing
+        of that."""
         now = self.clock.now()
         begun = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.
@@ -152,7 +157,8 @@ class SignInSite:
     def _stored_session(
         self, who: SignedIn, claims: Mapping[str, object], now: UtcDatetime
     ) -> SignIn:
-        """Return the session as it is stored."""
+        """Return the session of a person with these claims, as it will be stored; nothing is stored
+        yet."""
         return SignIn(
             identity=who.identity,
             by=who.by,
@@ -174,8 +180,8 @@ class SignInSite:
 
 
 def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
-    """Return when the person last proved to the issuer who they are; 1970 if the issuer does not
-    say."""
+    """Return when the person last proved to the issuer who they are (the claim `auth_time`); 1970
+    if the issuer does not say."""
     auth_time = claims.get("auth_time")
     if not isinstance(auth_time, int) or auth_time <= 0:
         return datetime.fromtimestamp(0, UTC)
@@ -183,7 +189,8 @@ def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
 
 
 def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
-    """Return the page for a sign-in that the issuer refused, with its error code if it is one."""
+    """Return the page for a sign-in that the issuer refused, with its error code if that has the
+    form of one. `spent` are the cookies to clear."""
     why = f" It says {error_code}." if _ERROR.fullmatch(error_code) else ""
     text = f"The issuer did not let you in.{why} Open the link of the message to try again."
     return _refused(text, cookies=spent)
@@ -192,12 +199,13 @@ def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
 def _refused(
     text: str, status: int = 403, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Return the page for a sign-in that failed."""
+    """Return the page for a sign-in that failed, with this text; `note` is for the log."""
     return refusal(status, "Not signed in", text, note=note, cookies=cookies)
 
 
 def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> Response:
-    """Return the page for a sign-in that cannot work now."""
+    """Return the page (503) for a sign-in that cannot work now, because the issuer, the settings or
+    the table do not let it."""
     # The status raises the alarm for errors of the page; the note in the log says what to do.
     text = (
         "The sign-in does not work at this moment. Open the link of the message again in a minute."

@@ -64,8 +64,7 @@ class Request:
 
     @property
     def address(self) -> str:
-        """Return the link itself, relative to the page. A page keeps the address by which it was
-        opened."""
+        """Return the last part of the link by which the page was opened, which leads back to it."""
         return self.link or f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
 
 
@@ -79,8 +78,8 @@ class Gate:
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return the session of this browser; `None` if nobody has signed in with it, or the
-        session has ended. Raises: CloudError."""
+        """Return the session that the browser's cookie names, as it is stored; `None` if nobody has
+        signed in with it, or the session has ended. Raises: CloudError."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -103,8 +102,8 @@ class ApprovalSite:
     """`prod` of the stack `gpu-governor-prod`."""
 
     def handle(self, request: Request) -> Response:
-        """Answer any request that a client can send, with a page and a status. Raises:
-        CloudError."""
+        """Return the answer to any request that a client can send: a page with a status. A POST
+        carries out the form. Raises: CloudError."""
         if request.method not in ("GET", "HEAD", "POST"):
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
@@ -121,8 +120,8 @@ class ApprovalSite:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
-        """Return the request with the page and the recipient of its link. Raises: LinkForged,
-        LinkExpired."""
+        """Check the request's link; return the request with the page (`approval_id`) and recipient
+        (`r`) that the link stands for. Raises: LinkForged; LinkExpired; CloudError."""
         now = self.show.clock.now()
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)
@@ -137,7 +136,8 @@ class ApprovalSite:
         return replace(request, approval_id=page_id, query={"r": recipient, "e": "1"})
 
     def _recipient_of(self, page_id: str, number: int) -> str | None:
-        """Return the recipient of a short link; `None` if the page has no such number."""
+        """Return the address to which the link with this number was sent, or `BROADCAST` for the
+        number of everybody; `None` if no link with this number was sent. Raises: CloudError."""
         number_by_recipient = self.show.delivery_store.numbers(page_id)
         recipient_by_number = {
             number: recipient for recipient, number in number_by_recipient.items()
@@ -146,7 +146,8 @@ class ApprovalSite:
         return recipient_by_number.get(number, default)
 
     def _is_over(self, page_id: str, now: UtcDatetime) -> bool:
-        """Return whether the links of all questions of a page have ended."""
+        """Return whether the links of all questions of a page have ended; false if none is stored.
+        Raises: CloudError."""
         approval_ids: Sequence[str] = (page_id,)
         if page_id.startswith(DIGEST_PREFIX):
             approval_ids = self.show.delivery_store.digest(page_id)
@@ -155,19 +156,20 @@ class ApprovalSite:
         return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
-        """Carry out the form, or show the page again with the reason why not."""
+        """Carry out the form, and return what to show next; if it is refused, the page again with
+        the reason, and NotAllowed is recorded. Raises: NotFound; CloudError."""
         try:
             if visitor.sign_in is not None:
                 raise errors.NotAllowed("sign in first: nothing was decided")
-            return self._refused_form(request, visitor) or self._posted(request, visitor)
+            return self._refused_form(request, visitor) or self._carry_out(request, visitor)
         except (errors.InputError, errors.DecisionRefused) as error:
             if isinstance(error, errors.NotAllowed):
-                self._note_refused(request, visitor, str(error))
+                self._record_refused_answer(request, visitor, str(error))
             return self._page(request, visitor, status_of(error), problem=str(error))
 
-    def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
-        """Keep an answer for the audit that was refused before the decision. The decision itself
-        records its own refusals. Nothing is kept for a button that answers no question."""
+    def _record_refused_answer(self, request: Request, visitor: Visitor, why: str) -> None:
+        """Record for the audit that the answer in the form was refused, with each question that it
+        is for. Record nothing for a button that answers no question. Raises: CloudError."""
         answer = request.form.get("answer", "")
         if answer not in {*Answer, UNDO, END_KEEP}:
             return
@@ -179,7 +181,9 @@ class ApprovalSite:
             )
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
-        """Return the person of the session if there is a gate, else the recipient of the link."""
+        """Return who sends the request: without a gate the recipient of the link; with one the
+        person who is signed in, or nobody, with the address at which to sign in. Raises:
+        CloudError."""
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
@@ -196,8 +200,9 @@ class ApprovalSite:
         )
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
-        """Return the refusal of a form that does not belong to this page; `None` if it does.
-        Raises: DecisionRefused if the question of the form is over."""
+        """Return the page that refuses a form of another site, page or session; `None` if the form
+        belongs to this page. Raises: DecisionRefused if it is an answer to a question that is over;
+        CloudError."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -215,15 +220,17 @@ class ApprovalSite:
         return None
 
     def _is_late_answer(self, request: Request) -> bool:
-        """Return whether the form answers one question that takes no answer any more."""
+        """Return whether the form answers a single question that takes no answer any more. Raises:
+        CloudError."""
         is_answer = request.form.get("answer") in [*Answer]
         if request.is_digest or not is_answer:
             return False
         view = self.show(request.approval_id)
         return not (view.can_decide or view.takes_hold)
 
-    def _posted(self, request: Request, visitor: Visitor) -> Response:
-        """Do what the button says. Raises: InputError, DecisionRefused, NotFound."""
+    def _carry_out(self, request: Request, visitor: Visitor) -> Response:
+        """Do what the pressed button says, and return where to go. Call it only with a form that
+        belongs to this page. Raises: InputError; DecisionRefused; NotFound; CloudError."""
         button = request.form.get("answer")
         if button == _SIGN_OUT:
             return self._signed_out(request, visitor)
@@ -256,13 +263,15 @@ class ApprovalSite:
         start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
 
     def _signed_out(self, request: Request, visitor: Visitor) -> Response:
-        """End the stored session, so that no copy of the cookie counts; then clear the cookie."""
+        """End the stored session, so that no copy of the cookie counts; return to the page, with
+        the cookie cleared. Raises: CloudError."""
         if self.gate is not None and visitor.session_id is not None:
             self.gate.sign_in_store.end_session(visitor.session_id, self.show.clock.now())
         return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
-        """Answer every ticked question. Raises: InputError, NotAllowed."""
+        """Answer every ticked question of a digest; return its page with what became of each. A
+        refusal of one does not stop the others. Raises: InputError; NotAllowed; CloudError."""
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
@@ -281,7 +290,8 @@ class ApprovalSite:
         return self._page(request, visitor, results=results)
 
     def _picked(self, request: Request) -> list[ApprovalView]:
-        """Return the ticked questions of a digest."""
+        """Return the questions of a digest that the form ticks; empty if it ticks none. Raises:
+        CloudError."""
         return [
             view
             for view in self.show.digest(request.approval_id)
@@ -297,8 +307,9 @@ class ApprovalSite:
         problem: str | None = None,
         results: Sequence[tuple[str, str]] = (),
     ) -> Response:
-        """Return the page of the question or the digest, with a problem or results if there are
-        any."""
+        """Return the page of the question or the digest, without a body for HEAD. `problem` says
+        why a form was refused; `results` are the name and the result of each answer just given.
+        Raises: NotFound; CloudError."""
         page_id = request.approval_id
         csrf = self.signer.csrf(*_form(request, visitor))
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)
@@ -311,7 +322,8 @@ class ApprovalSite:
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
-        """Return the same recipient's link to a question of the digest."""
+        """Return the same recipient's link to a question of the digest, relative to its page.
+        Raises: CloudError."""
         recipient = request.query["r"]
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
@@ -321,14 +333,15 @@ class ApprovalSite:
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
-    """Return what a form is bound to: its page, its link, and the session if somebody is signed
-    in."""
+    """Return what the token of a form is bound to: page, recipient and end of its link, and the
+    session if somebody is signed in."""
     link = (request.approval_id, visitor.recipient, request.query["e"])
     return (*link, visitor.session_id) if visitor.session_id else link
 
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:
-    """Return the answer of a form. Raises: InputError with what to do, NotAllowed."""
+    """Return the answer in a form, as the visitor's; nothing is recorded. A typed date of a keep is
+    in this time zone. Raises: InputError; NotAllowed if the visitor's role may not give it."""
     decision = posted(form, visitor.by, visitor.person, "page", now)
     check_role(visitor.role, decision.answer)
     if decision.answer is not Answer.KEEP:
