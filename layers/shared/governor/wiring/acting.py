@@ -16,6 +16,7 @@ def acting(parts: Ec2Parts) -> Ready[PutAway]:
     parts.clients.only_read_members()
 
     def make(policies: PolicyBook) -> PutAway:
+        """Return the use case under this policy."""
         return PutAway(
             clock=parts.clock,
             guards=guards(parts, policies),

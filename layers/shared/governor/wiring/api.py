@@ -21,6 +21,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     open_console = _open_console(parts)
 
     def make(policies: PolicyBook) -> ApprovalApi:
+        """Return the use case under this policy."""
         policy = policies.base().policy
         return ApprovalApi(
             show=show_approval(parts),
@@ -40,6 +41,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
 
 def _accept_policy(parts: Parts) -> AcceptPolicy:
+    """Return the use case by which people accept a version of the policy."""
     return AcceptPolicy(
         clock=parts.clock,
         policy_store=parts.policy_store,
@@ -49,6 +51,7 @@ def _accept_policy(parts: Parts) -> AcceptPolicy:
 
 
 def _open_console(parts: Parts) -> OpenConsole:
+    """Return the use case that makes an address which opens the console."""
     return OpenConsole(
         sign_in_store=parts.sign_in_store,
         clock=parts.clock,
@@ -58,6 +61,7 @@ def _open_console(parts: Parts) -> OpenConsole:
 
 
 def _show_limits(parts: Parts, policies: PolicyBook) -> ShowLimits:
+    """Return the use case that shows the pause, the freezes and the caps."""
     return ShowLimits(
         breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,

@@ -13,6 +13,7 @@ def ask_owner(parts: Parts) -> Ready[AskOwner]:
     """Return the use case of `ask_owner`."""
 
     def make(policies: PolicyBook) -> AskOwner:
+        """Return the use case under this policy."""
         return AskOwner(
             clock=parts.clock,
             policies=policies,

@@ -28,8 +28,11 @@ Ready = Callable[[], UseCase]
 
 
 class SystemClock:
+    """The clock of the machine."""
+
     @staticmethod
     def now() -> UtcDatetime:
+        """Return the time in UTC."""
         return datetime.now(tz=UTC)
 
 
@@ -47,7 +50,9 @@ class Basics:
     def __init__(
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object
     ) -> None:
-        """Raises: TypeError if a part to replace has an unknown name."""
+        """Read the settings from the environment unless they are given, and put the `replaced`
+        parts in place of those of their names. Raises: TypeError if a name is that of no part;
+        ConfigurationError."""
         self.settings = settings or parse_settings()
         self.clients = clients or Clients(self.settings.aws_region)
         unknown = [name for name in replaced if not hasattr(type(self), name)]
@@ -58,27 +63,34 @@ class Basics:
 
     @cached_property
     def hub(self) -> Target:
+        """Return the account and Region of the stack itself."""
         return Target(self.settings.hub_account_id, self.settings.aws_region)
 
     @cached_property
     def link_keys(self) -> SecretDocument:
+        """Return the secret with the keys that sign links, forms and sessions."""
         return self._secret("link_key_secret_arn")
 
     @cached_property
     def signer(self) -> LinkSigner:
+        """Return the part that signs and checks links, forms and sessions."""
         from governor.approvals.rules.links import LinkSigner
 
         return LinkSigner(self.link_keys.read, self.settings.approval_base_url or None)
 
     @cached_property
     def channel_secret(self) -> SecretDocument:
+        """Return the secret with the settings of the channels."""
         return self._secret("channel_secret_arn")
 
     @cached_property
     def client_secret(self) -> SecretDocument:
+        """Return the secret by which the OpenID Connect issuer knows the stack."""
         return self._secret("oidc_client_secret_arn")
 
     def _secret(self, setting: str) -> SecretDocument:
+        """Return the secret whose ARN is in this setting, with the client opened; the secret itself
+        is read later. Raises: ConfigurationError if the setting is missing."""
         from governor.aws.secrets import SecretDocument
 
         arn = self.settings.need(setting)

@@ -48,6 +48,7 @@ def console(parts: Parts) -> Console:
     settings = parts.settings
 
     def reader() -> Reader:
+        """Return what a request reads from, under the policy in force now. Raises: CloudError."""
         book = policies()
         policy = book.base().policy
         return Reader(

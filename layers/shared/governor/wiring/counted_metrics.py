@@ -15,5 +15,6 @@ class CountedMetrics(CloudWatchMetrics):
     """Counts the metrics that it reads: AWS charges for each."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Count the queries, and read them as `CloudWatchMetrics.read` does."""
         tally("MetricsRead", len(queries))
         return super().read(target, queries, window)

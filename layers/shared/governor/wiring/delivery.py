@@ -35,6 +35,8 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
     )
 
     def make(book: PolicyBook, stored: Mapping[str, str], problem: str | None = None) -> Dispatch:
+        """Return the dispatch under this policy and channel secret; `problem` says why the secret
+        cannot be read."""
         registry = Registry(stored, mail, sender or None, parts.clock, problem)
         return Dispatch(
             clock=parts.clock,
@@ -50,6 +52,8 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
         )
 
     def dispatch() -> Dispatch:
+        """Return the dispatch of one message, with policy and secret read now. Raises:
+        CloudError."""
         stored: Mapping[str, str] = {}
         problem = None
         try:
@@ -58,6 +62,7 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
             problem = str(error)
         return make(policies(), stored, problem)
 
+    # At cold start, so that a missing setting shows.
     make(parse_policy(""), {})
     return Worker(
         clock=parts.clock,

@@ -39,6 +39,7 @@ class Ec2Parts(Parts):
 
     @cached_property
     def instances(self) -> InstanceReader:
+        """Return the reader of instances, with the client of the hub opened."""
         from governor.aws.ec2 import Ec2Instances
 
         self.clients.client("ec2")
@@ -46,6 +47,7 @@ class Ec2Parts(Parts):
 
     @cached_property
     def tagger(self) -> InstanceTagger:
+        """Return the part that tags instances."""
         from governor.aws.ec2_writes import Ec2Tags
 
         return Ec2Tags(self.clients)
@@ -59,24 +61,28 @@ class Ec2Parts(Parts):
 
     @cached_property
     def starter(self) -> InstanceStarter:
+        """Return the only part that starts instances."""
         from governor.aws.ec2_writes import Ec2Starter
 
         return Ec2Starter(self.clients)
 
     @cached_property
     def snapshots(self) -> Snapshotter:
+        """Return the part that makes and finds snapshots."""
         from governor.aws.ebs_snapshots import EbsSnapshots
 
         return EbsSnapshots(self.clients)
 
     @cached_property
     def remover(self) -> SnapshotRemover:
+        """Return the part that deletes snapshots."""
         from governor.aws.ebs_snapshots import EbsSnapshots
 
         return EbsSnapshots(self.clients)
 
     @cached_property
     def vault(self) -> Vault:
+        """Return the part that keeps user data, encrypted with its own key."""
         from governor.aws.s3 import UserDataBucket
 
         bucket = self.settings.need("audit_bucket")
@@ -84,6 +90,7 @@ class Ec2Parts(Parts):
 
     @cached_property
     def metrics(self) -> MetricReader:
+        """Return the reader of CloudWatch metrics, with the client of the hub opened."""
         from governor.wiring.counted_metrics import CountedMetrics
 
         self.clients.client("cloudwatch")
@@ -91,18 +98,21 @@ class Ec2Parts(Parts):
 
     @cached_property
     def sessions(self) -> SessionReader:
+        """Return the reader of open sessions of Session Manager."""
         from governor.aws.ssm import SessionManager
 
         return SessionManager(self.clients)
 
     @cached_property
     def batch(self) -> BatchReader:
+        """Return the reader of compute environments of AWS Batch."""
         from governor.aws.managing import AwsBatch
 
         return AwsBatch(self.clients)
 
     @cached_property
     def prices(self) -> PriceBook:
+        """Return the part that prices an instance, by the stored lists and commitments."""
         from governor.aws.pricing import AwsPrices
 
         return AwsPrices(
@@ -113,12 +123,14 @@ class Ec2Parts(Parts):
 
     @cached_property
     def price_reader(self) -> PriceReader:
+        """Return the reader of AWS's price lists and commitments."""
         from governor.aws.pricing import AwsPriceLists
 
         return AwsPriceLists(self.clients, self.hub)
 
     @cached_property
     def market(self) -> SpotMarket:
+        """Return the reader of Spot prices and placement scores."""
         from governor.aws.pricing import AwsPrices
 
         return AwsPrices(self.clients)
@@ -135,6 +147,7 @@ class Ec2Parts(Parts):
 
     @cached_property
     def hooks(self) -> LifecycleHooks:
+        """Return the part that completes lifecycle hooks of Auto Scaling groups."""
         from governor.aws.managing import AutoScalingHooks
 
         return AutoScalingHooks(self.clients)

@@ -19,6 +19,7 @@ def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
     """Return the use case of `record_outcome`."""
 
     def make(policies: PolicyBook) -> RecordOutcome:
+        """Return the use case under this policy."""
         return RecordOutcome(
             clock=parts.clock,
             policies=policies,
@@ -40,13 +41,14 @@ def handle_execution_end(parts: Ec2Parts) -> Ready[CloseDead]:
     """Return the use case of `handle_execution_end`."""
 
     def make(policies: PolicyBook) -> CloseDead:
+        """Return the use case under this policy."""
         return close_dead(parts, policies)
 
     return ready(or_defaults(parts), make)
 
 
 def close_dead(parts: Ec2Parts, policies: Policies) -> CloseDead:
-    """Return the end of episodes whose workflow died."""
+    """Return the use case that closes episodes whose workflow died, under these policies."""
     return CloseDead(
         clock=parts.clock,
         policies=policies,
@@ -59,7 +61,7 @@ def close_dead(parts: Ec2Parts, policies: Policies) -> CloseDead:
 
 
 def void_episode(parts: Parts) -> VoidEpisode:
-    """Return the end of episodes whose question has no reason any more."""
+    """Return the use case that ends a question which has no reason any more."""
     return VoidEpisode(
         episode_store=parts.episode_store,
         approval_store=parts.approval_store,
@@ -68,6 +70,7 @@ def void_episode(parts: Parts) -> VoidEpisode:
 
 
 def _announce_end(parts: Parts, policies: Policies) -> AnnounceEnd:
+    """Return the use case that notifies people of the end of an episode."""
     return AnnounceEnd(
         clock=parts.clock,
         policies=policies,
@@ -78,4 +81,5 @@ def _announce_end(parts: Parts, policies: Policies) -> AnnounceEnd:
 
 
 def _book_saving(parts: Ec2Parts, policies: Policies) -> BookSaving:
+    """Return the use case that books what an action saves."""
     return BookSaving(policies=policies, accounts=parts.accounts, instances=parts.instances)

@@ -32,6 +32,7 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
+        """Return the use case under this policy."""
         return _respond_to_warnings(
             parts,
             policies,
@@ -49,6 +50,7 @@ def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
+        """Return the use case under this policy."""
         return _respond_to_warnings(parts, policies, void=void_episode(parts), hooks=parts.hooks)
 
     return ready(or_last(parts), make)
@@ -59,6 +61,7 @@ def respond_to_rebalance_recommendation(parts: Ec2Parts) -> Ready[RespondToWarni
     checkpoint only."""
 
     def make(policies: PolicyBook) -> RespondToWarnings:
+        """Return the use case under this policy."""
         return _respond_to_warnings(parts, policies)
 
     return ready(or_last(parts), make)
@@ -94,6 +97,7 @@ def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
     """Return the use case of `handle_notice`."""
 
     def make(policies: PolicyBook) -> NotifyDates:
+        """Return the use case under this policy."""
         return NotifyDates(
             clock=parts.clock,
             policies=policies,
@@ -108,6 +112,7 @@ def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
 
 
 def _notify_warning(parts: Ec2Parts) -> NotifyWarning:
+    """Return the step that notifies people of a warning."""
     return NotifyWarning(
         clock=parts.clock,
         instances=parts.instances,
@@ -118,12 +123,14 @@ def _notify_warning(parts: Ec2Parts) -> NotifyWarning:
 
 
 def _send_checkpoint(parts: Ec2Parts) -> SendCheckpoint:
+    """Return the step that starts the checkpoint hook on the instance."""
     return SendCheckpoint(
         clock=parts.clock, hook=parts.hook, once=parts.once, announcer=parts.announcer
     )
 
 
 def _advise_elsewhere(parts: Ec2Parts) -> AdviseElsewhere:
+    """Return the step that advises where else the work could run."""
     return AdviseElsewhere(
         clock=parts.clock, market=parts.market, once=parts.once, announcer=parts.announcer
     )

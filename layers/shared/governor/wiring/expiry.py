@@ -13,6 +13,7 @@ def expire_snapshots(parts: Ec2Parts) -> Ready[ExpireSnapshots]:
     """Return the use case of `expire_snapshots`."""
 
     def make(policies: PolicyBook) -> ExpireSnapshots:
+        """Return the use case under this policy."""
         return ExpireSnapshots(
             clock=parts.clock,
             policies=policies,

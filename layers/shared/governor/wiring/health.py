@@ -12,9 +12,11 @@ from governor.wiring.policies import by_target, present
 
 
 def check_health(parts: Ec2Parts) -> Callable[[str, str], HealthSummary]:
-    """Return the function that checks an account and Region."""
+    """Return the function that checks the GPUs of an account and a Region. It raises SafetyError
+    for a place that is no target."""
 
     def make(policies: PolicyBook) -> CheckHealth:
+        """Return the use case under this policy."""
         return CheckHealth(
             clock=parts.clock,
             policies=policies,

@@ -16,6 +16,7 @@ def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
     """Return the use case of `sum_up_month`."""
 
     def make(policies: PolicyBook) -> SumUpMonth:
+        """Return the use case under this policy."""
         return SumUpMonth(
             clock=parts.clock,
             policies=policies,
@@ -34,6 +35,7 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
     """Return the use case of `report_savings`."""
 
     def make(policies: PolicyBook) -> ReportSavings:
+        """Return the use case under this policy."""
         return ReportSavings(
             clock=parts.clock,
             policies=policies,
@@ -52,6 +54,7 @@ def refresh_prices(parts: Ec2Parts) -> Ready[RefreshPrices]:
     """Return the use case of `refresh_prices`."""
 
     def make(policies: PolicyBook) -> RefreshPrices:
+        """Return the use case under this policy."""
         return RefreshPrices(
             clock=parts.clock,
             policies=policies,

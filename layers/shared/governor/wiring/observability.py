@@ -23,18 +23,21 @@ _ADDRESS = re.compile(r"[\w.+-]+(?=@[\w-]+\.\w)")
 
 
 def without_addresses(text: str) -> str:
-    """Return the text with only the domain of each email address."""
+    """Return the text with `***` in place of the name in each email address: `***@example.com`."""
     return _ADDRESS.sub("***", text)
 
 
 class _WithoutAddresses(LambdaPowertoolsFormatter):
+    """Writes log lines as JSON, without addresses."""
+
     def serialize(self, log: Any) -> str:
+        """Return the JSON of a log line, with only the domain of each email address."""
         return without_addresses(super().serialize(log))
 
 
 def hide_addresses(record: logging.LogRecord) -> bool:
-    """Hide addresses in a record of a library or of the core. This is a filter that drops
-    nothing."""
+    """Change a log record so that it shows only the domain of each email address. Return true
+    always: as a filter of logging, this drops no record."""
     record.msg = without_addresses(record.getMessage())
     record.args = None
     if record.exc_info and not record.exc_text:
@@ -55,20 +58,24 @@ Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
 
 
 def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str, Any]]]:
-    """Make a handler's entry point. Its third argument is `wired`, which was made at cold start; a
-    test may pass its own.
+    """Return the decorator that makes a Lambda entry point of a handler. The handler's third
+    argument is `wired`, which was made at cold start; a test may pass its own.
 
-    Every log line has the request id, and an exception is logged before it is raised again.
+    Every log line has the request id, metrics are published at the end, and an exception is logged
+    before it is raised again. The decorator also tunes garbage collection, once for the process.
     """
     # Everything made until now stays, so invocations need not collect garbage in it.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
     def decorate(handler: Handler[Wired]) -> Callable[..., dict[str, Any]]:
+        """Return the entry point that calls this handler."""
+
         @wraps(handler)
         @metrics.log_metrics(raise_on_empty_metrics=False)
         @logger.inject_lambda_context(clear_state=True)
         def entry(event: dict[str, Any], context: Any, wired: Wired = wired) -> dict[str, Any]:
+            """Call the handler; log its exception and raise it again."""
             try:
                 return handler(event, context, wired)
             except Exception as error:
@@ -83,12 +90,13 @@ def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str,
 
 
 def tally(name: str, number: int) -> None:
-    """Add to a metric of which each invocation publishes the sum."""
+    """Add a number to the metric of this name, whose sum is published at the end of the invocation.
+    Threads may call it."""
     _tallied.append((name, number))
 
 
 def _publish_tallies() -> None:
-    """Publish the sums of this invocation, and forget them."""
+    """Add the sums of what was tallied in this invocation to its metrics, and forget them."""
     sums: Counter[str] = Counter()
     while _tallied:
         name, number = _tallied.pop()
@@ -100,8 +108,8 @@ def _publish_tallies() -> None:
 def count(
     name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str
 ) -> None:
-    """Add a value of a metric, in the namespace of the stack. With dimensions, it is a metric of
-    its own."""
+    """Add a value to a metric of the invocation, in the namespace of the stack. With dimensions, it
+    is published at once as a metric of its own. Do not call it from a thread: see `tally`."""
     if not dimensions:
         metrics.add_metric(name=name, unit=unit, value=value)
         return
@@ -111,9 +119,9 @@ def count(
 
 
 def _dimension(text: str) -> str:
-    """Return a text that CloudWatch accepts; otherwise it would drop the metric. It must be
-    printable ASCII, at most 1,024 characters, not empty, and not begin with a colon. Source:
-    CloudWatch API, Dimension."""
+    """Return the text as the value of a dimension that CloudWatch accepts; otherwise it would drop
+    the metric. It must be printable ASCII, at most 1,024 characters, not empty, and not begin with
+    a colon. Source: CloudWatch API, Dimension."""
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
     if not printable or printable.startswith(":"):

@@ -27,25 +27,29 @@ def approval_site(parts: Parts) -> ApprovalSite:
 
 
 def _policies_now(parts: Parts) -> Ready[Policies]:
+    """Return the function that reads the policy, with its parser loaded now."""
     from governor.wiring.policies import or_defaults
 
     return or_defaults(parts)
 
 
 def _policies_later(parts: Parts) -> Ready[Policies]:
-    """Return a function that loads the policy's parser when it reads the policy, so that a page
+    """Return the function that reads the policy, and loads its parser only then, so that a page
     without a sign-in starts without it."""
 
     def read_policy() -> Policies:
+        """Return the policy in force, or defaults if it is refused. Raises: CloudError."""
         return _policies_now(parts)()
 
     return read_policy
 
 
 def _gate(parts: Parts, policies: Ready[Policies]) -> Gate:
+    """Return the sign-in in front of decisions."""
     sessions = Sessions(parts.signer, parts.settings.session_scope)
 
     def directory() -> Ownership:
+        """Return the people that the policy names now. Raises: CloudError."""
         return policies().base().policy.ownership
 
     return Gate(sessions, directory, parts.sign_in_store)

@@ -43,6 +43,7 @@ class EpisodePayload(TargetPayload):
     number: int = Field(ge=1)
 
     def to_domain(self) -> EpisodeRef:
+        """Return the name as the use cases know it."""
         return EpisodeRef(
             self.account, self.region, self.instance_id, self.launch_time, self.number
         )
@@ -88,8 +89,8 @@ class StepError(Event):
     cause: str = Field(default="", alias="Cause")
 
     def as_mapping(self) -> dict[str, str]:
-        """Return the error for the use case, with the message of a Lambda error taken out of its
-        JSON."""
+        """Return the error as `{"Error": ..., "Cause": ...}` for the use case. If the cause is the
+        JSON of a Lambda error, its message stands in place of it."""
         cause = self.cause
         try:
             wrapped = json.loads(cause)

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 class SweepPlan(NamedTuple):
+    """The steps of `plan_sweep`; `places` returns the targets to sweep."""
+
     review: ReviewPolicy
     places: Ready[tuple[Target, ...]]
     record_schema: Callable[[], None]
@@ -39,12 +41,13 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     hub = parts.hub
     text = parts.policy_text
     parts.clients.client("s3", patient=False)
-
     note_over_budget = NoteOverBudget(
         clock=parts.clock, ledger_store=parts.ledger_store, policy_store=parts.policy_store
     )
 
     def places(policies: PolicyBook) -> tuple[Target, ...]:
+        """Return the targets to sweep. Also record the accounts of the organizational units, and
+        the projects over budget, which may fail. Raises: CloudError if the units cannot be read."""
         for problem in policies.retired:
             _log.warning("the policy: %s", problem)
         targets = policies.base().policy.targets
@@ -85,6 +88,7 @@ def _review_policy(parts: Parts) -> ReviewPolicy:
 
 
 def _send_pause_messages(parts: Parts) -> SendPauseMessages:
+    """Return the step that sends the messages about a pause that were not sent yet."""
     return SendPauseMessages(
         pause_store=parts.pause_store,
         clock=parts.clock,

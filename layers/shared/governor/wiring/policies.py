@@ -24,9 +24,10 @@ Summary = TypeVar("Summary")
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
-    """Return a function that makes the use case of each invocation.
+    """Return a function that reads the policy and makes the use case of one invocation under it.
 
-    One use case is made at once, so that a missing setting shows at cold start.
+    One use case is made now, under the default policy, so that a missing setting shows at cold
+    start. Raises: ConfigurationError.
     """
     make(parse_policy(""))
     return lambda: make(policies())
@@ -37,15 +38,18 @@ def by_target(
     policies: Ready[PolicyBook],
     make: Callable[[PolicyBook], Callable[[Target], Summary]],
 ) -> Callable[[str, str], Summary]:
-    """Return a function that runs a use case for an account and Region, under the policy of the
-    moment. It raises SafetyError for places that are no target."""
+    """Return a function that runs a use case for the target of an account and a Region, under the
+    policy in force then. It raises SafetyError for a place that is no target, PolicyError and
+    CloudError."""
 
     def make_with_policy(book: PolicyBook) -> tuple[Callable[[Target], Summary], Policy]:
+        """Return the use case under this policy, and the policy."""
         return make(book), book.base().policy
 
     use_case_and_policy = ready(policies, make_with_policy)
 
     def run(account: str, region: str) -> Summary:
+        """Run the use case for one target."""
         use_case, policy = use_case_and_policy()
         accounts.require_governed(policy, account, region)
         return use_case(accounts.target(account, region))
@@ -56,29 +60,33 @@ def by_target(
 def present(
     parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy, *, must: bool = True
 ) -> Ready[PolicyBook]:
-    """Return a function that reads the document in force.
+    """Return a function that reads the document in force, with the acceptances and the accounts
+    that belong to it.
 
-    It raises PolicyError and CloudError; also where the accounts of organizational units `must` be
-    known and are not.
+    It raises PolicyError if `parse` refuses the document; CloudError, also if the accounts of its
+    organizational units are not known yet and `must` be.
     """
     text = parts.policy_text
     parts.clients.client("s3")
 
     def read_policy() -> PolicyBook:
+        """Return the policy in force now."""
         book = _with_acceptances(parts, parse(text.read()))
-        return _with_accounts(parts, book, must)
+        return _with_accounts(parts, book, must=must)
 
     return read_policy
 
 
 def asking(parts: Parts) -> Ready[PolicyBook]:
-    """As `present`, with the projects over budget: for use cases that ask about instances and act
-    on the answer."""
+    """Return a function that reads the document in force as that of `present` does, and the
+    projects over budget if the policy asks about these: for use cases that ask about instances and
+    act on the answer. It raises PolicyError, CloudError."""
     policies = present(parts)
     policy_store = parts.policy_store
     clock = parts.clock
 
     def read_policy() -> PolicyBook:
+        """Return the policy in force now, with the projects over budget."""
         book = policies()
         if book.base().policy.budget.act != "ask":
             return book
@@ -89,16 +97,18 @@ def asking(parts: Parts) -> Ready[PolicyBook]:
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
-    """As `present`, with defaults where the document is refused: for use cases that must end
-    whatever it says, which free locks and notify people."""
+    """Return a function that reads the document in force or, if that is refused, its people with
+    defaults for the rest: for use cases that must end whatever it says, which free locks and notify
+    people. It raises CloudError."""
     return present(parts, accepted, must=False)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     """Return a function that reads the document in force or, if that is refused or cannot be read,
-    the last accepted one: for messages that must reach people.
+    the last accepted one: for messages that must reach people. It raises CloudError if the document
+    cannot be read and none was ever accepted.
 
-    With `keep` an accepted document is stored for that; only one function may.
+    With `keep` it also stores an accepted document for that; only one function may.
     """
     text = parts.policy_text
     policy_store = parts.policy_store
@@ -106,6 +116,7 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     parts.clients.client("s3", patient=False)
 
     def read_policy() -> PolicyBook:
+        """Return the policy in force now, or the last accepted one."""
         try:
             document = text.read(patient=False)
             book = parse_policy(document)
@@ -115,26 +126,27 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
                 raise
             _log.error("%s; the last accepted document is used", error)
             # An earlier release may have accepted a document that this one refuses.
-            return _with_accounts(parts, _if_readable(parts, accepted(kept or "")))
+            return _with_accounts(parts, _with_readable_acceptances(parts, accepted(kept or "")))
         if keep and document != policy_store.kept_policy():
             policy_store.keep_policy(document, clock.now())
-        return _with_accounts(parts, _if_readable(parts, book))
+        return _with_accounts(parts, _with_readable_acceptances(parts, book))
 
     return read_policy
 
 
 def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
-    """Return the book with the acceptances of the version in force. Without them, an override that
-    needs them counts as `ask`; only documents with such an override cost a read."""
+    """Return the policy with the acceptances of the version in force; the same policy if it needs
+    none, or no version is stored: an override that needs them then counts as `ask`. Raises:
+    CloudError."""
     if not book.needs_consent:
         return book
     standing = parts.policy_store.standing_version()
     return book if standing is None else book.apply_acceptances(standing.acceptances)
 
 
-def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
-    """As `_with_acceptances`, but without any while the table does not answer: for messages that
-    must reach people."""
+def _with_readable_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
+    """Return the policy with the acceptances of the version in force, or without any if the table
+    does not answer: for messages that must reach people. Raises: CloudError for other errors."""
     try:
         return _with_acceptances(parts, book)
     except (Throttled, Unavailable) as error:
@@ -142,10 +154,11 @@ def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
         return book
 
 
-def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:
-    """Return the book with the accounts of its organizational units, as plan_sweep has read them.
+def _with_accounts(parts: Parts, book: PolicyBook, *, must: bool = True) -> PolicyBook:
+    """Return the policy with the accounts of its organizational units, as plan_sweep has recorded
+    them; with none if they are not recorded, and the same policy if it names no units.
 
-    Raises: Unavailable where it `must` have them and plan_sweep has not read these units yet.
+    Raises: Unavailable if it `must` have them and they are not recorded yet; CloudError.
     """
     targets = book.base().policy.targets
     if not targets.units:
@@ -159,8 +172,9 @@ def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyB
 
 
 def accepted(document: str) -> PolicyBook:
-    """Return the policy of a document. If it is refused, return its people, and defaults of
-    everything else."""
+    """Return the policy of a document, which counts as one that an earlier release has accepted. If
+    it is refused all the same, log that, and return its people with defaults for everything else.
+    It raises nothing."""
     try:
         return parse_policy(document, accepted=True)
     except PolicyError as error:

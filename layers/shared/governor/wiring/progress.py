@@ -13,6 +13,7 @@ def check_progress(parts: Ec2Parts) -> Ready[CheckProgress]:
     """Return the use case of `check_progress`."""
 
     def make(policies: PolicyBook) -> CheckProgress:
+        """Return the use case under this policy."""
         return CheckProgress(
             clock=parts.clock,
             policies=policies,

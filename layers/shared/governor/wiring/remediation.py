@@ -17,6 +17,7 @@ def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
     """Return the use case of `open_episode`."""
 
     def make(policies: PolicyBook) -> OpenEpisode:
+        """Return the use case under this policy."""
         return OpenEpisode(
             clock=parts.clock,
             policies=policies,
@@ -38,6 +39,7 @@ def recheck_episode(parts: Ec2Parts) -> Ready[RecheckEpisode]:
     """Return the use case of `recheck_episode`."""
 
     def make(policies: PolicyBook) -> RecheckEpisode:
+        """Return the use case under this policy."""
         return RecheckEpisode(
             clock=parts.clock,
             accounts=parts.accounts,
@@ -56,6 +58,7 @@ def take_snapshot(parts: Ec2Parts) -> Ready[TakeSnapshot]:
     """Return the use case of `take_snapshot`."""
 
     def make(policies: PolicyBook) -> TakeSnapshot:
+        """Return the use case under this policy."""
         return TakeSnapshot(
             clock=parts.clock,
             guards=guards(parts, policies),

@@ -25,13 +25,16 @@ def slack_actions(parts: Parts) -> Ready[SlackActions]:
     private = Https()
 
     def directory() -> Ownership:
+        """Return the people that the policy names now. Raises: CloudError."""
         return policies().base().policy.ownership
 
     def make(stored: Mapping[str, str]) -> SlackActions:
+        """Return the use case with the channel secret `stored`."""
         token = stored.get("slack_bot_token", "")
         api_url = stored.get("slack_api_url") or API_URL
 
         def send_ephemeral(thread: str, user_id: str, text: str, held: str | None) -> None:
+            """Confirm an answer to a person, as `SlackApi.send_ephemeral` does."""
             https = https_of("slack", stored, public, private)
             slack = SlackApi(token, https, parts.clock, api_url)
             slack.send_ephemeral(thread, user_id, text, held)

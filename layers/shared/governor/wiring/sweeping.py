@@ -18,9 +18,11 @@ from governor.wiring.policies import asking, by_target
 
 
 def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
-    """Return the function that sweeps an account and Region."""
+    """Return the function that sweeps the target of an account and a Region. It raises SafetyError
+    for a place that is no target."""
 
     def make(policies: PolicyBook) -> SweepTarget:
+        """Return the use case under this policy."""
         return SweepTarget(
             clock=parts.clock,
             policies=policies,
@@ -42,6 +44,7 @@ def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
 
 
 def _freeze_plans(parts: Ec2Parts) -> FreezePlans:
+    """Return the step of a sweep that begins and ends freezes."""
     return FreezePlans(
         breaker_store=parts.breaker_store,
         pause_store=parts.pause_store,
@@ -52,6 +55,7 @@ def _freeze_plans(parts: Ec2Parts) -> FreezePlans:
 
 
 def _follow_up(parts: Ec2Parts, policies: PolicyBook) -> FollowUp:
+    """Return the step of a sweep that follows up on open episodes."""
     return FollowUp(
         policies=policies,
         episode_store=parts.episode_store,
@@ -65,12 +69,14 @@ def _follow_up(parts: Ec2Parts, policies: PolicyBook) -> FollowUp:
 
 
 def _count_costs(parts: Ec2Parts) -> CountCosts:
+    """Return the step of a sweep that adds up what instances cost."""
     return CountCosts(
         prices=parts.prices, ledger_store=parts.ledger_store, fleet_store=parts.fleet_store
     )
 
 
 def _sweep_alerts(parts: Ec2Parts) -> SweepAlerts:
+    """Return the step of a sweep that sends its alerts."""
     return SweepAlerts(
         announcer=parts.announcer,
         batch=parts.batch,

@@ -13,6 +13,7 @@ def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
     """Return the use case of `undo_episode`."""
 
     def make(policies: PolicyBook) -> UndoEpisode:
+        """Return the use case under this policy."""
         return UndoEpisode(
             clock=parts.clock,
             policies=policies,
