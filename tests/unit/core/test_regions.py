@@ -34,6 +34,7 @@ from governor.events.model.notice import ScheduledChange
 from governor.policy.accounts import Accounts
 from governor.policy.document import parse_policy
 from governor.wiring.payloads import EpisodePayload, TargetPayload
+from tests.iam import ACCOUNT, Request, allows, functions, members
 from tests.unit.template.machines import ROOT
 
 BOTOCORE = Path(botocore.__file__).parent / "data"
@@ -290,6 +291,31 @@ def test_every_stack_takes_every_region() -> None:
     assert {"forward_events.yaml", "member.yaml"} <= {file for file, _, _ in PARAMETERS}
     for file, name, pattern in PARAMETERS:
         assert SHAPE == pattern, (file, name)
+
+
+def via_service(service: str, region: str) -> str:
+    """The name by which KMS knows a service that uses a key for somebody."""
+    suffixes = {one["id"]: one["outputs"]["dnsSuffix"] for one in DOCUMENT["partitions"]}
+    return f"{service}.{region}.{suffixes[PARTITION_OF[region]]}"
+
+
+def test_keys_of_volumes_are_used_by_ec2_of_every_region() -> None:
+    """When an instance is started again; no other service uses them for it."""
+    for rights in (functions()["UndoEpisode"], members()["starter"][0]):
+        for region in PARTITION_OF:
+            for service, expected in (("ec2", True), ("s3", False), ("ec2x", False)):
+                context = {
+                    "kms:GrantIsForAWSResource": "true",
+                    "kms:ViaService": via_service(service, region),
+                }
+                key = f"arn:aws:kms:{region}:{ACCOUNT}:key/k"
+                assert expected == allows(rights, Request("kms:CreateGrant", key, context)), region
+
+
+def test_logs_may_use_the_key_in_every_partition() -> None:
+    """The principal of CloudWatch Logs has the domain of its partition."""
+    principals = re.findall(r"logs\.\$\{AWS::Region\}\S*", (ROOT / "template.yaml").read_text())
+    assert ['logs.${AWS::Region}.${AWS::URLSuffix}"'] == principals
 
 
 PROBE = """
