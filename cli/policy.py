@@ -21,6 +21,7 @@ from cli.output import Output
 from cli.policy_advice import refusals, warnings
 from cli.policy_consent import acceptances_of, of_two_people, say_unaccepted, verdict
 from cli.policy_meetings import meetings, policies_of
+from cli.policy_names import odd_names
 from cli.policy_production import UNSEEN, missing
 from cli.policy_schema import policy_schema, setting_paths, settings_at
 from governor.aws.clients import Clients
@@ -63,6 +64,8 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
         return False
     for problem in book.retired:
         _warn(path, out, problem.path, problem.reason, problem.line or 1)
+    for place, reason in odd_names(book.document):
+        _warn(path, out, ".".join(place), reason, book.document.line(place) or 1)
     combined = meetings(book)
     policies = [*_single_policies(book), *combined.policies]
     _warn_of_each(path, policies, out)
