@@ -438,6 +438,38 @@ def test_an_alarm_is_one_incident_until_cloudwatch_is_ok_again(aws: Clients) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("metric", "severity"),
+    [
+        ("HighestBudgetUsedPercent", "info"),
+        ("EstimatedCost", "info"),
+        ("SavedMonthToDate", "info"),
+        ("FalseStops", "critical"),
+        ("SweepProblems", "critical"),
+        (None, "critical"),
+    ],
+)
+def test_an_alarm_about_money_opens_no_incident(metric: str | None, severity: str) -> None:
+    """An alarm on several metrics names none, and stays critical."""
+    record = {
+        "AlarmName": "ours",
+        "AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:ours",
+        "AlarmActions": [TOPIC],
+        "StateValue": "ALARM",
+        "StateTransitionedTimestamp": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    }
+    if metric is not None:
+        record["MetricName"] = metric
+    client = ScriptedClient(describe_alarms=[{"MetricAlarms": [record]}])
+
+    found = CloudWatchAlarms(FakeClients(client), TOPIC)("ours")
+
+    assert found is not None
+    assert severity == found.severity.value
+    opened = pagerduty_events(compose.message_of(found, None, link=None))
+    assert (severity == "critical") == bool(opened)
+
+
 # SSM and Secrets Manager
 
 

@@ -44,7 +44,7 @@ def test_a_day_of_empty_capacity_is_said_once_a_week() -> None:
     assert [] == sent_after(world, DAY)
     (alert,) = sent_after(world, 1)
 
-    assert (AlertKind.CAPACITY_EMPTY, Severity.WARNING, "ada") == (
+    assert (AlertKind.CAPACITY_EMPTY, Severity.INFO, "ada") == (
         alert.kind,
         alert.severity,
         alert.owner,

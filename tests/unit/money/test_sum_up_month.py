@@ -48,7 +48,6 @@ class MonthWorld:
             policies=self.policies,
             ledger_store=self.state,
             fleet_store=self.state,
-            failure_store=self.state,
             once=Once(self.clock, self.log),
             announcer=self.announcer,
             hub=TARGET,
@@ -118,7 +117,7 @@ def test_projects_are_summed_over_targets() -> None:
     ]
     assert (Decimal(110), ("llm",)) == (month.highest_budget_used_percent, month.told)
     (alert,) = world.told()
-    assert (Severity.CRITICAL, "llm") == (alert.severity, alert.project)
+    assert (Severity.INFO, "llm") == (alert.severity, alert.project)
     text = " ".join(alert.lines)
     assert "$11,000 in November 2026 so far" in text
     assert "110% of its budget of $10,000" in text
@@ -136,7 +135,7 @@ def test_a_budget_is_told_once_for_each_share_and_month() -> None:
             world.clock.moment += timedelta(minutes=5)
         severities.append([alert.severity for alert in world.told()])
 
-    one, both = [Severity.WARNING], [Severity.WARNING, Severity.CRITICAL]
+    one, both = [Severity.INFO], [Severity.INFO, Severity.INFO]
     assert [[], one, one, both, both] == severities
     world.clock.moment = datetime(2026, 12, 1, 0, 5, tzinfo=UTC)
     assert () == world.sum_up().costs

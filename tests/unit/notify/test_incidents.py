@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
+import governor.alerts
 from governor.alerts.model import NOBODY, REPEATS, Alert, Severity
 from governor.core.errors import Unavailable
-from governor.core.hashing import short_hash
 from governor.core.https import HttpAnswer
 from governor.events.messages import (
     block_alert,
@@ -167,28 +167,24 @@ def test_a_gpu_fault_is_an_incident_while_it_is_found() -> None:
     assert [f"resolve {alert.dedup_id}"] == found
 
 
-def test_a_budget_that_was_raised_is_no_incident_any_more() -> None:
-    """Nor is one of a month that is over; while it is used up every sum keeps the incident open."""
+@pytest.mark.parametrize("usd", ["7999.99", "8000", "9999.99", "10000", "10000.01", "50000"])
+def test_money_never_wakes_anybody(usd: str) -> None:
+    """A used-up budget is sent, and opens no incident: nothing is broken, and nothing stops."""
     world, month = Pager(), MonthWorld()
-    month.state = world.post.world.state
-    month.sum_up = replace(
-        month.sum_up,
-        ledger_store=month.state,
-        fleet_store=month.state,
-        failure_store=month.state,
-    )
-    month.cost("llm", "15000")
+    month.cost("llm", usd)
     month.sum_up()
-    (alert,) = month.told()
-    key = f"budget-2026-11-{short_hash('llm')}"
-    assert [f"trigger {key}"] == world.send(alert)
-    for _ in range(6):
-        month.clock.moment += timedelta(hours=1)
-        month.sum_up()
-        assert [] == world.sweep(month.clock.moment)
 
-    budget = replace(month.policies.policy.budget, monthly_usd=Decimal(20_000))
-    month.policies.policy = replace(month.policies.policy, budget=budget)
-    month.sum_up()
-    assert [] == world.sweep(month.clock.moment + timedelta(hours=1))
-    assert [f"resolve {key}"] == world.sweep(month.clock.moment + timedelta(hours=4))
+    for alert in month.told():
+        assert Severity.INFO is alert.severity
+        assert [] == world.send(alert)
+    assert [] == world.sweep(month.clock.moment + timedelta(hours=4))
+
+
+def test_every_message_about_money_is_information() -> None:
+    """Unused reservations and prices elsewhere, too: none is a fault."""
+    words = Path(governor.alerts.__file__).parent / "words"
+    of_money = [*(words / "money").glob("*.txt"), words / "health/empty.txt"]
+    of_money.append(words / "events/elsewhere.txt")
+    assert len(of_money) > 3
+    for template in of_money:
+        assert '{% set alert_severity = "info" %}' in template.read_text(), template.name

@@ -94,7 +94,7 @@ WRITERS = {
         "HandleRebalanceRecommendation", "HandleNotice", *WARNED, *ENDS,
     },
     "FAILING": {"SweepTarget", *ENDS},
-    "INCIDENT": {"DeliverAlert", "SumUpMonth", "SweepTarget"},
+    "INCIDENT": {"DeliverAlert", "SweepTarget"},
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},

@@ -762,13 +762,11 @@ def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
 
 
 def test_who_sums_up_changes_no_amount() -> None:
-    """It reads the table, and writes nothing into it but what was told, and what of it lasts."""
+    """It reads the table, and writes nothing into it but the notes of what was sent."""
     found = statements(FUNCTIONS["SumUpMonthFunction"])
     (write,) = [s for s in found if "dynamodb:UpdateItem" in actions(s)]
 
-    assert {"dynamodb:LeadingKeys": ["EVENT#*", "INCIDENT#*"]} == write["Condition"][
-        "ForAllValues:StringLike"
-    ]
+    assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
     reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
     assert {"dynamodb:Query", "dynamodb:GetItem"} == reads
 

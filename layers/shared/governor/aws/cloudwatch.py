@@ -224,6 +224,10 @@ class CloudWatchAlarms(Adapter):
         return any(self._resource in record.get(kind, ()) for kind in kinds)
 
 
+_MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate")
+"""Metrics of `sum_up_month`. An alarm on them is information: nobody is woken because of money."""
+
+
 def _alarm(record: Any) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
     `OK`, else `ALARM`."""
@@ -231,7 +235,8 @@ def _alarm(record: Any) -> Alert:
     name = record["AlarmName"]
     state = record["StateValue"]
     kind = AlertKind.ALARM
-    severity = Severity.CRITICAL
+    is_of_money = record.get("MetricName") in _MONEY_METRICS
+    severity = Severity.INFO if is_of_money else Severity.CRITICAL
     if state == "OK":
         kind = AlertKind.ALARM_OVER
         severity = Severity.INFO

@@ -20,10 +20,9 @@ from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
 from governor.core.units import Usd, UtcDatetime
 from governor.episode.model.episode import Observation
-from governor.episode.store.instances import Failures
 from governor.fleet.model import part_of
 from governor.fleet.store import Fleet
-from governor.money.messages import STILL, budget_alert, budget_id, incident_id, used_percent
+from governor.money.messages import budget_alert, budget_id, used_percent
 from governor.money.model.ledger import Saved
 from governor.money.ports import PriceBook
 from governor.money.rules import cost
@@ -179,7 +178,6 @@ class SumUpMonth:
     policies: Policies
     ledger_store: Ledger
     fleet_store: Fleet
-    failure_store: Failures
     once: Once
     announcer: Announcer
     hub: Target
@@ -248,9 +246,6 @@ class SumUpMonth:
                 is_notified_now = self._notify_once(spent, budget, max(reached), now)
                 if is_notified_now:
                     notified.append(spent.project)
-                is_used_up = used >= 100
-                if is_used_up:
-                    self.failure_store.extend_incident(incident_id(spent, now), now + STILL)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(notified), tuple(problems)

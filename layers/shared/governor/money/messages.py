@@ -10,8 +10,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from governor.alerts.model import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity
-from governor.alerts.templates import alert_from_template
+from governor.alerts.model import UNASSIGNED, Alert, Owner
+from governor.alerts.templates import written
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
@@ -23,9 +23,6 @@ from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import GROUPS, GroupSum, Report
 from governor.verdict.model import Family, known_kind
 
-STILL = timedelta(hours=3)
-"""How long a budget counts as used up after it was last summed up: longer than the time between two
-runs of the sum."""
 _NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 _LEAST_USED = 3
@@ -42,12 +39,6 @@ def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetim
     """Return the id of the message that a budget is used to `at_percent`: one for each project,
     month, budget and percentage, as `budget-2026-11-` and a hash."""
     return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
-
-
-def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
-    """Return the id of the incident of a used-up budget: one for each project and month, as
-    `budget-2026-11-` and a hash."""
-    return f"budget-{month_of(now)}-{short_hash(cost.project)}"
 
 
 def budget_alert(
@@ -85,8 +76,6 @@ def budget_alert(
         "forecast_usd": forecast_usd,
         "forecast_error_percent": forecast_error,
         "unpriced_instance_hours": cost.unpriced_hours,
-        "incident": incident_id(cost, now),
-        INCIDENT_UNTIL: now + STILL,
         "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
     }
     who = f"Project {cost.project}"
@@ -112,10 +101,7 @@ def budget_alert(
         "hours": unpriced_hours_text,
     }
     dedup_id = budget_id(cost, budget, at_percent, now)
-    severity = Severity.CRITICAL if percent >= 100 else None
-    return alert_from_template(
-        "budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity
-    )
+    return written("budget", hub, dedup_id, now, facts, words, owner=whose)
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:

@@ -22,7 +22,6 @@ def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
             policies=policies,
             ledger_store=parts.ledger_store,
             fleet_store=parts.fleet_store,
-            failure_store=parts.failure_store,
             once=parts.once,
             announcer=parts.announcer,
             hub=parts.hub,

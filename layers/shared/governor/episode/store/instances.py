@@ -202,21 +202,14 @@ class Failures(Store):
         until = incident.ends_at + _FAILING_KEPT
         self._table.write(put(_incident(incident.key), incident, until=until))
 
-    def extend_incident(self, key: str, until: datetime) -> None:
-        """Move the end of an incident to `until`, because its cause persists. Without an incident
-        nothing happens. Raises: CloudError."""
-        self._table.try_write(
-            update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
-        )
-
     def incidents(self) -> list[Incident]:
         """Return the open incidents, without those that cannot be read; empty if there are none.
         Raises: CloudError."""
         return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
 
     def drop_incident(self, incident: Incident) -> None:
-        """Delete an incident, unless its end has changed since it was read: it was opened again or
-        extended. Raises: CloudError."""
+        """Delete an incident, unless its end has changed since it was read: it was opened again.
+        Raises: CloudError."""
         is_same_end = where("ends_at", "=", iso(incident.ends_at))
         self._table.try_write(delete(_incident(incident.key), is_same_end))
 
