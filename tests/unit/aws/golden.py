@@ -105,6 +105,8 @@ _LATER_STAGES = {
     "undo": {"by": "undone_by", "at": "undone_at"},
 }
 """By field of an episode: the names of its fields in that release."""
+_NAMES_IN_THE_RELEASE = {"left_ids": "held"}
+"""By field of any other record: its name in that release."""
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)
 _SAID = NOW.replace(microsecond=0)

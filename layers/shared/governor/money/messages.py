@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from governor.alerts.model import UNASSIGNED, Alert, Owner
-from governor.alerts.templates import written
+from governor.alerts.templates import alert_from_template
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
@@ -101,7 +101,7 @@ def budget_alert(
         "hours": unpriced_hours_text,
     }
     dedup_id = budget_id(cost, budget, at_percent, now)
-    return written("budget", hub, dedup_id, now, facts, words, owner=whose)
+    return alert_from_template("budget", hub, dedup_id, now, facts, words, owner=whose)
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
