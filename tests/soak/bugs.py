@@ -785,7 +785,7 @@ BUGS = (
         "accepted_answers_hold",
         (
             Edit(
-                "episode.store.holds:_is_hold_as_read",
+                "episode.store.holds:_is_hold_unchanged",
                 "return condition",
                 'return where("pk", "<>", "")',
             ),

@@ -183,6 +183,9 @@ def _is_pure(path: Path) -> bool:
     room, *rest = path.relative_to(ROOMS).with_suffix("").parts
     if room == "core":
         return rest[0] in PURE_IN_CORE
+    if path == ROOMS / "alerts/delivery.py":
+        # The record of a delivery, which `alerts/model.py` has no room for.
+        return True
     return bool(rest) and rest[0] in ("messages", "model", "rules", "templates")
 
 
