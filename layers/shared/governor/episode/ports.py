@@ -26,13 +26,13 @@ class InstanceController(Protocol):
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Stop the instance, and return the id of the request; with `dry_run` only check that, and
-        return `None`. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied,
-        Throttled, Unavailable."""
+        """Stop the instance, and return the id of the request. With `dry_run`, EC2 only checks that
+        the call is allowed, and `None` comes back. Raises: Protected, Unsupported, WrongState,
+        NotFound, AccessDenied, Throttled, Unavailable."""
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Terminate the instance, and return the id of the request; with `dry_run` only check that,
-        and return `None`. Raises: as `stop`."""
+        """Terminate the instance, and return the id of the request. With `dry_run`, EC2 only checks
+        that the call is allowed, and `None` comes back. Raises: as `stop`."""
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         """Carry out a companion step, such as the cancellation of a Spot request, and return the id

@@ -194,9 +194,9 @@ def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, obje
 
 
 def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
-    """Return what decided it: `approved`, `auto` or `silence`.
+    """Return what let the plan of this episode act: `approved`, `auto` or `silence`.
 
-    Return an empty text if the reason of the outcome says so already, or none of these decided it.
+    Return an empty text if the reason of the outcome says so already, or none of these did.
     """
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""

@@ -162,7 +162,11 @@ def stage_alert(
     until: UtcDatetime | None = None,
 ) -> Alert:
     """Return the message of a stage, with the `link` to its page. It sends nothing. The question
-    expires at `until`; `None` for a stage without a question."""
+    expires at `until`; `None` for a stage without a question.
+
+    Call it only for stages that send a message about idleness: `TELL`, `ASK`, `REMIND` and
+    `ESCALATE`.
+    """
     words, details = stage_words(episode, stage, at, until)
     whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]

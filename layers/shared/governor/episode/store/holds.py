@@ -84,6 +84,7 @@ class Holds(Store):
         hold, copied_hold = self._table.records(Hold, [item, old_item])
         if hold.stricter(copied_hold) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
+
         others = keeps.other_keeps(self._table, item, at, seen)
         attributes = [field.name for field in fields(Hold)]
         # An item that does not exist is not written; the check fails if it came meanwhile.
@@ -95,6 +96,7 @@ class Holds(Store):
             copy = end_hold_copy_write(
                 old_hold_key, attributes, others.longest, _is_hold_unchanged(old_item)
             )
+
         ended = {
             "what": "hold ended",
             "by": by,

@@ -204,6 +204,7 @@ class Breakers(Store):
         """End the freeze of a target that `state` describes, and none that began later. Return true
         if this call ended one; false if none stood. Raises: CloudError."""
         is_not_newer = where("tripped_at", "<=", state.tripped_at)
+        # The freeze is stored for this release and for the previous one.
         was_deleted = [
             self._table.try_transaction(delete(key, is_not_newer)) for key in _breaker_keys(target)
         ]
