@@ -120,7 +120,7 @@ class Decide:
         An approval of a plan that terminates needs the `typed_instance_id`; one of a plan that
         wipes local disks needs `losses_accepted`. Raises: NotFound if there is no such question;
         DecisionRefused, of which NotAllowed and TooLate are kinds, with the `status` of the
-        question; CloudError.
+        question; CloudError; PolicyError for an exemption, if today's policy cannot be read.
         """
         approval = self.approval_store.existing(approval_id)
         try:
@@ -277,7 +277,8 @@ class Decide:
         raise error
 
     def _check_terms(self, episode: Episode, decision: Decision) -> None:
-        """Require that the person may give this answer. Raises: NotAllowed; CloudError.
+        """Require that the person may give this answer. Raises: NotAllowed; CloudError or
+        PolicyError if today's policy is needed and cannot be read.
 
         Today's policy counts for an exemption, which nothing checks later. An approval is checked
         again before each step.
@@ -362,7 +363,7 @@ class Decide:
 
         `by` is the name for the record; `person` is who is proven, `None` for an unknown person.
         Raises: NotAllowed; DecisionRefused if the keep is over, or another one stands by now;
-        CloudError.
+        CloudError or PolicyError if today's policy cannot be read.
         """
         approval = view.approval
         now = self.clock.now()

@@ -36,7 +36,8 @@ class InstanceController(Protocol):
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         """Carry out a companion step, such as the cancellation of a Spot request, and return the id
-        of the request; with `dry_run` only check that, and return `None`. Raises: as `stop`."""
+        of the request. With `dry_run`, EC2 only checks that the call is allowed, and `None` comes
+        back. Raises: as `stop`."""
 
 
 class InstanceStarter(Protocol):
@@ -77,8 +78,8 @@ class Snapshotter(Protocol):
         boot: bool = True,
     ) -> Sequence[Snapshot]:
         """Make a crash-consistent set of snapshots of all volumes, or of all but the root volume if
-        `boot` is false, and return it. With `dry_run` only check that, and return an empty
-        sequence. Raises: as `InstanceController.stop`."""
+        `boot` is false, and return it. With `dry_run`, EC2 only checks that the call is allowed,
+        and an empty sequence comes back. Raises: as `InstanceController.stop`."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
         """Return the snapshots with all of these tags; empty if there are none. Raises:
