@@ -137,6 +137,12 @@ ENTRIES = (
     ),
     Entry(
         "plan",
+        "snapshot_tags copied_tag_keys",
+        (Who.FINOPS, Who.SECURITY),
+        "an organization refuses a snapshot without certain tags, or tags must not be copied",
+    ),
+    Entry(
+        "plan",
         "stop_limit_minutes snapshot_limit_minutes running_snapshot_valid_minutes",
         (Who.TRAINING,),
         "bare metal that stops slowly; volumes of many TiB",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from governor.alerts.delivery import Delivery
-from governor.approvals.model.approval import Answer
+from governor.approvals.model.approval import Answer, Approval
 from governor.core.instance import Target
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Price, Saving
@@ -92,6 +92,7 @@ ADDED |= {"may_be_committed"}
 ADDED |= {"opening_seal", "seal", "expired_at", "expiry_seal", "idle_for"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
+ADDED |= {"snapshot_tags", "copied_tag_keys"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},
@@ -105,7 +106,7 @@ _LATER_STAGES = {
     "undo": {"by": "undone_by", "at": "undone_at"},
 }
 """By field of an episode: the names of its fields in that release."""
-_NAMES_IN_THE_RELEASE = {"left_ids": "held"}
+_NAMES_IN_THE_RELEASE = {(BreakerState, "left_ids"): "held", (Approval, "hold"): "brake"}
 """By field of any other record: its name in that release."""
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)
@@ -282,9 +283,9 @@ def read(table: Any, log: Any) -> dict[str, Any]:
     return {name: plain(value) for name, value in reads.items()}
 
 
-_NAMES_IN_THE_RELEASE = {"left_ids": "held"}
-"""Fields that have another name in the code by now; the stored name is still that of the
-release."""
+def _name_in_the_release(record: object, field_name: str) -> str:
+    """The name that the field had in the release."""
+    return _NAMES_IN_THE_RELEASE.get((type(record), field_name), field_name)
 
 
 def plain(value: Any) -> Any:
@@ -293,7 +294,7 @@ def plain(value: Any) -> Any:
         return _flat_episode(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            _NAMES_IN_THE_RELEASE.get(one.name, one.name): plain(getattr(value, one.name))
+            _name_in_the_release(value, one.name): plain(getattr(value, one.name))
             for one in fields(value)
             if one.name not in RETIRED
         }

@@ -6,12 +6,12 @@ Nothing here decides what is done with an instance.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from shlex import join
 
-from governor.core.units import UtcDatetime, iso, printable
+from governor.core.units import UtcDatetime, iso, letters_and_digits, printable
 
 SELECTOR_TAG = "Purpose"
 """Marks a governed instance, by default. IAM policies of the stack require the same key."""
@@ -58,6 +58,12 @@ class Target:
         return f"{self.account}/{self.region}"
 
 
+EVERY_KEY = "*"
+"""In a list of tag keys to copy: all of the instance's."""
+_OURS = "gpugovernor"
+"""The beginning of the keys of GPU Governor's tags, by letters and digits alone."""
+_MOST_TAGS = 50
+"""Tags of one resource. Source: EC2 user guide, tag restrictions."""
 TAG_VALUE_CHARACTERS = 256
 """Longest value of a tag. Source: EC2 user guide, tag restrictions."""
 
@@ -194,21 +200,51 @@ class Instance:
         return frozenset(volume.volume_id for volume in self.volumes)
 
     def snapshot_tags(
-        self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]
+        self,
+        occasion: str,
+        until: UtcDatetime,
+        mark: Mapping[str, str],
+        *,
+        added: Mapping[str, str] | None = None,
+        copied_keys: Sequence[str] = (EVERY_KEY,),
     ) -> dict[str, str]:
-        """Return the tags for snapshots of the instance: name, instance id, and the time `until`
-        which they are kept.
+        """Return the tags for snapshots of the instance: name, instance id, the time `until` which
+        they are kept, those `added` by the policy, and the instance's own under `copied_keys`.
 
         `occasion` ends the name, as `before put-away`; the instance's own name is cut so that
         EC2 accepts the whole. `mark` is the tag of the episode or event that makes the snapshots.
+        Where that is more than EC2 accepts, the last of the instance's own tags are left out, in
+        the order of their keys.
         """
         name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
-        return {
+        tags = {
             NAME_TAG: name,
             **mark,
             INSTANCE_TAG: self.instance_id,
             DELETE_AFTER_TAG: iso(until),
         }
+        for key, value in (added or {}).items():
+            tags.setdefault(key, value)
+        for key in self._keys_to_copy(copied_keys):
+            if len(tags) < _MOST_TAGS:
+                tags.setdefault(key, self.tags[key])
+        return tags
+
+    def _keys_to_copy(self, copied_keys: Sequence[str]) -> list[str]:
+        """Return the keys of its tags that its snapshots may bear, in order; empty if there are
+        none.
+
+        AWS refuses to set its own tags. The selector and GPU Governor's tags mean something on
+        instances only.
+        """
+        wanted = {key.casefold() for key in copied_keys}
+        keys: list[str] = []
+        for key in sorted(self.tags):
+            is_wanted = EVERY_KEY in wanted or key.casefold() in wanted
+            is_ours = key in (SELECTOR_TAG, *MARKS) or letters_and_digits(key).startswith(_OURS)
+            if is_wanted and not is_ours and not key.casefold().startswith("aws:"):
+                keys.append(key)
+        return keys
 
     @property
     def family(self) -> str:

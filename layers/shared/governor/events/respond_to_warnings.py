@@ -291,11 +291,13 @@ class RespondToWarnings:
     def _snapshot(self, case: Case) -> None:
         """Create the snapshots of one instance, once for its event: a repeated event creates none.
         Raises: CloudError."""
-        retention = timedelta(days=case.policy.plan.snapshot_retention_days)
+        rule = case.policy.plan
         tags = case.instance.snapshot_tags(
             "before its interruption",
-            self.clock.now() + retention,
+            self.clock.now() + timedelta(days=rule.snapshot_retention_days),
             {EVENT_TAG: case.warned.event_id},
+            added=rule.snapshot_tags,
+            copied_keys=rule.copied_tag_keys,
         )
         create = partial(self._create_snapshots, case, tags)
         self.once(f"{case.warned.event_id}#snapshots", create)

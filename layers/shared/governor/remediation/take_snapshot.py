@@ -164,9 +164,14 @@ class TakeSnapshot:
 def _tags(cleared: Cleared, now: UtcDatetime) -> dict[str, str]:
     """Return the tags of snapshots that are begun now: their name, the episode that makes them, and
     the date after which they may be deleted."""
-    retention = timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
-    episode_tag = {EPISODE_TAG: cleared.episode.ref.execution_name}
-    return cleared.instance.snapshot_tags("before put-away", now + retention, episode_tag)
+    rule = cleared.applied.policy.plan
+    return cleared.instance.snapshot_tags(
+        "before put-away",
+        now + timedelta(days=rule.snapshot_retention_days),
+        {EPISODE_TAG: cleared.episode.ref.execution_name},
+        added=rule.snapshot_tags,
+        copied_keys=rule.copied_tag_keys,
+    )
 
 
 def _must_be_in_its_state(cleared: Cleared) -> None:

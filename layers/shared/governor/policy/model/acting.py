@@ -6,24 +6,47 @@ constant beside its rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
 
+from governor.core.instance import (
+    DELETE_AFTER_TAG,
+    EVERY_KEY,
+    NAME_TAG,
+    TAG_VALUE_CHARACTERS,
+)
 from governor.core.settings import (
     PER_UNIT,
     Mistake,
     Section,
     UsdPerUnit,
     between,
+    checked,
     setting,
 )
+from governor.core.units import letters_and_digits
 
 RELEASED_FOR = timedelta(minutes=15)
 """The newest time during which GPU memory must be released: three bins, so that one low reading
 between two runs is not enough."""
+
+
+_TAG_KEY_CHARACTERS = 128
+"""Longest key of a tag. Source: EC2 user guide, tag restrictions."""
+_KEYS_OF_OURS = (NAME_TAG, DELETE_AFTER_TAG)
+
+
+def _is_tag_key(key: str) -> bool:
+    """Return whether EC2 takes the text as the key of a tag."""
+    return 0 < len(key) <= _TAG_KEY_CHARACTERS
+
+
+def _is_tag_value(value: str) -> bool:
+    """Return whether EC2 takes the text as the value of a tag."""
+    return len(value) <= TAG_VALUE_CHARACTERS
 
 
 class Action(StrEnum):
@@ -47,6 +70,16 @@ class PlanRule(Section):
     """The action instead of a termination for instances with termination protection."""
     snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
     """Days until the date in the snapshots' `DeleteAfter` tag. Until then nothing deletes them."""
+    snapshot_tags: Mapping[str, str] = checked(
+        {}, "a value has at most 256 characters", _is_tag_value, "none"
+    )
+    """Tags that the snapshots get in addition, by key: cost tags, for example, where an
+    organization refuses a snapshot without them."""
+    copied_tag_keys: tuple[str, ...] = checked(
+        (EVERY_KEY,), "a key has 1 to 128 characters; `*` stands for all", _is_tag_key, "none"
+    )
+    """Keys of the instance's tags that its snapshots get, too. `*`: all but those of AWS and of GPU
+    Governor. EC2 takes 50 tags."""
     delete_expired_snapshots: bool = False
     """Delete the snapshots of closed episodes after that date, 7 days after a message to the owner.
     Never in mode `observe`."""
@@ -63,6 +96,17 @@ class PlanRule(Section):
     running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
     """Greatest age in minutes of the snapshots of an instance that runs until its termination.
     Data written after a snapshot began is not in it."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake."""
+        for key in self.snapshot_tags:
+            path = ("snapshot_tags", key)
+            if not _is_tag_key(key):
+                yield path, f"a key has 1 to {_TAG_KEY_CHARACTERS} characters"
+            elif key.casefold().startswith("aws:"):
+                yield path, "nobody but AWS sets a tag that begins with aws:"
+            elif key in _KEYS_OF_OURS or letters_and_digits(key).startswith("gpugovernor"):
+                yield path, "GPU Governor sets this tag itself"
 
 
 _MOST_DAYS = 20
