@@ -34,15 +34,14 @@ def test_cost_tags_of_the_instance_are_copied() -> None:
 
 def test_tags_with_a_meaning_on_instances_are_not_copied() -> None:
     """Nobody may set AWS's tags. The selector and GPU Governor's marks are about instances."""
-    tags = snapshot_tags(
-        **{
-            "aws:cloudformation:stack-name": "train",
-            "GpuGovernor": "exempt",
-            "gpu-governor:note": "x",
-            "LowUtilization": "since",
-            "ReviewForTermination": "since",
-        }
-    )
+    meaningful = {
+        "aws:cloudformation:stack-name": "train",
+        "GpuGovernor": "exempt",
+        "gpu-governor:note": "x",
+        "LowUtilization": "since",
+        "ReviewForTermination": "since",
+    }
+    tags = snapshot_tags(None, **meaningful)
 
     assert OWN == tags.keys()
 
