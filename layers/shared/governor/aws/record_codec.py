@@ -288,15 +288,12 @@ class _Form:
         document: Document = _unpacked(stored) if self.packed else stored
         if not self.flat:
             return document
-        deepened: Document = {}
+        deepened = dict(document)
         flat_records: dict[str, Document] = {name: {} for name in self.flat}
         # A record is read faster from a document without the attributes of others.
-        for attribute, value in document.items():
-            flat_field = flat_fields.get(attribute)
-            if flat_field is None:
-                deepened[attribute] = value
-            else:
-                flat_records[flat_field][attribute] = value
+        for attribute, flat_field in flat_fields.items():
+            if attribute in deepened:
+                flat_records[flat_field][attribute] = deepened.pop(attribute)
         deepened.update(flat_records)
         for name, attributes in self.flat_if.items():
             for attribute in attributes:
