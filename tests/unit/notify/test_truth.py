@@ -29,7 +29,7 @@ from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
 from governor.core.instance import Instance, Protection
 from governor.core.units import in_utc, sentence
-from governor.episode.model.episode import Episode, Failing, Outcome, Phase, Terms
+from governor.episode.model.episode import Episode, EpisodeEnding, Failing, Outcome, Phase, Terms
 from governor.episode.model.plan import STEP_TEXT, PlanFacts, Price, Step
 from governor.episode.rules.plan import about_stopped, draw_plan
 from governor.events.messages import (
@@ -76,6 +76,7 @@ from governor.sweep.model import Home, IdleMember, Kind
 from governor.verdict.model import Verdict, VerdictKind
 from local.demo.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET, make_entry, make_evidence
+from tests.episodes import changed
 from tests.unit.worlds.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
@@ -128,7 +129,7 @@ def episode_of(
         ),
     )
     saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
-    return replace(plain, plan=replace(plain.plan, saving=saving), **changes)
+    return changed(plain, plan=replace(plain.plan, saving=saving), **changes)
 
 
 def asked_about_stopped(**changes: Any) -> Episode:
@@ -160,7 +161,7 @@ def asked_about_stopped(**changes: Any) -> Episode:
         ),
         reason=f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since.",
     )
-    return replace(found, **changes)
+    return changed(found, **changes)
 
 
 def queued(alert: Alert) -> Alert:
@@ -612,7 +613,10 @@ def test_a_digest_does_not_call_unmeasured_time_idle_either() -> None:
 
 def test_what_was_seen_at_work_is_not_said_to_be_idle() -> None:
     """A notice of mode auto that a channel takes after the end."""
-    episode, now = episode_of(Mode.AUTO, outcome=Outcome.WOKE_UP), NOW + timedelta(hours=2)
+    episode, now = (
+        episode_of(Mode.AUTO, ending=EpisodeEnding(Outcome.WOKE_UP, "busy", NOW)),
+        NOW + timedelta(hours=2),
+    )
     (sentence,) = [
         line for line in stage_alert(episode, Stage.TELL, now, LINK).lines if "Idle for" in line
     ]

@@ -14,6 +14,7 @@ from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.policy import Mode
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
+from tests.episodes import changed
 from tests.unit.worlds.world import World
 
 RULE = ApprovalRule(ask_again_after_hours=24)
@@ -49,7 +50,7 @@ def opened(**changes: Any) -> Episode:
     world = World(decide=False)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    return replace(episode, **changes)
+    return changed(episode, **changes)
 
 
 def test_notice_is_given_in_mode_auto_where_something_is_done() -> None:
