@@ -133,6 +133,7 @@ class InterruptionEvent(_InstanceEvent):
     stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
 
     def to_domain(self) -> Warned:
+        """Return the warning. Fields that EC2 left out, or that cannot be read, are `None`."""
         return self._warned(self.cause, action=self.action, stated_end=self.stated_end)
 
 
@@ -151,6 +152,7 @@ class LifecycleEvent(_InstanceEvent):
     """`ReplaceRootVolume` during an instance refresh of that kind. Other events do not have it."""
 
     def to_domain(self) -> Warned:
+        """Return the warning, with the lifecycle action that the group waits for."""
         lifecycle_action = LifecycleAction(
             group=self.group,
             hook=self.hook,
@@ -189,6 +191,7 @@ class _AffectedEntity(Event):
 
     @property
     def is_resolved(self) -> bool:
+        """Return whether nothing is left to do about this entity."""
         return (self.status or "").upper() == "RESOLVED"
 
     @property
@@ -256,6 +259,7 @@ class CapacityBlockEvent(Envelope):
     end_date: Annotated[UtcDatetime, BeforeValidator(moment)] = detail("end-date")
 
     def to_domain(self) -> BlockChange:
+        """Return the change: the block has begun or, by the name of the event, is expiring."""
         return BlockChange(
             event_id=self.id,
             account=self.account,
@@ -305,7 +309,9 @@ def require_account(account: str, event: Mapping[str, Any]) -> None:
     """Require that an event, or each record of a queue or a stream in it, is from this account.
     Raises: InputError."""
     for record in event.get("Records", (event,)):
-        if account not in (record.get("account"), *record.get("eventSourceARN", "").split(":")):
+        # Events of EventBridge name their account; the ARN of a queue or stream holds it.
+        arn_parts = record.get("eventSourceARN", "").split(":")
+        if account not in (record.get("account"), *arn_parts):
             raise InputError(f"the event was refused: it is not one of account {account}")
 
 

@@ -21,7 +21,7 @@ from governor.core.units import UtcDatetime, iso, parse_iso
 from governor.evidence.ports import InstanceReader
 from governor.health.messages import advice_key, health_alerts
 from governor.health.model import InstanceFinding
-from governor.health.notify_empty import notify_empty
+from governor.health.notify_empty import NotifyEmpty
 from governor.health.read_health import HealthReading, HealthRequest, ReadHealth
 from governor.health.store import Findings
 from governor.policy.model.policy import Policy
@@ -196,15 +196,8 @@ class CheckHealth:
         """Notify owners of Capacity Reservations that stand empty. A failure becomes a problem of
         the `summary`, and raises nothing."""
         try:
-            summary.messages_sent += notify_empty(
-                self.instances,
-                self.finding_store,
-                self.announcer,
-                summary.target,
-                base,
-                known,
-                summary.at,
-            )
+            notify_empty = NotifyEmpty(self.instances, self.finding_store, self.announcer)
+            summary.messages_sent += notify_empty(summary.target, base, known, summary.at)
         except GovernorError as error:
             summary.problems.append(f"Capacity Reservations: {type(error).__name__}: {error}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.alerts.model import Alert
@@ -26,50 +27,90 @@ _SENT = "empty"
 was sent."""
 
 
-def notify_empty(
-    instances: InstanceReader,
-    finding_store: Findings,
-    announcer: Announcer,
-    target: Target,
+@dataclass(frozen=True, slots=True)
+class NotifyEmpty:
+    """Notifies owners of reservations that had unused capacity at every check for long enough."""
+
+    instances: InstanceReader
+    finding_store: Findings
+    announcer: Announcer
+
+    def __call__(
+        self, target: Target, policy: Policy, known: Collection[str], now: UtcDatetime
+    ) -> int:
+        """Check each reservation of the target, and return the number of messages sent. `known` are
+        the stored keys of the target.
+
+        Return 0 also if the role may not read reservations. Raises: CloudError.
+        """
+        try:
+            reservations = self.instances.reservations(target)
+        except AccessDenied as error:
+            # The member stack is of an earlier release, whose role may not read reservations.
+            _log.warning("Capacity Reservations in %s are not looked at: %s", target, error)
+            return 0
+        message_count = 0
+        empty_since = _empty_since(known)
+        for reservation in reservations:
+            since = empty_since.get(reservation.reservation_id)
+            if not reservation.available:
+                self._forget(reservation, since, now)
+                continue
+            first_seen_at = now if since is None else since
+            self._remember(reservation, first_seen_at, policy, now)
+            if _is_due(reservation, first_seen_at, policy, known, now):
+                self._notify(reservation, first_seen_at, policy, now)
+                message_count += 1
+        return message_count
+
+    def _forget(
+        self, reservation: Reservation, since: UtcDatetime | None, now: UtcDatetime
+    ) -> None:
+        """Let the time since which the reservation had unused capacity count no longer; do nothing
+        if `since` is `None`, as no time is known. Raises: CloudError."""
+        if since is not None:
+            self.finding_store.note_known(reservation.target, [_since_key(reservation, since)], now)
+
+    def _remember(
+        self, reservation: Reservation, since: UtcDatetime, policy: Policy, now: UtcDatetime
+    ) -> None:
+        """Store since when the reservation has unused capacity, for so long that a missed check
+        does not start the time again. Raises: CloudError."""
+        known_until = now + 3 * policy.health.check_every
+        since_key = _since_key(reservation, since)
+        self.finding_store.note_known(reservation.target, [since_key], known_until)
+
+    def _notify(
+        self, reservation: Reservation, since: UtcDatetime, policy: Policy, now: UtcDatetime
+    ) -> None:
+        """Notify the owner, and store until when no other message is sent. Raises: CloudError; if
+        only the store failed, the next check sends the message again."""
+        self.announcer.announce(_alert(reservation, since, policy, now))
+        next_due = now + timedelta(hours=policy.health.advice_every_hours)
+        self.finding_store.note_known(reservation.target, [_sent_key(reservation)], next_due)
+
+
+def _since_key(reservation: Reservation, since: UtcDatetime) -> str:
+    """Return the key such as `empty-since#cr-0abc#2026-12-04T12:00:00Z`."""
+    return f"{_SINCE}#{reservation.reservation_id}#{iso(since)}"
+
+
+def _sent_key(reservation: Reservation) -> str:
+    """Return the key that is known while no other message about the reservation is sent."""
+    return f"{_SENT}#{reservation.reservation_id}"
+
+
+def _is_due(
+    reservation: Reservation,
+    since: UtcDatetime,
     policy: Policy,
     known: Collection[str],
     now: UtcDatetime,
-) -> int:
-    """Notify owners of reservations with unused capacity, and return the number of messages sent.
-
-    A reservation counts once it had unused capacity at every check for as long as the policy says;
-    its owner is then notified as often as of advice. `known` are the stored keys of the target.
-    Return 0 also if the role may not read reservations. Raises: CloudError.
-    """
-    try:
-        reservations = instances.reservations(target)
-    except AccessDenied as error:
-        # The member stack is of an earlier release, whose role may not read reservations.
-        _log.warning("Capacity Reservations in %s are not looked at: %s", target, error)
-        return 0
-    empty_since = _empty_since(known)
-    # Long enough that a missed check does not start the time again.
-    known_until = now + 3 * policy.health.check_every
-    message_count = 0
-    for reservation in reservations:
-        reservation_id = reservation.reservation_id
-        since = empty_since.get(reservation_id, now)
-        since_key = f"{_SINCE}#{reservation_id}#{iso(since)}"
-        if not reservation.available:
-            if reservation_id in empty_since:
-                # It is used again: the time counts no longer.
-                finding_store.note_known(target, [since_key], now)
-            continue
-        finding_store.note_known(target, [since_key], known_until)
-        is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
-        sent_key = f"{_SENT}#{reservation_id}"
-        if is_young or sent_key in known:
-            continue
-        announcer.announce(_alert(reservation, since, policy, now))
-        message_count += 1
-        next_due = now + timedelta(hours=policy.health.advice_every_hours)
-        finding_store.note_known(target, [sent_key], next_due)
-    return message_count
+) -> bool:
+    """Return whether the owner of a reservation with unused capacity `since` then is notified now:
+    that is long enough ago, and the last message, too."""
+    is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
+    return not is_young and _sent_key(reservation) not in known
 
 
 def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:

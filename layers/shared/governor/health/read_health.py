@@ -343,8 +343,8 @@ class ReadHealth:
     def _fetch(
         self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]
     ) -> None:
-        """Read these series in one batch, and note each with its instance: its values, or that it
-        could not be read. Do nothing without `reads`."""
+        """Read these series in one batch, and note each with its instance: its values, the problem
+        if it could not be read, or both if it was read in part. Do nothing without `reads`."""
         if not reads:
             return
         queries = []

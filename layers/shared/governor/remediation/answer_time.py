@@ -121,7 +121,8 @@ class AnswerTimes:
         return UnusedAnswerTime(what="nobody held it", length=length, until=ends_at)
 
     def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
-        """Require that the time to answer is over, although the record says that a step has begun.
+        """Require that question and escalation were delivered and the time to answer is over,
+        although the record says that a step has begun.
 
         Several roles can write that record, so it shortens nobody's time. Raises: SafetyError;
         CloudError.

@@ -139,8 +139,8 @@ class PutAway:
         """Count the call against the caps, note it, check once more, and send it once.
 
         Call it only after all guards let the step through. If the call certainly had no effect,
-        what it reserved is given back. Raises: MustWait; SafetyError; ConflictError; CloudError,
-        after Unavailable the call may have taken effect.
+        what it reserved is given back. Raises: MustWait; SafetyError; ConflictError; CloudError. If
+        that is Unavailable, the call may have taken effect.
         """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)

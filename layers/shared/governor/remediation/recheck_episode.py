@@ -140,8 +140,9 @@ class RecheckEpisode:
         return Rechecked.proceeds(f"EC2 has carried out the {step.value}", again=again)
 
     def _is_notification_due(self, episode: Episode, elapsed: timedelta) -> bool:
-        """Return whether people are to be notified that an episode has not got on for `elapsed`:
-        only after an hour, and once an episode; never in mode `observe`. Raises: CloudError."""
+        """Return whether people are to be notified that an episode has made no progress for
+        `elapsed`: only after an hour, and once an episode. Return false in mode `observe`, and if
+        there is no question. Raises: CloudError."""
         if elapsed < _NOTIFIED_AFTER or episode.mode is Mode.OBSERVE:
             return False
         approval = self.approval_store.approval(episode.approval_id)

@@ -314,6 +314,7 @@ def _recorded(episode: Episode, error_name: str, now: UtcDatetime) -> str:
     if error_name == errors.SnapshotFailed.__name__ and episode.progress.snapshots:
         return f"one of {', '.join(episode.progress.snapshot_ids)}; nothing is destroyed"
     if error_name == errors.StepTimedOut.__name__ and episode.progress.steps_done:
+        # The latest step is the one that took too long.
         requested_at, step = max((at, step) for step, at in episode.progress.steps_done.items())
         return f"{step} was requested {minutes(now - requested_at)} min ago"
     if error_name == errors.MetricsLate.__name__:
