@@ -89,6 +89,8 @@ class Envelope(Event):
 
 
 class _InstanceEvent(Envelope):
+    """An event about one instance."""
+
     instance_id: InstanceId = detail("instance-id")
 
     def _warned(self, cause: Cause, **more: Any) -> Warned:
@@ -184,6 +186,8 @@ class ExecutionEndEvent(Envelope):
 
 
 class _AffectedEntity(Event):
+    """One instance, or another resource, in an event of AWS Health."""
+
     entity_value: str | None = Field(default=None, alias="entityValue")
     status: str | None = None
     """`RESOLVED` if nothing is left to do about this entity, although the event goes on for
@@ -287,6 +291,8 @@ def notice_of(event: object) -> ScheduledChange | BlockChange | None:
 
 
 class _QueuedMessage(Event):
+    """One message of an SQS queue."""
+
     message_id: str = Field(alias="messageId", min_length=1)
     receipt: str = Field(alias="receiptHandle", min_length=1)
     body: str
@@ -347,6 +353,8 @@ def _stream(*path: str, **more: Any) -> Any:
 
 
 class _ChangeRecord(Event):
+    """One change of an item, as the stream of a table describes it."""
+
     operation: str = Field(alias="eventName")
     keys: _Item = _stream("Keys")
     at: Moment = _stream("ApproximateCreationDateTime")
@@ -366,6 +374,8 @@ class _ChangeRecord(Event):
 
 
 class _ChangeBatch(Event):
+    """Changes of items, as Lambda hands them to a function."""
+
     records: tuple[_ChangeRecord, ...] = Field(alias="Records")
 
 

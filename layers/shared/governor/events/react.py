@@ -104,7 +104,8 @@ class ReactToStateChange:
 
     def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
         """End the savings that were booked before the change, and return a text for each that this
-        call ended; empty if there is none, or others ended it first. Raises: CloudError."""
+        call ended; empty if there is none, or others ended it first. `ec2_state` is `running` or
+        `terminated`. Raises: CloudError."""
         entries = self.ledger_store.open_entries(record.target, record.instance_id)
         ended = stops_booked_by(entries, at)
         if not ended:

@@ -139,6 +139,8 @@ class RespondToWarnings:
         return by_target
 
     def _target(self, warned: Warned) -> Target:
+        """Return the account and Region of the warning, with the role to assume there. Raises:
+        ConfigurationError if the function has no role in member accounts."""
         return self.accounts.target(warned.account, warned.region)
 
     def _examine(
@@ -229,7 +231,7 @@ class RespondToWarnings:
         """Return the steps for a warning in their order, ready to be called: notification and hook
         in the order of its cause, then the cancellation of the open question, then the completion
         of a lifecycle hook. An attempt that is no `Case` gets only the cancellation."""
-        void = partial(self._void, attempt.warned, attempt.reaction)
+        void = partial(self._cancel_question, attempt.warned, attempt.reaction)
         if not isinstance(attempt, Case):
             return [void]
         notify = partial(self.notify, attempt, base, without_hook)
@@ -239,10 +241,10 @@ class RespondToWarnings:
         send = partial(self.checkpoint.send_all, [attempt])
         return [notify, send, report, void, partial(self._complete, attempt)]
 
-    def _void(self, warned: Warned, reaction: Reaction) -> None:
-        """Cancel the open question about the instance, and note in the reaction whether there was
-        one. Do nothing if the warning leaves questions open, or is about an earlier run of the
-        instance. Raises: CloudError."""
+    def _cancel_question(self, warned: Warned, reaction: Reaction) -> None:
+        """Cancel the open question about the instance, and set `voided` in the reaction: false if
+        there was no question to cancel. Do nothing if the warning leaves questions open, or is
+        about an earlier run of the instance. Raises: CloudError."""
         reason = warned.void_reason
         if reason is None:
             return
@@ -283,8 +285,8 @@ class RespondToWarnings:
             has_data_volumes = len(case.instance.volumes) > 1
             if has_data_volumes and case.policy.events.snapshot_data_volumes:
                 calls[number] = partial(self._snapshot, case)
-        errors = begin(calls, "ec2:CreateSnapshots")(_PATIENCE_SECONDS)
-        for number, error in errors.items():
+        error_by_number = begin(calls, "ec2:CreateSnapshots")(_PATIENCE_SECONDS)
+        for number, error in error_by_number.items():
             if error is not None:
                 cases[number].failed.append(error)
 

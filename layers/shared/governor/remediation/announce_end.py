@@ -106,6 +106,7 @@ class AnnounceEnd:
             )
             self.failure_store.note_failing(failing)
             return
+        # `ask` is the step before the first one of the plan.
         worked_steps: list[str] = []
         if facts["outcome"] != Outcome.REFUSED:
             worked_steps.append("ask")

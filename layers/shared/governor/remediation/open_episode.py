@@ -20,7 +20,7 @@ from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_utc
 from governor.episode.model.episode import Asking, Episode, Measurement, Outcome, Phase, quiet_until
-from governor.episode.model.plan import Step
+from governor.episode.model.plan import Plan, Step
 from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
@@ -40,7 +40,7 @@ from governor.policy.rules.changes import asked_under
 from governor.policy.rules.owners import owner_of
 from governor.policy.rules.schedule import schedule
 from governor.remediation.inspect_instance import InspectInstance
-from governor.verdict.model import WORKING, VerdictKind
+from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judge import judge_unread
 from governor.verdict.rules.judging import asked_because
 
@@ -198,25 +198,18 @@ class OpenEpisode:
         `stopping` is the episode that stopped the instance. Raises: CloudError.
         """
         policy = about_stopped(applied.policy)
+        applied_to_stopped = replace(applied, policy=policy)
         stopped_at = stopping.progress.steps_done[Step.STOP.value]
         record = self.instance_store.record(instance.target, ref.instance_id)
         # The verdicts that need no metrics: exempt, kept or too young.
         left_alone = judge_unread(instance, record.hold, policy, now)
         plan = self.inspect.plan(instance, policy).plan
-        is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
-        why_not = None
-        if is_observed or not _is_due(stopping, policy, now):
-            why_not = "the policy does not ask about it, or not yet"
-        elif left_alone is not None:
-            why_not = left_alone.reason
-        elif Step.STOP not in plan.steps or not plan.destroys:
-            why_not = "; ".join(plan.replaced_because) or "the plan would not terminate it"
+        why_not = _why_not_asked(stopping, applied_to_stopped, left_alone, plan, now)
         if why_not is not None:
             return self._close(ref, policy, Outcome.VOID, why_not, now + _STOPPED_AGAIN_AFTER)
         reason = (
             f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
         )
-        applied_to_stopped = replace(applied, policy=policy)
         draft = self._draft(
             ref, instance, applied_to_stopped, reason, stopping.measurement.evidence, now
         )
@@ -338,6 +331,30 @@ class OpenEpisode:
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
         return Opened(episode=None, reason=reason)
+
+
+def _why_not_asked(
+    stopping: Episode,
+    applied: AppliedPolicy,
+    left_alone: Verdict | None,
+    plan: Plan,
+    now: UtcDatetime,
+) -> str | None:
+    """Return why nobody is asked whether the stopped instance may be terminated; `None` if people
+    may be asked.
+
+    `applied` and `plan` are those for stopped instances. `left_alone` is the verdict that keeps the
+    instance whatever it does; `None` if there is none.
+    """
+    policy = applied.policy
+    is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
+    if is_observed or not _is_due(stopping, policy, now):
+        return "the policy does not ask about it, or not yet"
+    if left_alone is not None:
+        return left_alone.reason
+    if Step.STOP not in plan.steps or not plan.destroys:
+        return "; ".join(plan.replaced_because) or "the plan would not terminate it"
+    return None
 
 
 def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:

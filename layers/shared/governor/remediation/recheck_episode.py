@@ -92,7 +92,8 @@ class RecheckEpisode:
 
     def _result_of_earlier_call(self, episode: Episode, step: Step) -> Rechecked | None:
         """Return the result that an earlier stop or termination of this episode leads to: go on if
-        EC2 has carried it out, wait while EC2 may still do so.
+        EC2 has carried it out, wait while EC2 may still do so, end if it had no effect and somebody
+        held the episode meanwhile.
 
         Return `None` if everything must be checked: no call was sent, it had no effect, others have
         changed the instance, or the episode is over. Raises: CloudError.

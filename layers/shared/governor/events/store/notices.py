@@ -30,6 +30,8 @@ keeps an event for half as long."""
 
 
 class Notices(Store):
+    """The newest notice about each announced event, by target."""
+
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
         """Store an announced date, and return true. Return false, with nothing changed, if AWS has
         sent a newer message about the same event, or a message of this moment has dropped it.
@@ -91,8 +93,9 @@ def _notice_document(notice: Notice, *, remind: bool) -> Document:
 
 
 def _write_notice(notice: Notice, document: Document, condition: Condition) -> Write:
-    """Return the write of a notice. An empty `document` records that the date was dropped.
-    `said_at` is when AWS sent the message."""
+    """Return the write that replaces the stored notice about the same event by `document` and the
+    time of AWS's message, if `condition` holds. An empty `document` records that the date was
+    dropped."""
     last_moment = max(notice.at or notice.said_at, notice.said_at)
     return put(
         _notice_key(notice),
