@@ -120,8 +120,8 @@ class NotifyDates:
     def _notify_about(
         self, instance_id: str, notice: Notice, is_over: bool, policy: Policy
     ) -> tuple[str, ...]:
-        """Notify the owner of one instance, and return the instance's id. A notice that is over, or
-        whose date is long past, is dropped instead.
+        """Notify the owner of one instance, and return a tuple with the instance's id. A notice
+        that is over, or whose date is more than a day past, is dropped instead.
 
         Return an empty tuple if this call has notified nobody: the notice was dropped or sent
         before, a newer one is known, or the instance is gone or not governed. Raises: CloudError.

@@ -45,7 +45,8 @@ class CheckpointHook(Protocol):
         instance is not managed; then no instance has received it."""
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
-        """Return the ids that Systems Manager knows; empty if it knows none. Raises: CloudError."""
+        """Return those of these ids that Systems Manager manages; empty if there are none. Raises:
+        CloudError."""
 
 
 _PATIENCE_SECONDS = 5.0

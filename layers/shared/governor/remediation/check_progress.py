@@ -175,10 +175,10 @@ class CheckProgress:
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
         """Return whether every recorded snapshot is completed. Return false also while EC2 may not
-        list new snapshots yet: five minutes after the note of the step, `elapsed` ago.
+        list new snapshots yet: for five minutes after the step, which was noted `elapsed` ago.
 
-        Raises: SnapshotFailed if one failed, or is missing after that, or none is recorded;
-        CloudError.
+        Raises: SnapshotFailed if one failed, or is missing after those minutes, or none is
+        recorded; CloudError.
         """
         snapshots = own_snapshots(self.snapshots, episode, target)
         _must_not_have_failed(snapshots)

@@ -163,7 +163,8 @@ class Warned:
 
     @property
     def kind(self) -> str:
-        """Return the kind under which warnings in one place are counted together."""
+        """Return the kind under which warnings in one place are counted together, such as
+        `interruption`. Replacements of root volumes have a kind of their own."""
         if self.lifecycle_action is not None and self.lifecycle_action.replaces_root_volume:
             return ROOT_VOLUME
         return self.response.kind
