@@ -20,7 +20,7 @@ _TABLE = Path(__file__).parent / "accelerated_instance_types.csv"
 
 
 def shape_of(instance_type: str) -> Shape | None:
-    """Return the hardware of a type; `None` if the table does not have it."""
+    """Return the hardware of a type such as `g5.xlarge`; `None` if the table does not have it."""
     row = _rows().get(instance_type)
     if row is None:
         return None
@@ -35,10 +35,8 @@ def shape_of(instance_type: str) -> Shape | None:
 
 
 def types_with_same_gpus(instance_type: str) -> tuple[str, ...]:
-    """Return all types with the same number of the same accelerator, itself included.
-
-    Return an empty tuple if the table does not have the type.
-    """
+    """Return all types with as many of the same accelerator as this type, itself included, in
+    alphabetical order. Return an empty tuple if the table does not have the type."""
     row = _rows().get(instance_type)
     if row is None:
         return ()
@@ -80,6 +78,7 @@ def _whole(text: str) -> int | None:
 
 @cache
 def _rows() -> dict[str, dict[str, str]]:
-    """Return the rows of the table by instance type."""
+    """Return the rows of the table by instance type, each as its texts by column. The file is read
+    once."""
     with _TABLE.open(newline="", encoding="utf-8") as table:
         return {row["instance_type"]: row for row in csv.DictReader(table)}

@@ -63,8 +63,11 @@ class Settings:
 
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings. Raises: ConfigurationError if the account id, the Region or half of the
-    sign-in is missing."""
+    """Return the settings that these environment variables give.
+
+    Raises: ConfigurationError if the Region or the account id is missing, the account id has not
+    twelve digits, or a sign-in is set up without its issuer or its client id.
+    """
     given = {}
     for name, text in variables.items():
         if text.strip():

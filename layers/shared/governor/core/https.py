@@ -142,7 +142,8 @@ def _addresses(connection: HTTPSConnection) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address belongs to the public internet, however it is written."""
+    """Return whether an IP address belongs to the public internet. An address that contains another
+    one is public only if that is, too. Raises: ValueError if the text is no IP address."""
     # A link-local address may name its interface.
     ip_address = ipaddress.ip_address(address.partition("%")[0])
     for embedded_address in _embedded(ip_address):

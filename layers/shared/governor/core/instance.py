@@ -191,12 +191,13 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """Return the `Name` tag as one printable line, or the id. A tag may hold any text."""
+        """Return the `Name` tag as one printable line; the instance id if there is no such tag, or
+        it is blank."""
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     @property
     def volume_ids(self) -> frozenset[str]:
-        """Return the ids of the attached volumes."""
+        """Return the ids of the attached EBS volumes; empty if there are none."""
         return frozenset(volume.volume_id for volume in self.volumes)
 
     def snapshot_tags(

@@ -24,7 +24,7 @@ class Clock(Protocol):
     """The time in UTC, with its time zone."""
 
     def now(self) -> UtcDatetime:
-        """Return the time."""
+        """Return the current time."""
 
 
 class Spread(Protocol):

@@ -186,7 +186,7 @@ def sentence(text: str) -> str:
 
 
 def full_stop(text: str) -> str:
-    """Return the text with a full stop, unless it ends a sentence already."""
+    """Return the text with a full stop at its end, unless it ends with `.`, `!` or `?` already."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

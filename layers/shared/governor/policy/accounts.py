@@ -51,13 +51,12 @@ class Accounts:
         return None
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
-        """Return the target, with the role to assume if it is in a member account.
+        """Return the account and Region as a target, with the role to assume if it is in a member
+        account.
 
         `session` is the execution name of an episode and the person for whom the call is made:
-        the session with the role is named after them.
-
-        Raises:
-            ConfigurationError: the function has no role in member accounts.
+        the session with the role is named after them. Raises: ConfigurationError for a member
+        account if the function has no role there.
         """
         if account == self.hub_account:
             return Target(account, region, session=session)
@@ -73,11 +72,12 @@ class Accounts:
 
 
 def swept_targets(policy: Policy, hub: Target) -> tuple[Target, ...]:
-    """Return the targets of a sweep: every account of the policy and of its units, in every Region
-    of the policy, each once.
+    """Return the targets that are swept: every account of the policy in every Region of the policy,
+    each once and without a role.
 
-    A policy without accounts and units means the hub's account, and one without Regions the hub's
-    Region.
+    The accounts of units count only once they were added to the policy. Without accounts and units
+    the hub's account is swept, and without Regions the hub's Region. The result is empty if there
+    are units whose accounts are not known yet.
     """
     accounts = policy.targets.accounts
     if not accounts and not policy.targets.units:

@@ -69,7 +69,8 @@ class ParsedConsents(Parsed, Protocol):
         """Return the hash of what people accept with this document."""
 
     def apply_acceptances(self, acceptances: Acceptances) -> object:
-        """Change the document: the overrides that these people have accepted count from now on."""
+        """Change the document: the overrides that these people have accepted count from now on, in
+        place of earlier acceptances."""
 
     def unaccepted(self) -> tuple[Unaccepted, ...]:
         """Return the overrides that count as `ask`; empty if every acceptance was given."""
@@ -172,8 +173,8 @@ class CountAcceptances:
             self.policy_store.store_acceptances(version, consented)
 
     def _notify(self, version: str | None, document: ParsedConsents, people: KnownPeople) -> None:
-        """Notify each person once of the overrides that wait for them, even if they cannot accept
-        them yet.
+        """Notify each person, once for each version, of the overrides that wait for their
+        acceptance. The message says why, if they cannot accept now.
 
         `version` is `None` if the document is the SSM parameter. `people` are those whose
         acceptances count. Raises: CloudError.

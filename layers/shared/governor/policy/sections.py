@@ -236,7 +236,8 @@ def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the base with the patch on top: mappings are merged, everything else is replaced."""
+    """Return the settings of `base` with those of `patch` in their place. Mappings are merged, at
+    any depth; everything else, lists included, is replaced. Neither argument is changed."""
     merged = dict(base)
     for key, value in patch.items():
         below = merged.get(key)

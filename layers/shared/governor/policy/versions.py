@@ -66,13 +66,11 @@ class PolicyDocuments(Protocol):
     """The stored versions of the policy document. Raises: CloudError."""
 
     def newest(self) -> StoredPolicy | None:
-        """Return the newest version; `None` if there is none."""
+        """Return the newest version of the document; `None` if none is stored."""
 
     def read(self, version: str, *, patient: bool = True) -> str:
-        """Return the text of a version. Raises: NotFound if there is no such version.
-
-        Without `patient`, it gives up within seconds.
-        """
+        """Return the text of a version. Without `patient`, give up within seconds. Raises: NotFound
+        if there is no such version; CloudError."""
 
 
 _ANNOUNCED_FOR = timedelta(days=365)

@@ -141,8 +141,8 @@ class _Reader(yaml.SafeLoader):
         self._settings = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, as PyYAML calls it. Raises: ComposerError for a node that is deeper than
-        a policy can be, so that no document exhausts the stack."""
+        """Compose a node, as PyYAML's own method of this name does. Raises: ComposerError for a
+        node that is deeper than a policy can be, so that no document exhausts the stack."""
         if self._depth == _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(

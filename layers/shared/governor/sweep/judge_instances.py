@@ -136,7 +136,8 @@ def _first_gpu_checks(listing: Listing) -> dict[str, UtcDatetime]:
 
 
 def _has_several_gpus(listed: ListedInstance) -> bool:
-    """Return whether the catalog gives its type more than one GPU; false for an unknown type."""
+    """Return whether instances of this type have more than one GPU; false if the catalog does not
+    know the type."""
     shape = shape_of(listed.instance.instance_type)
     return shape is not None and (shape.accelerator_count or 0) > 1
 

@@ -184,7 +184,8 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
 
 
 def _by_price(row: FleetRow) -> Decimal:
-    """Return a sort key: the most expensive rows first, those without a known price last."""
+    """Return the key by which rows are sorted: the most expensive an hour first, those without a
+    known price last."""
     return -(row.usd_per_hour or Decimal(0))
 
 
@@ -267,7 +268,8 @@ def _reason(case: Case) -> str:
 
 
 def _kept_until(case: Case) -> UtcDatetime | None:
-    """Return until when an answer keeps the instance, or `None` if none does now."""
+    """Return until when an answer keeps the instance from questions and actions; `None` if no
+    answer does now."""
     snoozed_until = case.record.hold.snoozed_until
     if snoozed_until is None or snoozed_until <= case.listed.now:
         return None
@@ -275,7 +277,8 @@ def _kept_until(case: Case) -> UtcDatetime | None:
 
 
 def _is_exempt(case: Case) -> bool:
-    """Return whether a stored exemption or a tag like the exemption tag is on the instance."""
+    """Return whether the instance is exempt: somebody has exempted it, or it has a tag like the
+    policy's exemption tag."""
     if case.record.hold.exempt_reason is not None:
         return True
     return case.policy.exemption.similar_tag_on(case.instance) is not None

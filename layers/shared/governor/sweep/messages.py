@@ -33,7 +33,7 @@ _INSTANCES_NAMED = 50
 
 
 def _slug(kind: Kind) -> str:
-    """Return the kind as facts and templates name it: `node-group`."""
+    """Return the kind of an environment as facts and templates name it: `node-group`."""
     return kind.name.lower().replace("_", "-")
 
 

@@ -43,7 +43,8 @@ def home_of(instance: Instance, manager: Manager) -> Home:
 
 
 def _batch_environment_name(tags: Mapping[str, str]) -> str:
-    """Return the name of the compute environment; empty if no tag gives it."""
+    """Return the name of the AWS Batch compute environment: from the ARN in its own tag, else from
+    the name of its Auto Scaling group. Empty if neither tag gives it."""
     arn = tags.get("aws:batch:compute-environment", "")
     name = arn.rpartition("/")[2]
     if name:

@@ -132,8 +132,8 @@ class SweepTarget:
         open_episodes: Mapping[str, OpenEpisode],
         rates: Mapping[str, Rate],
     ) -> None:
-        """Replace the page of the target in the console. A failure becomes a problem of the
-        sweep."""
+        """Store the page of the target in the console. `open_episodes` and `rates` are by instance
+        id. A failure becomes a problem of the sweep."""
         sweep.attempt(
             "page of the console",
             keep_page,
@@ -147,8 +147,8 @@ class SweepTarget:
         )
 
     def _list_ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
-        """Return the accelerated instances that the policy's selector leaves out, with their rates.
-        Raises: CloudError."""
+        """Read the running GPU instances that lack the tag of the policy's selector, and return
+        each with its rate; empty if there are none. Raises: CloudError."""
         instances = self.instances.list_ungoverned(sweep.target, sweep.base.selector)
         rates = self.costs.rates([(instance, sweep.base, None) for instance in instances])
         return [(instance, rates[instance.instance_id]) for instance in instances]

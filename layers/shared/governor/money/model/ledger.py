@@ -97,7 +97,7 @@ class LedgerEntry:
 
     @property
     def acted(self) -> bool:
-        """Return whether GPU Governor stopped or terminated the instance."""
+        """Return whether GPU Governor itself stopped or terminated the instance."""
         return self.ours and self.outcome in _ACTED
 
     @property
@@ -158,7 +158,8 @@ class Saved:
 
     @property
     def net_usd(self) -> Usd:
-        """Return the avoided cost, less the undone part, less storage."""
+        """Return the net saving: the avoided cost, less the part that was undone, less the cost of
+        storage."""
         return self.avoided_usd - self.undone_usd - self.storage_usd
 
 

@@ -264,7 +264,8 @@ _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
 def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Usd:
-    """Return the cost of the time from `start` to `end`; zero if `end` is not later."""
+    """Return the cost in USD of the time from `start` to `end` at this rate; zero if `end` is not
+    later."""
     passed = max(timedelta(0), end - start)
     return usd_per_hour * (passed // _MICROSECOND) / _MICROSECONDS_PER_HOUR
 

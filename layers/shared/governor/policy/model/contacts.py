@@ -49,7 +49,8 @@ def is_address(text: str) -> bool:
 
 
 def is_own_identity(name: str) -> bool:
-    """Return whether the text is an identity of AWS whose name a person cannot choose."""
+    """Return whether the text is an identity of AWS (`aws:ARN`) that nobody else can take: an IAM
+    user, or a session of a role of IAM Identity Center. Other sessions choose their names."""
     return _OWN.fullmatch(name) is not None
 
 
@@ -299,14 +300,14 @@ def _words_of(text: str) -> list[str]:
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """Return all addresses of lists of these contacts in lower case, each once; empty if none has
-    any."""
+    """Return the addresses of all mailing lists of these contacts, in lower case and each once;
+    empty if they have none."""
     return _distinct(contact.lists for contact in contacts)
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """Return all addresses of people of these contacts in lower case, each once; empty if none has
-    any."""
+    """Return the addresses of all people of these contacts, in lower case and each once; empty if
+    they have none."""
     return _distinct(contact.emails for contact in contacts)
 
 
@@ -323,7 +324,8 @@ _NAME = "write a whole name, without blanks around it; * stands for nothing here
 
 
 def _is_name(text: str) -> bool:
-    """Return whether the text is a whole name: not empty, without outer blanks, and not `*`."""
+    """Return whether the text may name a group or a project: it is not empty, has no outer blanks,
+    and is not `*`."""
     is_trimmed = text == text.strip()
     return is_trimmed and text not in ("", "*")
 
@@ -352,7 +354,7 @@ class ConsoleScope(Section):
     """All instances of these projects."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the path and the reason of each mistake: a scope of nobody, or of nothing."""
         if not (self.groups or self.identities):
             yield ("groups",), "names nobody: set groups or identities"
         if not (self.everything or self.accounts or self.projects):

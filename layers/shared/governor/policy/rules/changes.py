@@ -64,12 +64,14 @@ def _number(value: Any, *, if_none: float) -> float:
 
 
 def _is_raised(before: Any, after: Any) -> bool:
-    """Return whether a number is higher, or no longer set: no limit is above every limit."""
+    """Return whether a limit (a number, a mode or `None`) is higher after a change. `None` means no
+    limit, and is higher than any."""
     return _number(before, if_none=inf) < _number(after, if_none=inf)
 
 
 def _is_lowered(before: Any, after: Any) -> bool:
-    """Return whether a number is lower, or no longer set: no minimum is below every minimum."""
+    """Return whether a minimum (a number, a mode or `None`) is lower after a change. `None` means
+    no minimum, and is lower than any."""
     return _number(before, if_none=-inf) > _number(after, if_none=-inf)
 
 
@@ -239,5 +241,6 @@ def _stricter(section: str, then: Section, now: Any) -> Any:
 
 
 def asked_under(policy: Policy) -> AskedUnder:
-    """Return the settings of a policy that an episode records when it is opened."""
+    """Return those settings of a policy that an episode records when it is opened, to compare a
+    later policy with them."""
     return AskedUnder(**{field.name: getattr(policy, field.name) for field in fields(AskedUnder)})

@@ -122,8 +122,8 @@ def consenters(override: Override) -> frozenset[str]:
 
 
 def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
-    """Return the addresses of all people who must accept one of the overrides; empty if nobody
-    must."""
+    """Return the addresses of all people who must accept one of these overrides before it counts;
+    empty if nobody must. Overrides that need no consent ask nobody."""
     addresses: set[str] = set()
     for override in overrides:
         if needs_consent(override):
@@ -132,7 +132,8 @@ def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
 
 
 def has_consent(override: Override, people: Collection[str]) -> bool:
-    """Return whether the override names at least two people, and all of them are among `people`."""
+    """Return whether the override counts as accepted: it names at least two people, and all of them
+    are among `people`, the addresses of those who have accepted."""
     named_people = consenters(override)
     has_enough_people = len(named_people) >= PEOPLE_NEEDED
     return has_enough_people and named_people <= frozenset(people)
@@ -189,14 +190,14 @@ def terminates(policy: Policy) -> bool:
 
 
 def may_terminate(policy: Policy) -> bool:
-    """Return whether anything in the policy leads to a termination, questions about stopped
-    instances included."""
+    """Return whether anything in the policy may lead to a termination: its plan, or questions about
+    stopped instances."""
     return terminates(policy) or policy.approval.ask_about_stopped_after_days is not None
 
 
 def known_people(ownership: Ownership) -> KnownPeople:
-    """Return the people who can accept a version: the contacts with an AWS identity that nobody
-    else can take. The first contact with an identity counts."""
+    """Return the people who can accept a version: those of the contacts with an AWS identity that
+    nobody else can take. If two contacts have the same identity, the first counts."""
     addresses: dict[str, str] = {}
     for contact in ownership.contacts.values():
         for identity, address in contact.identities.items():
