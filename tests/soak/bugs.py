@@ -144,7 +144,7 @@ _NEEDS_NO_RECHECK = (
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
     "policy.rules.consent:under_consent",
-    "if not is_unclaimed and not unaccepted(overrides, people):",
+    "if not is_nobody_responsible and not unaccepted(overrides, people):",
     "if True:",
 )
 _NO_SEAL = _guard("Guards.check", "self.seals.must_be_sealed(episode, approval, step)", "None")
