@@ -110,7 +110,7 @@ def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
 
 
 class _Outlook(NamedTuple):
-    """What becomes of a budget if the instances that run now run on to the end of the month."""
+    """The end of a budget, if the instances that run now run on to the end of the month."""
 
     name: str
     """For the template: `nothing` runs; the month ends `within` the budget, or the budget is used
