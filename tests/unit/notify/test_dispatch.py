@@ -959,7 +959,7 @@ def test_how_late_a_message_is_or_will_be_is_told(wait: int | None, late: float)
     post, queue, seen = Post(), FakeQueue(), list[float]()
     digest_rule(post, digest_from=0)
     post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=wait)]
-    work = replace(worker(post, queue, []), seen=lambda _, seconds: seen.append(seconds))
+    work = replace(worker(post, queue, []), count_result=lambda _, seconds: seen.append(seconds))
     work([replace(queued(post), sent_at=NOW - timedelta(minutes=10))])
 
     assert [late] == seen

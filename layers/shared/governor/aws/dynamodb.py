@@ -64,6 +64,7 @@ class DynamoTable(Adapter, Table):
                 "Keys": [_packed_key(key) for key in part],
                 "ConsistentRead": True,
             }
+            # A busy table leaves keys out of its answer: these are asked for again, after a pause.
             for attempt in range(_ATTEMPTS):
                 answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: keys_left}})
                 items += map(unpacked, answer["Responses"].get(self._resource, ()))

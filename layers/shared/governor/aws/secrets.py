@@ -87,14 +87,21 @@ class SecretDocument(Adapter):
     def promote(self, version: str) -> None:
         """Make the pending version the current one. Call it only while another version is the
         current one. Raises: CloudError."""
-        current = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
         self._call(
             "secretsmanager:UpdateSecretVersionStage",
             SecretId=self._resource,
             VersionStage="AWSCURRENT",
             MoveToVersionId=version,
-            RemoveFromVersionId=current,
+            RemoveFromVersionId=self._current_version(),
         )
+
+    def _current_version(self) -> str:
+        """Return the id of the current version. Raises: ConfigurationError if none is stored yet;
+        CloudError."""
+        for version, stages in self._versions().items():
+            if "AWSCURRENT" in stages:
+                return version
+        raise ConfigurationError("the secret has no current version: store one")
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
         """Return the stages of each version, by the version's id. Raises: CloudError."""

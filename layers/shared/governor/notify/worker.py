@@ -62,19 +62,19 @@ class LeaseTaken(GovernorError):
 class Worker:
     """Sends queued alerts.
 
-    `make` returns the dispatch for one message. `parse` returns the content of a body, and raises
-    InputError. Questions to the same people leave the outbox as one message; so do failures, by
-    cause and hour.
+    `make_dispatch` returns the dispatch for one message. `parse` returns the content of a body, and
+    raises InputError. Questions to the same people leave the outbox as one message; so do failures,
+    by cause and hour.
     """
 
     clock: Clock
-    make: Callable[[], Dispatch]
+    make_dispatch: Callable[[], Dispatch]
     delivery_store: Deliveries
     queue: Queue
     refuse: Callable[[str, str], None]
     """Puts a refused body, with the reason, where a person sees it. Raises: CloudError."""
     parse: Callable[[str], Alert | Flush | Again]
-    seen: Callable[[Dispatched, float], None]
+    count_result: Callable[[Dispatched, float], None]
     """Counts, for metrics: called with the result of each message, and with the seconds by which
     the message is, or will be, late."""
 
@@ -91,9 +91,10 @@ class Worker:
     def _try_message(self, message: Queued) -> Dispatched:
         """Do what one message asks for; return the counts of its deliveries. A message of which
         something is left is hidden in the queue until its next try. It raises nothing."""
+        # One delivery is left unless the message can be worked through.
         done = Dispatched(0, 0, left=1)
         try:
-            done = self._carry_out(self.make(), message.body)
+            done = self._carry_out(self.make_dispatch(), message.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
         except Exception:  # noqa: BLE001 - logged
@@ -107,7 +108,7 @@ class Worker:
                 age_seconds = (self.clock.now() - message.sent_at).total_seconds()
             seconds_late = max(age_seconds, float(done.retry_after_seconds or 0))
             self._hide(message, done.retry_after_seconds)
-        self.seen(done, seconds_late)
+        self.count_result(done, seconds_late)
         return done
 
     def _carry_out(self, dispatch: Dispatch, body: str) -> Dispatched:
@@ -219,6 +220,7 @@ class Worker:
             return Dispatched(0, 0)
         done = self._send_parts(dispatch, group, waiting, _LONGEST_DIGEST)
         if done.left:
+            # So that the next try need not wait for an hour.
             self.delivery_store.end_lease(f"{group}-hour")
         return done
 

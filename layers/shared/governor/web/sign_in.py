@@ -162,6 +162,7 @@ class SignInSite:
         return SignIn(
             identity=who.identity,
             by=who.by,
+            # The issuer's clock may be ahead of ours.
             at=min(now, _proven_at(claims)),
             ends_at=now + SESSION_LIFE,
             email=who.email,

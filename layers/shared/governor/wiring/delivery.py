@@ -18,7 +18,7 @@ from governor.wiring.parts import Parts
 from governor.wiring.policies import or_last
 
 
-def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> Worker:
+def delivery_worker(parts: Parts, count_result: Callable[[Dispatched, float], None]) -> Worker:
     """Return the worker of `deliver_alert`. Policy and secret are read for each message."""
     policies = or_last(parts, keep=True)
     secret = parts.channel_secret
@@ -66,10 +66,10 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
     make(parse_policy(""), {})
     return Worker(
         clock=parts.clock,
-        make=dispatch,
+        make_dispatch=dispatch,
         delivery_store=parts.delivery_store,
         queue=parts.queue,
         refuse=parts.failures.keep,
         parse=parse_queued,
-        seen=seen,
+        count_result=count_result,
     )

@@ -59,9 +59,10 @@ def choice_of(request: ViewRequest, name: str, known: Sequence[str], default: st
 def paged(
     request: ViewRequest, path: str, kept: Mapping[str, object], items: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
-    """Return the items of the page that the query's `page` names, and the template's values for the
-    pages: number, last, and the addresses before and after, which keep the fields `kept`. Raises:
-    InputError for a page that there is not."""
+    """Return the items of the page that the query's `page` names, and the template's values about
+    the pages: `number` and `last`, the number of the `first` item, and the addresses `before` and
+    `after` (empty if there is none), which keep the fields `kept`. Raises: InputError for a page
+    that there is not."""
     # Rounded up; without items, there is one empty page.
     last = max(1, -(-len(items) // size))
     number = _page_number(request, last)

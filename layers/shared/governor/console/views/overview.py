@@ -43,8 +43,8 @@ def overview(request: ViewRequest) -> Page:
     entries = figures.ledger_in(request, min(last_month, request.now - DAY * _DAYS), request.now)
     saved = sum_saved(entries, this_month, request.now, request.counts_for)
     # Compared with the same part of last month; otherwise every month would begin with a loss.
-    same_part = min(this_month, last_month + (request.now - this_month))
-    saved_before = sum_saved(entries, last_month, same_part, request.counts_for)
+    same_part_ends = min(this_month, last_month + (request.now - this_month))
+    saved_before = sum_saved(entries, last_month, same_part_ends, request.counts_for)
     days = _days(request, entries)
     has_amounts = any(any(amounts) for _, amounts in days)
     asked_at = [row.asked_at for row, _ in questions]
@@ -65,8 +65,8 @@ def overview(request: ViewRequest) -> Page:
             "days": days,
             "kinds": _KINDS,
             "open": figures.lines(request, questions[:_LISTED]),
-            "oldest": _first(asked_at),
-            "next_end": _first(expires_at),
+            "oldest": _earliest(asked_at),
+            "next_end": _earliest(expires_at),
             "lines": figures.lines(request, idle_rows[:_LISTED]),
         },
         document={
@@ -92,8 +92,8 @@ def _idle_and_unknown(request: ViewRequest) -> tuple[list[Row], list[Row]]:
     return idle_rows, unknown_rows
 
 
-def _first(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
-    """Return the first of the moments that are known; `None` if none is."""
+def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
+    """Return the earliest of the moments that are known (not `None`); `None` if none is."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 

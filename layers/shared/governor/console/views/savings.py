@@ -6,11 +6,13 @@ Everything is computed by the ledger's own report; this page only arranges it.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import date, timedelta
 from itertools import accumulate
 
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import addresses, charts, figures
+from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import COLUMNS, GROUPS, Report, report
@@ -37,14 +39,6 @@ def savings(request: ViewRequest) -> Page:
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
     shown, pages = addresses.paged(request, "/savings", this_month, month_report.lines, _ROWS)
-    days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
-    saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
-    days_before = figures.days_between(month_before.date(), days[0] - DAY)
-    saved_before = net_by_day(entries, days_before, start, counts_for)
-    sums = [
-        ("month-before", list(accumulate(saved_before))[: len(days)]),
-        ("this-month", list(accumulate(saved_so_far))),
-    ]
     final_at = None
     if month_report.provisional:
         final_at = month_end(start) + PROVISIONAL
@@ -60,7 +54,7 @@ def savings(request: ViewRequest) -> Page:
             "is_now": month_of(now) == month_of(start),
             "final_at": final_at,
             "steps": _steps(month_report),
-            "chart": charts.lines(days, sums),
+            "chart": _sums_chart(request, entries, days),
             "groups": largest_groups,
             "booked": shown,
             "counts_for": counts_for,
@@ -74,6 +68,26 @@ def savings(request: ViewRequest) -> Page:
         document={"month": f"{start:%Y-%m}", **month_report.document},
         tables=(table,),
     )
+
+
+def _sums_chart(
+    request: ViewRequest, entries: Sequence[LedgerEntry], days: Sequence[date]
+) -> charts.Chart:
+    """Return the chart of the net saving up to each of these days, which are those of the page's
+    month, and up to the same days of the month before."""
+    start = addresses.month_in(request)
+    month_before = month_start(start - DAY)
+    end = min(request.now, month_end(start))
+    counts_for = request.counts_for
+    # `end` may be the first moment of the next month, whose day does not count.
+    days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
+    saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
+    days_before = figures.days_between(month_before.date(), days[0] - DAY)
+    saved_before = net_by_day(entries, days_before, start, counts_for)
+    # The month before may have more days than this one.
+    sums_before = list(accumulate(saved_before))[: len(days)]
+    sums = [("month-before", sums_before), ("this-month", list(accumulate(saved_so_far)))]
+    return charts.lines(days, sums)
 
 
 def _steps(month_report: Report) -> list[tuple[object, ...]]:
