@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from governor.alerts.templates import template_lines
+from governor.core.catalog import shape_of
 from governor.core.instance import Instance
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.series import coverage_percent
@@ -79,7 +80,14 @@ def _findings(
         yield _finding(Health.WRONG, "unread", why=evidence.read_problem)
         return
     if evidence.source is MetricSource.NONE or not evidence.gpus:
-        yield _finding(Health.SILENT, "silent", metrics=policy.metrics, window=window)
+        accelerator = _accelerator(instance)
+        yield _finding(
+            Health.SILENT,
+            "silent",
+            metrics=policy.metrics,
+            window=window,
+            accelerator=accelerator,
+        )
         return
     needed = policy.idle.minimum_coverage_percent
     thin = _thinly_measured(evidence, needed)
@@ -119,7 +127,10 @@ def _count_findings(instance: Instance, evidence: Evidence) -> Iterator[Finding]
     if reporting is None or reporting == expected:
         return
     cause = "hidden" if reporting < expected else "too many"
-    yield _finding(Health.WRONG, cause, reporting=reporting, expected=expected)
+    accelerator = _accelerator(instance)
+    yield _finding(
+        Health.WRONG, cause, reporting=reporting, expected=expected, accelerator=accelerator
+    )
 
 
 def _missing_metrics(evidence: Evidence, policy: Policy) -> list[str]:
@@ -130,6 +141,12 @@ def _missing_metrics(evidence: Evidence, policy: Policy) -> list[str]:
         if name in evidence.read and percent < policy.idle.minimum_coverage_percent:
             missing.append(name)
     return missing
+
+
+def _accelerator(instance: Instance) -> str:
+    """Return the name of the instance's accelerator; empty if its type is not in the catalog."""
+    shape = shape_of(instance.instance_type)
+    return shape.accelerator if shape else ""
 
 
 def _finding(health: Health, cause: str, **values: object) -> Finding:

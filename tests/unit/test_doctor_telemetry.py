@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.telemetry import Health, findings, health_of
+from governor.core.catalog import accelerated_types, shape_of
 from governor.evidence.model import Evidence, GpuReadings, MetricSource
 from governor.policy.model.judging import Vetoes
 from governor.policy.model.policy import Policy
@@ -25,6 +26,28 @@ def aggregate(**changes: Any) -> Evidence:
         "gpus_reporting": 8,
     }
     return make_evidence(QUIET, **{**plain, **changes})
+
+
+OTHERS = ("f2.6xlarge", "vt1.3xlarge")
+NO_METRICS = Evidence(EIGHT.window, MetricSource.NONE)
+LOST = make_evidence(*[QUIET] * 7, gpus_expected=8, aggregate=QUIET)
+
+
+@pytest.mark.parametrize("instance_type", [*accelerated_types(), *OTHERS])
+@pytest.mark.parametrize("evidence", [NO_METRICS, LOST])
+def test_the_vendor_of_the_catalog_decides_the_advice(
+    instance_type: str, evidence: Evidence
+) -> None:
+    """The publishers of this project measure NVIDIA GPUs only."""
+    shape = shape_of(instance_type)
+    found = findings(make_instance(instance_type=instance_type), evidence, None, POLICY)
+    advice = found[0].advice.lower()
+
+    is_nvidia = shape is not None and shape.vendor == "NVIDIA"
+    words = ("nvidia", "mig mode", "deploy stacks/telemetry.yaml")
+    assert is_nvidia == any(word in advice for word in words)
+    if evidence is NO_METRICS and shape is not None and not is_nvidia:
+        assert f"do not measure {shape.accelerator}" in found[0].advice
 
 
 @pytest.mark.parametrize("evidence", [make_evidence(QUIET), EIGHT, aggregate()])

@@ -14,6 +14,7 @@ from governor.alerts.templates import alert_from_template, template_lines, templ
 from governor.approvals.messages.questions import STAGE_OF
 from governor.core.instance import Target
 from governor.policy.messages import difference, version_alert
+from governor.sweep.messages import NVIDIA
 from tests.builders import NOW
 
 LAYER = Path(templates.__file__).parents[2]
@@ -78,10 +79,9 @@ def test_a_long_name_leaves_room_for_the_rest_of_the_title() -> None:
 
 def test_a_part_of_a_message_keeps_a_long_name() -> None:
     """It is in a command that somebody copies."""
-    values = {"kind": "group", "name": "n" * 60, "service": "", "cluster": "", "state": ""}
-    (line,) = template_lines(
-        "managed advice", {**values, "batch": None, "running": "", "waiting": ""}
-    )
+    values: dict[str, object] = {"kind": "group", "name": "n" * 60, "service": "", "cluster": ""}
+    values |= {"state": "", "batch": None, "devices": NVIDIA, "running": "", "waiting": ""}
+    (line,) = template_lines("managed advice", values)
 
     assert f"--auto-scaling-group-name {'n' * 60} --min-size 0" in line
 

@@ -13,11 +13,13 @@ from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.aws.state_samples import TARGET
 
 ARN = "arn:aws:batch:us-east-1:111122223333:compute-environment/train-gpu"
+CLUSTER = "arn:aws:ecs:us-east-1:111122223333:cluster/train-gpu"
 ENVIRONMENT = {
     "computeEnvironmentName": "train-gpu",
     "computeEnvironmentArn": ARN,
     "computeResources": {"minvCpus": 16, "desiredvCpus": 32, "maxvCpus": 256},
     "tags": {"Owner": "ada"},
+    "ecsClusterArn": CLUSTER,
 }
 
 
@@ -28,9 +30,10 @@ def queue(name: str, *environments: str) -> dict[str, Any]:
 
 
 def jobs_by_state(jobQueue: str, jobStatus: str, maxResults: int) -> dict[str, Any]:
-    """In one queue three jobs wait and one runs; the other queue is empty."""
+    """In one queue three jobs wait, one of them for another, and one runs; the other is empty."""
     assert 100 == maxResults
-    number = {("fast", "RUNNABLE"): 3, ("fast", "RUNNING"): 1}.get((jobQueue, jobStatus), 0)
+    numbers = {("fast", "RUNNABLE"): 2, ("fast", "PENDING"): 1, ("fast", "RUNNING"): 1}
+    number = numbers.get((jobQueue, jobStatus), 0)
     return {"jobSummaryList": [{"jobId": str(n)} for n in range(number)]}
 
 
@@ -51,7 +54,7 @@ def test_jobs_of_all_its_queues_are_counted() -> None:
 
     found = AwsBatch(clients).environment(TARGET, "train-gpu")
 
-    assert BatchEnvironment("train-gpu", 16, 32, 3, 1, {"Owner": "ada"}) == found
+    assert BatchEnvironment("train-gpu", 16, 32, 3, 1, {"Owner": "ada"}, 1, CLUSTER) == found
     assert {"fast", "slow"} == {p["jobQueue"] for name, p in client.calls if name == "list_jobs"}
     assert [("batch", TARGET, True)] == clients.asked
 

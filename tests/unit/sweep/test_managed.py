@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from governor.alerts.model import Owner
+from governor.core.catalog import accelerated_types, shape_of
 from governor.core.managers import managed_by
-from governor.sweep.messages import advice_for, managed_alert
+from governor.sweep.messages import advice_for, devices_of, managed_alert
 from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
 from governor.sweep.rules import home_of
 from tests.builders import NOW, TARGET, make_instance
@@ -145,6 +146,7 @@ def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
         (batch(0), "With minvCpus 0 Batch releases them by itself"),
         (batch(16, running=1), "1 job is running"),
         (batch(0, waiting=2), "2 jobs are waiting"),
+        (batch(96, waiting=5), "Jobs could run, and none does"),
     ],
 )
 def test_the_advice_for_batch_follows_what_batch_says(
@@ -160,6 +162,89 @@ def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
 
     assert "look at the jobs" in text
     assert "minvCpus=0" not in text
+
+
+@pytest.mark.parametrize(
+    ("minimum", "waiting", "pending", "running", "is_stuck"),
+    [
+        (96, 5, 0, 0, True),
+        (0, 5, 0, 0, True),
+        (96, 1, 0, 0, True),
+        (96, 5, 4, 0, True),
+        (96, 5, 5, 0, False),
+        (96, 5, 0, 1, False),
+        (96, 0, 0, 0, False),
+        (0, 0, 0, 0, False),
+    ],
+)
+def test_jobs_that_could_run_and_do_not_are_stuck(
+    minimum: int, waiting: int, pending: int, running: int, is_stuck: bool
+) -> None:
+    """To empty the environment would hide the fault: its owner is told what to check."""
+    environment = BatchEnvironment(
+        "train-gpu", minimum, 96, waiting, running, {}, pending, "arn:ecs/train"
+    )
+    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment)
+    text = " ".join(lines)
+
+    checks = [
+        "aws ecs list-container-instances --cluster arn:ecs/train",
+        "resourceRequirements need an entry of type GPU",
+        "NVIDIA driver and container runtime",
+        "user data start the ECS agent? It must not",
+    ]
+    for check in checks:
+        assert is_stuck == (check in text), check
+    assert is_stuck == ("none does although these instances are idle" in text)
+    if is_stuck:
+        assert "minvCpus=0" not in text
+        assert 4 == sum(line.startswith("- ") for line in lines)
+
+
+def test_an_environment_without_a_named_cluster_leaves_its_place_open() -> None:
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(96, waiting=5)))
+    assert "--cluster CLUSTER." in text
+
+
+NOT_IN_THE_CATALOG = ("f2.6xlarge", "vt1.3xlarge")
+ENVIRONMENTS = (None, batch(0), batch(96), batch(96, waiting=5), batch(96, running=1))
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_vendor_of_the_catalog_decides_the_words(
+    kind: Kind, environment: BatchEnvironment | None
+) -> None:
+    """NVIDIA's runtime is no matter of a host with other accelerators, or with unknown ones."""
+    home = Home(kind, "the service", "gpu", "prod")
+    by_vendor: dict[str, set[str]] = {}
+    for instance_type in (*accelerated_types(), *NOT_IN_THE_CATALOG):
+        devices = devices_of([instance_type])
+        text = " ".join(advice_for(home, environment, devices))
+        by_vendor.setdefault(devices.vendor, set()).add(text)
+        shape = shape_of(instance_type)
+        assert devices.vendor == (shape.vendor if shape else ""), instance_type
+        if devices.vendor != "NVIDIA":
+            assert "nvidia" not in text.lower(), instance_type
+    assert {"NVIDIA", "AMD", "AWS", "Habana", "Qualcomm", ""} == set(by_vendor)
+    assert all(len(texts) == 1 for texts in by_vendor.values())
+
+
+@pytest.mark.parametrize(
+    ("types", "resource"),
+    [
+        (["g5.xlarge", "p5.48xlarge"], "nvidia.com/gpu"),
+        (["g4ad.xlarge"], "amd.com/gpu"),
+        (["trn1.2xlarge", "inf2.xlarge"], "aws.amazon.com/neuron"),
+        (["dl1.24xlarge"], "habana.ai/gaudi"),
+        (["g5.xlarge", "g4ad.xlarge"], "accelerators"),
+        (["g5.xlarge", "zz9.large"], "accelerators"),
+    ],
+)
+def test_hosts_of_several_vendors_get_words_of_none(types: list[str], resource: str) -> None:
+    devices = devices_of(types)
+    text = " ".join(advice_for(Home(Kind.KUBERNETES, "Kubernetes", "prod"), None, devices))
+    assert f"asks for {resource} and does" in text
 
 
 @pytest.mark.parametrize(

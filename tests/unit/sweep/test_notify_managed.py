@@ -167,6 +167,24 @@ def test_batch_is_asked_what_keeps_its_instances() -> None:
     assert "minvCpus is 16" in " ".join(alert.lines)
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "is_nvidia"), [("g5.xlarge", True), ("g4ad.xlarge", False)]
+)
+def test_stuck_jobs_are_told_with_what_to_check(instance_type: str, is_nvidia: bool) -> None:
+    """By the accelerators of the hosts that are idle."""
+    world = FleetWorld()
+    world.batch.environments["train-gpu"] = BatchEnvironment("train-gpu", 96, 96, 5, 0, {})
+    world.add(1, tags=tags(), instance_type=instance_type)
+    world.sweep()
+
+    (alert,) = told(world)
+    text = " ".join(alert.lines)
+    assert "5 jobs are waiting" in text
+    assert "Jobs could run, and none does" in text
+    assert is_nvidia == ("NVIDIA" in text)
+    assert "minvCpus=0" not in text
+
+
 def test_a_batch_that_does_not_answer_keeps_no_message_back() -> None:
     """The advice is then the general one, and the message says why."""
     world = FleetWorld()

@@ -17,7 +17,8 @@ from governor.core.instance import Target
 from governor.events.model.interruption import LifecycleAction
 from governor.sweep.model import BatchEnvironment
 
-_WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
+_PENDING = ("SUBMITTED", "PENDING")
+_RUNNABLE = ("RUNNABLE",)
 _RUNNING = ("STARTING", "RUNNING")
 _JOBS = 100
 """One page; more jobs make no difference."""
@@ -37,13 +38,17 @@ class AwsBatch(Adapter):
             """Return the environment of a record; its queues and jobs are asked for."""
             resources = record.get("computeResources") or {}
             queues = self._queues(target, record["computeEnvironmentArn"])
+            pending = self._jobs(target, queues, _PENDING)
+            runnable = self._jobs(target, queues, _RUNNABLE)
             return BatchEnvironment(
                 name=record["computeEnvironmentName"],
                 minimum_vcpus=resources.get("minvCpus", 0),
                 desired_vcpus=resources.get("desiredvCpus", 0),
-                jobs_waiting=self._jobs(target, queues, _WAITING),
+                jobs_waiting=pending + runnable,
                 jobs_running=self._jobs(target, queues, _RUNNING),
                 tags=record.get("tags") or {},
+                jobs_pending=pending,
+                ecs_cluster=record.get("ecsClusterArn") or "",
             )
 
         operation = "batch:DescribeComputeEnvironments"

@@ -308,6 +308,11 @@ class Shape:
     board_power_watts: int | None = None
     local_nvme: str | None = None
 
+    @property
+    def vendor(self) -> str:
+        """Return the vendor of the accelerators: the first word of their name, such as `NVIDIA`."""
+        return self.accelerator.partition(" ")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

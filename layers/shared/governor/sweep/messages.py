@@ -5,7 +5,7 @@ They only word what the sweep has judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from governor.alerts.model import (
@@ -17,12 +17,13 @@ from governor.alerts.model import (
     only_instance,
 )
 from governor.alerts.templates import alert_from_template, template_lines
+from governor.core.catalog import shape_of
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
 from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
 from governor.evidence.rules.series import last_reading_end
 from governor.policy.model.names import TagMatch
-from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
+from governor.sweep.model import BatchEnvironment, Devices, Home, IdleMember, Kind
 from governor.sweep.rules import group_key
 from governor.verdict.model import Verdict
 
@@ -37,12 +38,37 @@ def _slug(kind: Kind) -> str:
     return kind.name.lower().replace("_", "-")
 
 
-def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
+NVIDIA = Devices("NVIDIA", "GPUs", "nvidia.com/gpu")
+_DEVICES = (
+    NVIDIA,
+    Devices("AMD", "GPUs", "amd.com/gpu"),
+    Devices("AWS", "Neuron devices", "aws.amazon.com/neuron"),
+    Devices("Habana", "Gaudi accelerators", "habana.ai/gaudi"),
+    Devices("Qualcomm", "accelerators", "qualcomm.com/qaic"),
+)
+"""By vendor as the catalog names it. Sources: the device plugins of the vendors for Kubernetes."""
+_OTHER_DEVICES = Devices("", "accelerators", "accelerators")
+
+
+def devices_of(instance_types: Iterable[str]) -> Devices:
+    """Return the words for the accelerators of these types. They name no vendor if a type is not in
+    the catalog, or if the types have several vendors."""
+    vendors = set()
+    for instance_type in instance_types:
+        shape = shape_of(instance_type)
+        vendors.add(shape.vendor if shape else "")
+    for devices in _DEVICES:
+        if vendors == {devices.vendor}:
+            return devices
+    return _OTHER_DEVICES
+
+
+def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NVIDIA) -> list[str]:
     """Return the lines of advice for the owner of an environment: why idle instances stay there,
     and the command or setting that changes that.
 
     `batch` is the environment as AWS Batch describes it; `None` for other kinds, and if it could
-    not be read.
+    not be read. `devices` are the words for the accelerators of its idle instances.
     """
     values = {
         "kind": _slug(home.kind),
@@ -51,6 +77,7 @@ def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
         "cluster": home.cluster or "CLUSTER",
         "state": _batch_state(batch),
         "batch": batch,
+        "devices": devices,
         "running": None,
         "waiting": None,
     }
@@ -61,11 +88,13 @@ def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
 
 
 def _batch_state(batch: BatchEnvironment | None) -> str:
-    """Return why a compute environment keeps its instances, as the template names it: `jobs` run,
+    """Return why a compute environment keeps its instances, as the template names it: `jobs` run, jobs are `stuck`,
     its `minimum` of vCPUs is above 0, it is `free` to shrink, or it is `unread` (`batch` is
     `None`)."""
     if batch is None:
         return "unread"
+    if batch.has_stuck_jobs:
+        return "stuck"
     if batch.jobs_running:
         return "jobs"
     return "minimum" if batch.minimum_vcpus else "free"

@@ -58,6 +58,26 @@ class BatchEnvironment:
     jobs_waiting: int
     jobs_running: int
     tags: Mapping[str, str]
+    jobs_pending: int = 0
+    """The part of `jobs_waiting` that waits for other jobs, or was only just submitted."""
+    ecs_cluster: str = ""
+    """ARN of the ECS cluster in which its hosts register; empty if Batch does not name it."""
+
+    @property
+    def has_stuck_jobs(self) -> bool:
+        """Return whether jobs could run and none does."""
+        return self.jobs_waiting > self.jobs_pending and not self.jobs_running
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The words for the accelerators of idle instances, by their vendor."""
+
+    vendor: str
+    """As in the catalog; empty if the type is not in it, or the types have several vendors."""
+    plural: str
+    resource: str
+    """The name by which a Kubernetes pod asks for one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from governor.money.rules.cost import Rate
 from governor.policy.rules.owners import by_owner, owner_of
 from governor.sweep.messages import (
     advice_for,
+    devices_of,
     exemption_alert,
     idle_event,
     managed_alert,
@@ -285,7 +286,8 @@ class SweepAlerts:
             any_member = idle[0].instance
             all_tags = {**environment.tags, **any_member.tags}
             owner = owner_of(replace(any_member, tags=all_tags), sweep.base.ownership)
-        advice = (*advice_for(home, environment), *unread)
+        devices = devices_of(member.instance.instance_type for member in idle)
+        advice = (*advice_for(home, environment, devices), *unread)
         alert = managed_alert(
             home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
         )
