@@ -398,6 +398,18 @@ def test_many_events_at_once_wait_for_a_few_environments(probe: Probe) -> None:
     assert len(processes) <= ENVIRONMENTS + 1 < 16
 
 
+def test_the_image_with_a_gpu_driver_has_a_public_parameter(probe: Probe) -> None:
+    """It names an image that EC2 knows; a name that AWS does not have stays unknown."""
+    base = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023"
+    ssm = probe.cloud.client("ssm")
+    found = ssm.get_parameter(Name=f"{base}/latest/ami-id")["Parameter"]
+    (image,) = probe.cloud.client("ec2").describe_images(ImageIds=[found["Value"]])["Images"]
+
+    assert "available" == image["State"]
+    with pytest.raises(ssm.exceptions.ParameterNotFound):
+        ssm.get_parameter(Name=f"{base}-of-mine/latest/ami-id")
+
+
 def test_a_stack_may_have_an_alarm_on_metric_math(probe: Probe) -> None:
     """It is there, and nothing more: no alarm goes off here."""
     (alarm,) = probe.cloud.client("cloudwatch").describe_alarms(AlarmNames=["probe-more"])[

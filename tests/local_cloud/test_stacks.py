@@ -95,6 +95,59 @@ def test_the_example_fleet_is_launched_governed_and_terminated(
     assert [] == _instances(ec2)
 
 
+def test_the_example_fleet_starts_by_its_documented_command(
+    bare_cloud: LocalCloud, simulation: Simulation
+) -> None:
+    """As `aws cloudformation deploy` does: by a change set, with the parameters of the docs alone.
+    The image is that of AWS's public parameter."""
+    del simulation
+    command = _documented_command("stacks/gpu_fleet.yaml")
+    assert ["VpcId", "SubnetIds", "OwnerTag"] == re.findall(r"(\w+)=", command)
+    ec2 = bare_cloud.client("ec2")
+    vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+    subnets = ",".join(one["SubnetId"] for one in ec2.describe_subnets()["Subnets"])
+    given = {"VpcId": vpc, "SubnetIds": subnets, "OwnerTag": "you@example.com"}
+    cloudformation = bare_cloud.client("cloudformation")
+    cloudformation.create_change_set(
+        StackName="gpu-example",
+        ChangeSetName="deploy",
+        ChangeSetType="CREATE",
+        TemplateBody=(ROOT / "stacks/gpu_fleet.yaml").read_text(),
+        Parameters=[{"ParameterKey": key, "ParameterValue": given[key]} for key in given],
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    cloudformation.execute_change_set(StackName="gpu-example", ChangeSetName="deploy")
+
+    bare_cloud.wait_for(
+        lambda: _status(cloudformation, "gpu-example") == "CREATE_COMPLETE",
+        "the example fleet is not there",
+    )
+    assert 3 == len(_instances(ec2))
+    images = {
+        one["ImageId"]
+        for reservation in ec2.describe_instances()["Reservations"]
+        for one in reservation["Instances"]
+    }
+    (image,) = ec2.describe_images(ImageIds=[*images])["Images"]
+    assert image["ImageId"] in images
+
+    cloudformation.delete_stack(StackName="gpu-example")
+    bare_cloud.wait_for(
+        lambda: _is_gone(cloudformation, "gpu-example"), "the fleet's stack is still there"
+    )
+
+
+def _documented_command(template: str) -> str:
+    """Return the parameters of the command that docs/telemetry.md shows for a template."""
+    text = (ROOT / "docs/telemetry.md").read_text()
+    _, _, after = text.partition(f"--template-file {template}")
+    return after.partition("```")[0].partition("--parameter-overrides")[2]
+
+
+def _status(cloudformation: Any, stack: str) -> str:
+    return str(cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])
+
+
 @pytest.mark.parametrize(
     ("stack", "logical_id", "shown"),
     [

@@ -21,6 +21,7 @@ from local.engine.repairs import (
     lambda_errors,
     names,
     organization,
+    public_images,
     request_keys,
     resources,
     rotation,
@@ -56,6 +57,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     alarms.repair()
     names.repair()
     organization.repair()
+    public_images.repair()
     stack_sets.repair()
     table_keys.repair()
     request_keys.repair(simulation)
