@@ -29,7 +29,8 @@ from governor.approvals.rules.approval import first_approval
 from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Terms
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
-from governor.notify.compose import digest_of, message_of
+from governor.notify.compose import message_of
+from governor.notify.digest import digest_of
 from governor.notify.email import email_document
 from governor.notify.message import Message
 from governor.notify.slack import slack_blocks

@@ -107,7 +107,7 @@ def test_people_read_that_a_schedule_starts_it_again(
 @pytest.mark.parametrize(
     ("tags", "service"),
     [
-        ({"ghr:Application": "github-action-runner"}, "GitHub Actions runners"),
+        ({"ghr:Application": "github-action-runner"}, "GitHub Actions"),
         ({"jenkins_server_url": "https://ci.example.com/"}, "Jenkins"),
         ({"Coder_Provisioned": "true"}, "Coder"),
         ({"aws:autoscaling:groupName": "AWSBatch-gpu"}, "AWS Batch"),

@@ -88,9 +88,11 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
 
 
 def _batch_state(batch: BatchEnvironment | None) -> str:
-    """Return why a compute environment keeps its instances, as the template names it: `jobs` run, jobs are `stuck`,
-    its `minimum` of vCPUs is above 0, it is `free` to shrink, or it is `unread` (`batch` is
-    `None`)."""
+    """Return why a compute environment keeps its instances, as the template names it.
+
+    `jobs` run, jobs are `stuck`, its `minimum` of vCPUs is above 0, it is `free` to shrink, or it
+    is `unread` (`batch` is `None`).
+    """
     if batch is None:
         return "unread"
     if batch.has_stuck_jobs:

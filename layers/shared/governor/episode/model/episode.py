@@ -170,7 +170,7 @@ class Clearance:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was done about the plan so far. Empty until the first recheck."""
+    """The progress of the plan: steps, snapshots and refusals. Empty until the first recheck."""
 
     first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
     """The time at which a recheck first cleared each step."""
