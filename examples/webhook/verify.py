@@ -25,5 +25,7 @@ def verify(secret: str, header: str, body: bytes, now: float) -> bool:
         return False
     wanted = hmac.new(secret.encode(), found[1].encode() + b"." + body, hashlib.sha256).hexdigest()
     # No early end: how many were compared shall tell nothing.
-    matches = [hmac.compare_digest(wanted, one) for one in found[2].removeprefix(",v1=").split(",v1=")]
+    matches = [
+        hmac.compare_digest(wanted, one) for one in found[2].removeprefix(",v1=").split(",v1=")
+    ]
     return any(matches)
