@@ -13,6 +13,7 @@ import pytest
 from governor.aws.pricing import AwsPriceLists
 from governor.core.errors import AccessDenied
 from governor.core.instance import Target
+from governor.core.regions import known_regions, partition_of
 from governor.money.rules.prices import Commitment, CommitmentKind, key_of
 from local.engine.simulators.pricing import instance_product, product
 from tests.builders import NOW
@@ -47,6 +48,9 @@ def reader(
         ("eu-west-1", "eu-central-1"),
         ("ap-northeast-1", "ap-south-1"),
         ("sa-east-1", "us-east-1"),
+        ("cn-north-1", "cn-northwest-1"),
+        ("eusc-de-east-1", "eusc-de-east-1"),
+        ("eu-isoe-west-1", "eu-isoe-west-1"),
     ],
 )
 def test_prices_are_asked_for_where_the_price_list_has_an_endpoint(hub: str, endpoint: str) -> None:
@@ -68,6 +72,15 @@ def test_prices_are_asked_for_where_the_price_list_has_an_endpoint(hub: str, end
         wanted["instanceType"],
         wanted["capacitystatus"],
     )
+
+
+@pytest.mark.parametrize("hub", known_regions())
+def test_prices_are_asked_for_in_the_hub_s_partition(hub: str) -> None:
+    """Credentials are good in one partition only. GovCloud has no price list."""
+    lists, _, _ = reader(hub)
+
+    partition = partition_of(lists._endpoint.region)
+    assert partition == ("aws" if hub.startswith("us-gov-") else partition_of(hub))
 
 
 def test_prices_that_may_not_be_read_are_an_error() -> None:

@@ -16,10 +16,13 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import botocore.session
+
 from governor.aws.clients import Adapter, Clients, at_once
 from governor.core.catalog import PRICES_AS_OF, list_price
 from governor.core.errors import CloudError, GovernorError
 from governor.core.instance import LINUX, Instance, Lifecycle, Target
+from governor.core.regions import partition_of
 from governor.core.units import UsdPerHour, as_utc, iso, parse_iso
 from governor.episode.model.plan import Price, StoragePrices
 from governor.events.model.interruption import SpotPrice
@@ -249,16 +252,27 @@ class AwsPrices(Adapter):
         return [price for _, price in sorted(changes, key=itemgetter(0))]
 
 
+def _price_list_region(hub_region: str) -> str:
+    """Return the Region where this hub asks for prices.
+
+    In the partition `aws` the Price List has three endpoints, each of which knows all Regions.
+    Another partition has its own, or none: then AWS refuses the hub's credentials.
+    """
+    partition = partition_of(hub_region)
+    if partition == "aws":
+        continent = hub_region.partition("-")[0]
+        return {"eu": "eu-central-1", "ap": "ap-south-1"}.get(continent, _LIST_REGION)
+    endpoints = botocore.session.get_session().get_available_regions("pricing", partition)
+    return endpoints[0] if endpoints else _LIST_REGION
+
+
 class AwsPriceLists(Adapter):
     """The port `PriceReader`, in the hub's account."""
 
     def __init__(self, clients: Clients, hub: Target) -> None:
         super().__init__(clients)
         self._hub = hub
-        # The Price List has three endpoints, each of which knows all Regions.
-        continent = hub.region.partition("-")[0]
-        nearest = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(continent, _LIST_REGION)
-        self._endpoint = Target(hub.account, nearest)
+        self._endpoint = Target(hub.account, _price_list_region(hub.region))
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
         """Return the On-Demand prices of a type in a Region, by operating system and tenancy
