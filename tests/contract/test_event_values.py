@@ -12,7 +12,7 @@ import pytest
 
 from governor.core.errors import InputError
 from governor.core.parsing import parse
-from governor.events.contract import InterruptionEvent, notice_of
+from governor.events.contract import InterruptionEvent, LifecycleEvent, notice_of
 from governor.events.model.interruption import Cause
 from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 
@@ -36,6 +36,57 @@ def announced(**detail: Any) -> Notice:
     """Return what it says of its instance."""
     (notice,) = change(**detail).notices.values()
     return notice
+
+
+def envelope(detail_type: str, **detail: str) -> dict[str, Any]:
+    """An event of EventBridge from another Region than the samples'."""
+    return {
+        "version": "0",
+        "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
+        "detail-type": detail_type,
+        "account": "123456789012",
+        "time": "2026-11-20T12:00:00Z",
+        "region": "eu-west-3",
+        "resources": [],
+        "detail": detail,
+    }
+
+
+def test_a_lifecycle_action_without_metadata_terminates() -> None:
+    """As recorded in aws/aws-node-termination-handler#562; a hook need not have metadata."""
+    event = envelope(
+        "EC2 Instance-terminate Lifecycle Action",
+        LifecycleActionToken="be2184df-afe7-4db9-a4a4-e6d6a72210d1",
+        AutoScalingGroupName="gpu",
+        LifecycleHookName="h",
+        EC2InstanceId="i-0123456789abcdef0",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        Origin="AutoScalingGroup",
+        Destination="EC2",
+    )
+    warned = parse(LifecycleEvent, event).to_domain()
+
+    assert "terminate" == warned.action_text
+    assert "the Auto Scaling group gpu terminates it" == warned.void_reason
+
+
+def test_an_instance_in_a_capacity_block_is_terminated_when_it_says() -> None:
+    """Source: EC2 user guide, Capacity Blocks."""
+    event = envelope(
+        "EC2 Capacity Reservation Instance Interruption Warning",
+        **{
+            "instance-id": "i-0123456789abcdef0",
+            "instance-action": "terminate",
+            "instance-termination-time": "2026-11-20T12:30:00Z",
+            "instance-lifecycle": "capacity-block",
+        },
+    )
+    warned = parse(InterruptionEvent, event).to_domain()
+
+    assert ("terminate", datetime(2026, 11, 20, 12, 30, tzinfo=UTC)) == (
+        warned.action_text,
+        warned.ends_at,
+    )
 
 
 def test_a_spot_warning_ends_in_two_minutes_and_a_reservation_when_it_says() -> None:
