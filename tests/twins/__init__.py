@@ -6,6 +6,7 @@ from tests.twins.metrics import MemoryMetrics as MemoryMetrics
 from tests.twins.seals import MemorySeals as MemorySeals
 from tests.twins.seals import SealedStateTable as SealedStateTable
 from tests.twins.services import FakeClock as FakeClock
+from tests.twins.services import MemoryKeys as MemoryKeys
 from tests.twins.services import MemoryLifecycleHooks as MemoryLifecycleHooks
 from tests.twins.services import MemoryVault as MemoryVault
 from tests.twins.services import MemoryWorkflow as MemoryWorkflow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from governor.core.errors import (
     CloudError,
@@ -194,14 +195,23 @@ class MemoryEc2:
     # InstanceStarter
 
     def start(self, target: Target, instance_id: str) -> str | None:
-        """It runs at once, since `started_at`."""
+        """It runs at once, since `started_at`, or is `pending` unless EC2 is `instant`."""
         instance = self._checked("start", instance_id, False, False)
         if instance.state not in ("stopped", "pending", "running"):
             raise WrongState(f"{instance_id} is {instance.state}")
         self.instances[instance_id] = replace(
-            instance, state="running", launch_time=self.started_at
+            instance,
+            state="running" if self.instant else "pending",
+            launch_time=self.started_at,
+            state_transition_reason="",
+            state_reason="",
         )
-        return self._request_id(False)
+        return self._answer("start", False)
+
+    def fall_back(self, instance_id: str, state_reason: str, **changes: object) -> None:
+        """EC2 takes a start back, for this reason."""
+        fallen: dict[str, Any] = {"state": "stopped", "state_reason": state_reason, **changes}
+        self.instances[instance_id] = replace(self.instances[instance_id], **fallen)
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         protected = self.protection(target, instance_id).termination
@@ -221,8 +231,11 @@ class MemoryEc2:
         return self._request_id(dry_run)
 
     def _change_state(self, instance: Instance, state: str, **changes: object) -> None:
-        reason = f"User initiated ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
-        changed = replace(instance, state=state, state_transition_reason=reason, **changes)  # type: ignore[arg-type]
+        changes |= {
+            "state_transition_reason": f"User initiated ({self.now():%Y-%m-%d %H:%M:%S} GMT)",
+            "state_reason": "Client.UserInitiatedShutdown: User initiated shutdown",
+        }
+        changed = replace(instance, state=state, **changes)  # type: ignore[arg-type]
         self.instances[instance.instance_id] = changed
 
     def _answer(self, operation: str, dry_run: bool) -> str | None:

@@ -14,6 +14,7 @@ from governor.core.instance import Instance, Target, UserData
 from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Price
 from governor.episode.ports import UndoAnswer
+from governor.episode.rules.way_back import VolumeKey
 from governor.events.model.interruption import LifecycleAction
 from governor.events.notify_warning import SpotPrices
 from governor.policy.model.policy import AppliedPolicy, Policy
@@ -183,6 +184,16 @@ class RecordingHook(_Failing):
         self.asked.append(tuple(instance_ids))
         self._may_fail()
         return frozenset(instance_ids) - self.unmanaged
+
+
+@dataclass
+class MemoryKeys:
+    """KMS in memory. A key that is not listed is enabled."""
+
+    keys: dict[str, VolumeKey] = field(default_factory=dict)
+
+    def describe(self, target: Target, key_id: str) -> VolumeKey:
+        return self.keys.get(key_id, VolumeKey(key_id, "Enabled"))
 
 
 @dataclass

@@ -33,11 +33,10 @@ from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.remediation.check_progress import CheckProgress
-from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
 from tests.episodes import ending_of
 from tests.properties import examples
-from tests.unit.worlds.builders import decider, recorder
+from tests.unit.worlds.builders import decider, recorder, undoer
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
@@ -72,18 +71,7 @@ def held(world: World) -> Decision | None:
 
 def undo(world: World) -> str:
     """Return what the record's button answers."""
-    use_case = UndoEpisode(
-        world.clock,
-        world.policies,
-        ACCOUNTS,
-        world.ec2,
-        world.ec2,
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        announcer=world.announcer,
-    )
+    use_case = undoer(world)
     return use_case(world.ref, "link:bob@example.com", "page").text
 
 

@@ -93,6 +93,7 @@ ADDED |= {"opening_seal", "seal", "expired_at", "expiry_seal", "idle_for"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
 ADDED |= {"snapshot_tags", "copied_tag_keys"}
+ADDED |= {"start_try", "starting", "state_reason", "kms_key_id", "restart_doubts"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

@@ -131,7 +131,7 @@ def test_what_cannot_be_started_says_why_and_what_is_uncertain_says_so() -> None
     )
     assert (503, True) == (
         failed["statusCode"],
-        "Whether it was started is not certain." in failed["body"],
+        "The function that starts instances has not answered." in failed["body"],
     )
 
 

@@ -31,7 +31,7 @@ from governor.policy.rules.owners import owner_of
 from governor.remediation.void_episode import VoidEpisode
 from tests.builders import TARGET
 from tests.unit.aws.state_samples import episode
-from tests.unit.worlds.builders import recorder
+from tests.unit.worlds.builders import follow_start, recorder
 from tests.unit.worlds.fleet_world import FleetWorld
 
 FIRST, LAST = datetime(2026, 10, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -134,6 +134,7 @@ class Quarter:
                 instance_store=self.world.state,
                 ledger_store=self.world.state,
                 void=void,
+                follow_start=follow_start(self.world),
             )
             react(TARGET.account, TARGET.region, one, "running", at)
 

@@ -683,7 +683,7 @@ def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
 
     assert ["Stopping it loses"] == [section.heading for section in message.sections]
     folded = [section.heading for section in message.details]
-    assert ["If you stop it", "It keeps", "Restarting later", "Price"] == folded
+    assert ["If you stop it", "It keeps", "Starting it again", "Price"] == folded
     assert message.evidence is not None
     assert ("0", "GPU 0") == (episode.measurement.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 

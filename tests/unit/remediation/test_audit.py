@@ -34,7 +34,6 @@ from governor.episode.rules.audit import Change
 from governor.events.contract import changes_of
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action
-from governor.remediation.undo_episode import UndoEpisode
 from governor.table.table import Key, Write
 from local.engine.templates import load_template
 from tests.builders import NOW, TARGET
@@ -42,8 +41,7 @@ from tests.iam import ROOT
 from tests.twins.table import MemoryTable
 from tests.unit.policy.test_policy_versions import ALICE as ALICE_ARN
 from tests.unit.policy.test_policy_versions import STRICT, two_people
-from tests.unit.worlds.builders import decider, recorder
-from tests.unit.worlds.fleet_world import ACCOUNTS
+from tests.unit.worlds.builders import decider, recorder, see, undoer
 from tests.unit.worlds.world import ALICE, APPROVAL_ID, World
 
 EVERYBODY = "link:broadcast"
@@ -286,18 +284,7 @@ def test_a_hold_and_an_undo_are_kept_with_who_did_it(stream: Stream) -> None:
     assert ("held", "link:bob@example.com") == (stream.last()["what"], stream.last()["who"])
 
     world = World()
-    undo = UndoEpisode(
-        world.clock,
-        world.policies,
-        ACCOUNTS,
-        world.ec2,
-        world.ec2,
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        announcer=world.announcer,
-    )
+    undo = undoer(world)
     undo(world.ref, f"link:{ALICE}", "page")
     assert ("refused", "start", f"link:{ALICE}") == (
         stream.last()["what"],
@@ -307,9 +294,15 @@ def test_a_hold_and_an_undo_are_kept_with_who_did_it(stream: Stream) -> None:
     world.put_away(world.ref, Step.STOP)
     recorder(world)(world.ref, Outcome.STOPPED, "stopped")
     assert undo(world.ref, f"link:{ALICE}", "page").done
-    assert [("done", f"link:{ALICE}"), ("undone", f"link:{ALICE}")] == [
-        (one["what"], one["who"]) for one in stream.audit()[-2:]
-    ]
+    see(world)
+    who = f"link:{ALICE}"
+    assert [
+        ("start asked", who),
+        ("start accepted", "gpu-governor"),
+        ("done", who),
+        ("undone", who),
+        ("start running", "gpu-governor"),
+    ] == [(one["what"], one["who"]) for one in stream.audit()[-5:]]
 
 
 def test_no_task_token_leaves_the_table(stream: Stream) -> None:

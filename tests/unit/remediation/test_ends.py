@@ -40,7 +40,7 @@ from governor.table import keys
 from governor.table.table import put
 from tests.builders import NOW, TARGET
 from tests.episodes import ending_of
-from tests.unit.worlds.builders import announce_end, recorder
+from tests.unit.worlds.builders import announce_end, follow_start, recorder
 from tests.unit.worlds.fleet_world import ACCOUNTS
 from tests.unit.worlds.world import APPROVAL_ID, World
 
@@ -59,6 +59,7 @@ def state_change(world: World) -> ReactToStateChange:
         instance_store=world.state,
         ledger_store=world.state,
         void=void,
+        follow_start=follow_start(world),
     )
 
 

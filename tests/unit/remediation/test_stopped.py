@@ -27,7 +27,14 @@ from governor.remediation.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.episodes import ending_of
 from tests.twins import StaticPolicies
-from tests.unit.worlds.builders import decision, opener, recorder, ref_of, stored_episode
+from tests.unit.worlds.builders import (
+    decision,
+    follow_start,
+    opener,
+    recorder,
+    ref_of,
+    stored_episode,
+)
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import PEOPLE, World
 
@@ -462,6 +469,7 @@ def react(world: FleetWorld) -> ReactToStateChange:
         instance_store=world.state,
         ledger_store=world.state,
         void=void,
+        follow_start=follow_start(world),
     )
 
 

@@ -10,17 +10,16 @@ import pytest
 
 from governor.alerts.model import AlertKind
 from governor.core.episode_ref import EpisodeRef
-from governor.core.errors import AccessDenied, MustWait, NoCapacity, SafetyError, Unavailable
+from governor.core.errors import AccessDenied, MustWait, SafetyError, Unavailable
 from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.plan import Step
 from governor.episode.ports import UndoAnswer
-from governor.policy.accounts import Accounts
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.remediation.open_episode import OpenEpisode
-from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
-from tests.unit.worlds.builders import recorder
+from tests.unit.remediation.starts import start_error
+from tests.unit.worlds.builders import recorder, see, undoer
 from tests.unit.worlds.world import World
 
 
@@ -36,20 +35,7 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
 
 def undo(world: World, by: str = "ada", ref: EpisodeRef | None = None) -> UndoAnswer:
     """Somebody presses the button."""
-    accounts = Accounts(TARGET.account, TARGET.region)
-    use_case = UndoEpisode(
-        world.clock,
-        world.policies,
-        accounts,
-        world.ec2,
-        world.ec2,
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
-        announcer=world.announcer,
-    )
-    return use_case(ref or world.ref, by, "page")
+    return undoer(world)(ref or world.ref, by, "page")
 
 
 def starts(world: World) -> int:
@@ -62,6 +48,7 @@ def test_what_was_stopped_runs_again_and_others_are_told() -> None:
     world = stopped()
 
     answer = undo(world)
+    see(world)
 
     episode = world.state.episode(world.ref)
     assert answer.done
@@ -94,13 +81,18 @@ def test_what_was_started_again_is_left_alone_for_a_while() -> None:
 
 
 def test_pressed_twice_it_starts_once() -> None:
-    """The second is told by whom."""
+    """The second reads who was first, while EC2 starts it and once it was seen running."""
     world = stopped()
+    world.ec2.instant = False
     undo(world)
 
-    answer = undo(world, "bob")
+    second = undo(world, "bob")
+    world.change_instance(state="running")
+    third = undo(world, "bob")
 
-    assert (False, True, 1) == (answer.done, "ada has already" in answer.text, starts(world))
+    assert (False, True) == (second.done, "ada has already asked for it" in second.text)
+    assert (False, True) == (third.done, "ada has already had it started" in third.text)
+    assert 1 == starts(world)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED, Outcome.VOID])
@@ -122,23 +114,21 @@ def test_a_stop_that_ec2_refused_is_nothing_to_undo() -> None:
 
 
 def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
-    """Before the start nothing happens; after it the person hears that it starts."""
+    """Before the start nothing happens; after it the person reads that it starts."""
     before, after = stopped(), stopped()
 
     def busy(*_: object) -> bool:
         raise Unavailable("the table is busy")
 
     before.state.store_hold = busy  # type: ignore[method-assign, assignment]
-    with pytest.raises(Unavailable):
-        undo(before)
-    assert 0 == starts(before)
+    answer = undo(before)
+    assert (False, 0) == (answer.done, starts(before))
+    assert "nothing was started, because it could not be looked at (the table is" in answer.text
 
-    after.state.note_undo = busy  # type: ignore[method-assign, assignment]
+    after.state.change_start_try = busy  # type: ignore[method-assign, assignment]
     assert undo(after).done
-    assert (1, [AlertKind.UNDONE]) == (
-        starts(after),
-        [alert.kind for alert in after.announcer.sent],
-    )
+    assert 1 == starts(after)
+    assert after.ref == after.state.record(TARGET, after.ref.instance_id).starting
 
 
 def test_what_was_terminated_cannot_be_started() -> None:
@@ -200,35 +190,29 @@ def test_an_instance_that_is_gone_is_told() -> None:
 
 
 def test_no_capacity_says_what_to_do_instead() -> None:
-    """And nothing is noted, so that it can be tried again."""
+    """And the button opens again."""
     world = stopped()
-    world.ec2.failures["start"] = [NoCapacity("none free", code="InsufficientInstanceCapacity")]
+    world.ec2.failures["start"] = [start_error("InsufficientInstanceCapacity", status=500)]
 
     answer = undo(world)
 
     assert not answer.done
-    assert all(
-        part in answer.text for part in ("g5.xlarge", "us-east-1a", "try again later", "snapshots")
-    )
+    assert all(part in answer.text for part in ("no free", "try again later", "snapshots"))
     assert undo(world).done
 
 
-def test_a_refusal_of_ec2_is_told_and_a_failure_raised() -> None:
-    """The caller repeats what may pass."""
-    world = stopped()
-    world.ec2.failures["start"] = [AccessDenied("no right to its key"), Unavailable("EC2 is down")]
-
-    assert "no right to its key" in undo(world).text
-    with pytest.raises(Unavailable):
-        undo(world)
-
-
-def test_an_undo_stands_when_nobody_can_be_told() -> None:
-    """The instance starts either way, and saying that it does not would be a lie."""
+def test_an_undo_stands_when_nobody_can_be_notified() -> None:
+    """The instance starts either way. The next sweep sees it run again, and tries again."""
     world = stopped()
     world.announcer.failure = Unavailable("SNS is down")
-
     assert undo(world).done
+    with pytest.raises(Unavailable):
+        see(world)
+    world.announcer.failure = None
+
+    see(world)
+
+    assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
 
 
 def test_the_world_of_these_tests_stops_for_real() -> None:
@@ -261,6 +245,7 @@ def _about_to_terminate() -> tuple[World, EpisodeRef]:
         breaker_store=world.state,
         pause_store=world.state,
         ledger_store=world.state,
+        keys=world.keys,
         opening_seal=seals,
         approval_id=lambda: "later",
     )(later)

@@ -77,7 +77,7 @@ WRITERS = {
     "PAUSE": {"ServeApi", "ServeConsole"},
     "EPISODE": {
         "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot", "UndoEpisode", "SweepTarget",
-        *ENDS,
+        "HandleStateChange", *ENDS,
     },
     "APPROVAL": {*TAKES_NO_ANSWER, *ON_THE_INTERNET},
     "TARGET": {
@@ -488,6 +488,58 @@ def test_only_its_own_role_writes_or_reads_user_data_and_only_of_governed_instan
         assert not allows(role, Request(action, elsewhere, {**GOVERNED, **carried}))
 
 
+KEY_OWNERS = (ACCOUNT, "999999999999")
+"""The account of the instance, and a central one that holds the keys of others."""
+FOR_AWS = {"kms:GrantIsForAWSResource": "true", "kms:ViaService": "ec2.us-east-1.amazonaws.com"}
+
+
+@pytest.mark.parametrize("owner", KEY_OWNERS)
+@pytest.mark.parametrize("via", ["ec2.us-east-1.amazonaws.com", "ec2.cn-north-1.amazonaws.com.cn"])
+def test_who_starts_lets_ec2_use_the_keys_of_volumes_and_nobody_else_does(
+    owner: str, via: str
+) -> None:
+    """In any account that lets it: without the grant, EC2 takes the start back."""
+    request = Request(
+        "kms:CreateGrant",
+        f"arn:aws:kms:us-east-1:{owner}:key/central",
+        {**FOR_AWS, "kms:ViaService": via},
+    )
+
+    assert {"UndoEpisode"} == {name for name, role in hub_roles().items() if allows(role, request)}
+    assert {"starter"} == {name for name, (role, _) in members().items() if allows(role, request)}
+
+
+@pytest.mark.parametrize("owner", KEY_OWNERS)
+def test_who_asks_may_look_at_the_keys_of_volumes_and_use_none(owner: str) -> None:
+    """In any account: the question says what stands against the next start."""
+    arn = f"arn:aws:kms:us-east-1:{owner}:key/central"
+    look = Request("kms:DescribeKey", arn)
+    use = Request("kms:Decrypt", arn)
+
+    assert {"OpenEpisode"} == {name for name, role in hub_roles().items() if allows(role, look)}
+    assert {"reader"} == {name for name, (role, _) in members().items() if allows(role, look)}
+    for role in (*hub_roles().values(), *(role for role, _ in members().values())):
+        assert not allows(role, use)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {},
+        {**FOR_AWS, "kms:GrantIsForAWSResource": "false"},
+        {**FOR_AWS, "kms:ViaService": "s3.us-east-1.amazonaws.com"},
+        {"kms:GrantIsForAWSResource": "true"},
+        {"kms:ViaService": "ec2.us-east-1.amazonaws.com"},
+    ],
+)
+def test_a_grant_is_for_ec2_and_through_ec2_alone(context: dict[str, str]) -> None:
+    """Nobody can give a key of a volume to anybody else."""
+    for owner in KEY_OWNERS:
+        request = Request("kms:CreateGrant", f"arn:aws:kms:us-east-1:{owner}:key/k", context)
+        for role in (*hub_roles().values(), *(role for role, _ in members().values())):
+            assert not allows(role, request)
+
+
 @pytest.mark.parametrize("action", ["ec2:CreateTags", "ec2:DeleteTags"])
 @pytest.mark.parametrize(
     "carried",
@@ -808,7 +860,7 @@ CHECKERS = {"PutAway", "RecheckEpisode", "TakeSnapshot"}
 SEALS_ALERTS = {
     "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth", "AskOwner",
     "ExpireSnapshots",
-    "RecordOutcome", "UndoEpisode", "DeliverAlert", "HandleSpotInterruption",
+    "RecordOutcome", "UndoEpisode", "DeliverAlert", "HandleSpotInterruption", "HandleStateChange",
     "HandleRebalanceRecommendation", "HandleLifecycleAction", "HandleNotice", "HandleExecutionEnd",
     *TAKE_ANSWERS,
 }  # fmt: skip

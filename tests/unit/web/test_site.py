@@ -678,7 +678,10 @@ def test_an_undo_that_cannot_be_says_why(caplog: pytest.LogCaptureFixture) -> No
     failed = world.post("undo")
 
     assert (409, True) == (refused.status, "Not started: EC2 has no free capacity." in refused.body)
-    assert (503, True) == (failed.status, "Whether it was started is not certain." in failed.body)
+    assert (503, True) == (
+        failed.status,
+        "The function that starts instances has not answered." in failed.body,
+    )
     assert "did not answer" in caplog.text
 
 

@@ -159,10 +159,11 @@ FAMILIES = (
     Family("plan_sweep", "planning", "sweep", "approvals.pause money.costs"),
     Family(
         "sweep_target",
-        "sweeping endings counted_metrics",
+        "sweeping endings following counted_metrics",
         "sweep",
         "approvals.deliver_decision events.notify_dates events.notify_warning "
-        f"{GATHERING} limits.freezes money.book_saving money.costs {ENDS}",
+        f"{GATHERING} limits.freezes money.book_saving money.costs {ENDS} "
+        "remediation.follow_start",
     ),
     Family("check_health", "health counted_metrics", "health"),
     Family(
@@ -186,7 +187,7 @@ FAMILIES = (
         "approvals.deliver_decision money.book_saving",
     ),
     Family("check_progress", "progress", "remediation", "approvals.deliver_decision"),
-    Family("undo_episode", "undo", "remediation"),
+    Family("undo_episode", "undo following", "remediation"),
     Family("expire_snapshots", "expiry", "remediation", "limits.freezes"),
     Family("ask_owner", "approvals", "approvals", "limits.freezes"),
     Family("conclude_approval", "conclusion", "approvals"),
@@ -201,9 +202,9 @@ FAMILIES = (
     ),
     Family(
         "handle_state_change",
-        "state_changes endings",
+        "state_changes endings following",
         "events",
-        f"approvals.deliver_decision money.book_saving {ENDS}",
+        f"approvals.deliver_decision money.book_saving {ENDS} remediation.follow_start",
     ),
     Family("deliver_alert", "delivery", "notify"),
     Family(

@@ -14,11 +14,14 @@ from governor.approvals.rules.links import LinkSigner
 from governor.core.episode_ref import EpisodeRef
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Price
+from governor.episode.model.start_try import StartTry
 from governor.money.book_saving import BookSaving
 from governor.remediation.announce_end import AnnounceEnd
+from governor.remediation.follow_start import FollowStart
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.record_outcome import RecordOutcome
+from governor.remediation.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
 from tests.unit.worlds.fleet_world import ACCOUNTS, FleetWorld
@@ -82,6 +85,34 @@ def decider(world: FleetWorld | World) -> Decide:
     )
 
 
+def follow_start(world: FleetWorld | World) -> FollowStart:
+    """The record of how a start ended, in this world."""
+    return FollowStart(world.clock, episode_store=world.state, announcer=world.announcer)
+
+
+def undoer(world: World) -> UndoEpisode:
+    """The use case that starts a stopped instance again, in this world."""
+    return UndoEpisode(
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.ec2,
+        world.ec2,
+        episode_store=world.state,
+        approval_store=world.state,
+        hold_store=world.state,
+        instance_store=world.state,
+        follow=follow_start(world),
+    )
+
+
+def see(world: World) -> StartTry | None:
+    """The sweep looks at the instance whose start is followed."""
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    return follow_start(world)(episode, world.ec2.instances.get(world.ref.instance_id))
+
+
 def asker(world: FleetWorld | World) -> AskOwner:
     """The use case that sends messages, in this world."""
     return AskOwner(
@@ -117,6 +148,7 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         breaker_store=world.state,
         pause_store=world.state,
         ledger_store=world.state,
+        keys=world.keys,
         opening_seal=world.seals.openings,
         approval_id=lambda: approval_id,
     )

@@ -16,6 +16,7 @@ from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
 from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.close_dead import CloseDead
+from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
@@ -28,6 +29,7 @@ from tests.twins import (
     FakeClock,
     MemoryEc2,
     MemoryEventLog,
+    MemoryKeys,
     MemoryMetrics,
     MemorySeals,
     MemoryWorkflow,
@@ -61,6 +63,7 @@ class FleetWorld:
             self.policy = without_hub(self.policy)
         self.clock = FakeClock(NOW)
         self.ec2 = MemoryEc2()
+        self.keys = MemoryKeys()
         self.metrics = MemoryMetrics(now=self.clock.now)
         self.seals = MemorySeals()
         self.state = SealedStateTable(seals=self.seals)
@@ -107,6 +110,10 @@ class FleetWorld:
                         self.clock, self.policies, self.announcer, self.log, self.state
                     ),
                     book=BookSaving(self.policies, ACCOUNTS, self.ec2),
+                ),
+                instances=self.ec2,
+                follow_start=FollowStart(
+                    self.clock, episode_store=self.state, announcer=self.announcer
                 ),
             ),
             costs=CountCosts(self.prices, ledger_store=self.state, fleet_store=self.state),

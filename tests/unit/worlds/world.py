@@ -38,6 +38,7 @@ from tests.twins import (
     FakeClock,
     MemoryEc2,
     MemoryEventLog,
+    MemoryKeys,
     MemoryMetrics,
     MemorySeals,
     MemoryVault,
@@ -100,6 +101,7 @@ class World:
             )
         )
         self.ec2 = MemoryEc2(now=self.clock.now)
+        self.keys = MemoryKeys()
         self.vault = MemoryVault()
         self.pauses: list[float] = []
         self.seals = MemorySeals()

@@ -55,7 +55,9 @@ class AlertKind(StrEnum):
     FAILURE = "failure"
     FAILURE_OVER = "failure-over"
     UNDONE = "undone"
-    """A stopped instance was started again by somebody through the record's page."""
+    """A stopped instance was started again by somebody through the record's page, and runs."""
+    START_FAILED = "start-failed"
+    """EC2 refused to start a stopped instance again, or took the start back."""
     MANAGED_IDLE = "managed-idle"
     """Idle instances of an environment that another service runs; sent to its owner, with
     advice."""

@@ -72,14 +72,15 @@ def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorE
     condition of DynamoDB, else a CloudError of the class that fits its code."""
     details = error.response.get("Error", {})
     code = str(details.get("Code", ""))
-    text = f"{operation} failed: {code}: {details.get('Message', '')}"
+    words = str(details.get("Message", ""))
+    text = f"{operation} failed: {code}: {words}"
     if code == "ConditionalCheckFailedException":
         return errors.ConflictError(text)
     if code == "TransactionCanceledException":
         return _translate_transaction(error, operation, text)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     kind = _kind_of_answer(code, status)
-    return kind(text, operation=operation, code=code)
+    return kind(text, operation=operation, code=code, words=words)
 
 
 def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:

@@ -279,6 +279,7 @@ class Ec2Instances(Adapter):
                 volume_type=record.get("VolumeType"),
                 iops=record.get("Iops"),
                 throughput=record.get("Throughput"),
+                kms_key_id=record.get("KmsKeyId"),
             )
             volumes.append(sized)
         return tuple(volumes)

@@ -61,7 +61,19 @@ def read_instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Ins
         operator_principal=operator.get("Principal"),
         launch=launch,
         state_transition_reason=record.get("StateTransitionReason") or "",
+        state_reason=_state_reason(record),
     )
+
+
+def _state_reason(record: Mapping[str, Any]) -> str:
+    """Return EC2's code and message for the state of an instance; empty if it gives neither."""
+    reason = record.get("StateReason") or {}
+    code = reason.get("Code") or ""
+    message = reason.get("Message") or ""
+    if not message or message.startswith(code):
+        # EC2 often begins the message with the code.
+        return message or code
+    return f"{code}: {message}"
 
 
 def _tags(record: Mapping[str, Any]) -> dict[str, str]:

@@ -219,7 +219,10 @@ class Ec2Starter(Adapter):
     def start(self, target: Target, instance_id: str) -> str | None:
         """Have EC2 start the instance; return the id of the request, `None` if AWS gave none.
         Raises: CloudError."""
-        return request_id_of(self._call("ec2:StartInstances", target, InstanceIds=[instance_id]))
+        # It is sent once: botocore would repeat EC2's answer that it has no capacity, which comes
+        # with HTTP 500, and the person waits meanwhile.
+        answer = self._call("ec2:StartInstances", target, repeat=False, InstanceIds=[instance_id])
+        return request_id_of(answer)
 
 
 def request_id_of(answer: Mapping[str, Any] | None) -> str | None:

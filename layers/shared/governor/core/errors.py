@@ -196,12 +196,17 @@ class ConflictError(GovernorError):
 
 
 class CloudError(GovernorError):
-    """AWS refused `operation` (`service:Operation`) with this `code`; network failures have
-    none."""
+    """AWS refused `operation` (`service:Operation`) with this `code`; network failures have none.
 
-    def __init__(self, message: str, *, operation: str = "", code: str = "") -> None:
+    `words` is the message of AWS itself.
+    """
+
+    def __init__(
+        self, message: str, *, operation: str = "", code: str = "", words: str = ""
+    ) -> None:
         self.operation = operation
         self.code = code
+        self.words = words
         super().__init__(message)
 
 

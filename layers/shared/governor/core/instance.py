@@ -93,6 +93,8 @@ class Volume:
     volume_type: str | None = None
     iops: int | None = None
     throughput: int | None = None
+    kms_key_id: str | None = None
+    """ARN of the key that encrypts it; `None` if it is not encrypted, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,9 @@ class Instance:
     state_transition_reason: str = ""
     """EC2's words for the last change of the state, such as `User initiated (2026-11-27 14:00:00
     GMT)`."""
+    state_reason: str = ""
+    """EC2's code and message for its state (`StateReason`), such as `Client.InternalError: Client
+    error on launch`; empty while it runs."""
 
     @property
     def name(self) -> str:

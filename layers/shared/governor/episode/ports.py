@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from governor.core.episode_ref import EpisodeRef
     from governor.core.instance import Instance, Snapshot, Target, UserData
     from governor.episode.model.plan import Step
+    from governor.episode.rules.way_back import VolumeKey
 
 
 class InstanceController(Protocol):
@@ -46,6 +47,13 @@ class InstanceStarter(Protocol):
     def start(self, target: Target, instance_id: str) -> str | None:
         """Start the instance, and return the id of the request. Raises: NoCapacity if EC2 has none;
         else as `InstanceController.stop`."""
+
+
+class KeyReader(Protocol):
+    """Looks at KMS keys. It raises nothing: a key that cannot be read is a doubt."""
+
+    def describe(self, target: Target, key_id: str) -> VolumeKey:
+        """Return the key, or why it could not be read."""
 
 
 class UndoAnswer(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
@@ -21,6 +22,7 @@ from governor.money.model.ledger import Ending
 from governor.money.rules.ledger import stops_booked_by
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import Policies
+from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 
 _NOTHING = "nothing to do"
@@ -43,6 +45,7 @@ class ReactToStateChange:
     instance_store: Instances
     ledger_store: Ledger
     void: VoidEpisode
+    follow_start: FollowStart
 
     def __call__(
         self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
@@ -61,9 +64,22 @@ class ReactToStateChange:
         done = []
         if self._void_ended(record, ec2_state, at):
             done.append("question voided")
+        if ec2_state == "running" and record.starting is not None:
+            done += self._note_running(record.starting, at)
         if ec2_state in _SETTLING:
             done += self._settle_change(record, ec2_state, at)
         return ", ".join(done) or _NOTHING
+
+    def _note_running(self, ref: EpisodeRef, at: UtcDatetime) -> list[str]:
+        """Note that an instance which EC2 was asked to start runs. Return that as text; empty if no
+        start was followed.
+
+        The sweep sees a start that fell back: an event does not give EC2's reason.
+        """
+        episode = self.episode_store.episode(ref)
+        if episode is None or self.follow_start.seen_running(episode, at) is None:
+            return []
+        return ["started again"]
 
     def _void_ended(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> bool:
         """Void the open question about an instance that stops or is terminated, and return true.

@@ -128,7 +128,7 @@ class BookSaving:
             return Outcome.STOPPED
         if outcome is not Outcome.STOPPED:
             return None
-        if not episode.is_undone:
+        if not (episode.is_undone or episode.is_starting):
             raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
         return Outcome.STOPPED
 

@@ -50,7 +50,12 @@ from governor.sweep.store import Sweeps
 _log = logging.getLogger(__name__)
 TRIED_FOR = timedelta(days=1)
 """A delivery is given up this long after the alert was made."""
-_FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
+_FOLLOWS = ENDS | {
+    AlertKind.APPROVAL_FIRST_YES,
+    AlertKind.APPROVED_WAITS,
+    AlertKind.UNDONE,
+    AlertKind.START_FAILED,
+}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
 end."""
 _KEEPING_INCIDENTS = frozenset(name for name, kind in CHANNELS.items() if kind.keeps_incidents)

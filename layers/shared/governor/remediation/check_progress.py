@@ -79,8 +79,8 @@ class CheckProgress:
             if approval is not None and approval.hold is not None:
                 # Nothing waits for the snapshots any more: the recheck after this ends the episode.
                 return 0
-        if episode.is_undone:
-            return 0  # The instance runs again, so only its outcome is left to record.
+        if episode.is_undone or episode.is_starting:
+            return 0  # The instance starts or runs again, so only its outcome is left to record.
         step = _STEP[until]
         since = episode.progress.steps_done.get(step.value)
         if since is None:

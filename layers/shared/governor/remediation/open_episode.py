@@ -21,7 +21,9 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_utc
 from governor.episode.model.episode import Asking, Episode, Measurement, Outcome, Phase, quiet_until
 from governor.episode.model.plan import Plan, Step
+from governor.episode.ports import KeyReader
 from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
+from governor.episode.rules.way_back import doubts_of, keys_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.model import Evidence
@@ -74,6 +76,7 @@ class OpenEpisode:
     breaker_store: Breakers
     pause_store: Pauses
     ledger_store: Ledger
+    keys: KeyReader
     opening_seal: SealMaker
     approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
     """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an
@@ -241,7 +244,8 @@ class OpenEpisode:
         """
         policy = applied.policy
         planned = self.inspect.plan(instance, policy)
-        plan = planned.plan
+        doubts = self._restart_doubts(planned.instance, planned.plan)
+        plan = replace(planned.plan, restart_doubts=doubts)
         mode = mode_of(policy, plan)
         is_question = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
         ownership = policy.ownership
@@ -284,6 +288,14 @@ class OpenEpisode:
             ),
             terms=terms_of(policy, plan, planned.price),
         )
+
+    def _restart_doubts(self, instance: Instance, plan: Plan) -> tuple[str, ...]:
+        """Return what may prevent the next start, a sentence each; empty if the plan stops nothing,
+        or nothing is doubtful."""
+        if Step.STOP not in plan.steps:
+            return ()
+        keys = [self.keys.describe(instance.target, key_id) for key_id in keys_of(instance)]
+        return doubts_of(instance, keys)
 
     def _save(self, episode: Episode) -> Episode:
         """Seal and store the episode, and return it; return the stored one instead if another call

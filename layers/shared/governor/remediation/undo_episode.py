@@ -1,40 +1,42 @@
 """Starts an instance again that an episode has stopped. The only use case that can start one.
 
-This module must not start an instance that somebody else started or stopped since.
+The order: the keep, the note of the try, EC2's call, a look. `follow_start` says how it ended. This
+module must not start an instance that somebody else started or stopped since.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.alerts.ports import Announcer
-from governor.approvals.messages.questions import undo_alert
 from governor.approvals.model.approval import Approval
 from governor.approvals.rules.approval import why_too_late
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
-from governor.core.errors import (
-    AccessDenied,
-    CloudError,
-    ConflictError,
-    NoCapacity,
-    Unsupported,
-    WrongState,
-)
+from governor.core.errors import CloudError, ConflictError
 from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
-from governor.core.units import UtcDatetime, in_utc
+from governor.core.units import UtcDatetime, full_stop, in_utc
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.ports import InstanceStarter, UndoAnswer
+from governor.episode.rules.start import (
+    START_CALL,
+    is_being_sent,
+    is_refusal,
+    reason_of_state,
+    words_of_ec2,
+)
+from governor.episode.rules.start_advice import advice_on
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.holds import Holds
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
 from governor.policy.accounts import Accounts
 from governor.policy.ports import Policies, policy_or_base
+from governor.remediation.follow_start import FollowStart
 from governor.verdict.model import Hold
 
 _log = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UndoEpisode:
-    """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
+    """Undoes a stop. Safe to repeat: an instance that runs or starts is left as it is."""
 
     clock: Clock
     policies: Policies
@@ -53,52 +55,75 @@ class UndoEpisode:
     approval_store: Approvals
     hold_store: Holds
     instance_store: Instances
-    announcer: Announcer
+    follow: FollowStart
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Start the instance, or answer why it was not started and what to do instead.
 
-        `by` is the person who asked, `channel` the way they asked. Raises: CloudError; nothing was
-        started, unless EC2's answer was lost. Trying again then finds the instance running.
+        `by` is the person who asked, `channel` the way they asked. Raises: SafetyError for an
+        episode that does not exist, in an account that is no target.
         """
-        refusal = self._start(ref, by, channel)
-        now = self.clock.now()
-        if refusal is None:
-            return UndoAnswer(
-                done=True,
-                text="EC2 has been asked to start it; it usually runs within a minute or two",
-            )
-        if self.episode_store.episode(ref) is None:
-            self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
-        self.episode_store.journal(
-            ref, "refused", now, step="start", reason=refusal, by=by, channel=channel
-        )
-        return UndoAnswer(done=False, text=refusal)
+        try:
+            answer = self._answer(ref, by, channel)
+        except CloudError as error:
+            _log.exception("nothing was started: the instance could not be looked at")
+            return UndoAnswer(done=False, text=_not_looked_at(error))
+        if not answer.done:
+            self._journal_refusal(ref, answer.text, by, channel)
+        return answer
 
-    def _start(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
-        """Start the instance, and return `None`; or return why it was not started. Raises:
-        CloudError."""
+    def _journal_refusal(self, ref: EpisodeRef, reason: str, by: str, channel: str) -> None:
+        """Keep for the audit why nothing was started. Raises: SafetyError, as `__call__`."""
+        try:
+            if self.episode_store.episode(ref) is None:
+                self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
+            self.episode_store.journal(
+                ref,
+                "refused",
+                self.clock.now(),
+                step="start",
+                reason=reason,
+                by=by,
+                channel=channel,
+            )
+        except CloudError:
+            _log.exception("a refused undo could not be recorded: %s", reason)
+
+    def _answer(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Start the instance if nothing stands against it, and return the answer. Raises:
+        CloudError; nothing was started."""
         episode = self.episode_store.episode(ref)
         if episode is None:
-            return "there is no such episode"
-        approval = self.approval_store.approval(episode.approval_id)
-        refusal = _refusal(episode, approval, self.clock.now())
-        if refusal is not None:
-            return refusal
+            return _refused("there is no such episode")
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
+        if episode.is_starting:
+            # A start that fell back opens the button again.
+            instance = self.instances.describe(target, ref.instance_id)
+            self.follow(episode, instance)
+            episode = self.episode_store.episode(ref) or episode
+        now = self.clock.now()
+        approval = self.approval_store.approval(episode.approval_id)
+        refusal = _refusal(episode, approval, now)
+        if refusal is not None:
+            return _refused(refusal)
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in ("shutting-down", "terminated"):
-            return "the instance no longer exists"
+            return _refused("the instance no longer exists")
+        earlier = episode.start_try
+        if earlier is not None and earlier.is_open and instance.state in ("pending", "running"):
+            # The call whose answer was lost has started it.
+            seen = self.follow(episode, instance)
+            return _followed(earlier.status if seen is None else seen.status)
         refusal = _not_startable(instance, episode)
         if refusal is not None:
-            return refusal
+            return _refused(refusal)
         return self._start_stopped(episode, target, instance, by, channel)
 
     def _start_stopped(
         self, episode: Episode, target: Target, instance: Instance, by: str, channel: str
-    ) -> str | None:
-        """Keep the stopped instance for a while, start it, and return `None`; or return why it was
-        not started. Raises: CloudError."""
+    ) -> UndoAnswer:
+        """Keep the stopped instance for a while, start it, and return the answer. Raises:
+        CloudError; nothing was started."""
         ref = episode.ref
         # The keep is stored before the start: if the table is busy, the instance stays stopped.
         # Otherwise it would run without the keep, and people would be asked about it again.
@@ -106,22 +131,78 @@ class UndoEpisode:
         try:
             self.hold_store.store_hold(target, ref.instance_id, keep)
         except ConflictError:
-            return "others changed its keep at this moment: press once more"
+            return _refused("others changed its keep at this moment: press once more")
         if self._is_being_terminated(ref):
-            return (
+            return _refused(
                 "EC2 has been asked to terminate it for a later question: it is too "
                 "late to start it"
             )
+        start_try = StartTry(
+            asked_at=self.clock.now(),
+            asked_by=by,
+            channel=channel,
+            launched_before=instance.launch_time,
+            reason_before=reason_of_state(instance),
+            kept_until=keep.snoozed_until,
+        )
+        # Noted before the call, so that it is followed even if this function dies.
+        if not self.episode_store.note_start_try(ref, start_try, episode.start_try):
+            return _refused("somebody else has just asked for it: open this page again")
+        return self._sent(replace(episode, start_try=start_try), start_try, target)
+
+    def _sent(self, episode: Episode, start_try: StartTry, target: Target) -> UndoAnswer:
+        """Ask EC2 to start the instance, and return the answer by what EC2 says and shows."""
+        ref = episode.ref
         try:
             request_id = self.starter.start(target, ref.instance_id)
-        except NoCapacity as error:
-            return _no_capacity(instance, error)
-        except (AccessDenied, WrongState, Unsupported) as error:
-            return f"EC2 refused to start it: {error}"
-        now = self.clock.now()
-        self.episode_store.journal(ref, "done", now, step="start", request_ids=[request_id], by=by)
-        self._note(episode, by, channel, keep.snoozed_until)
-        return None
+        except CloudError as error:
+            if error.operation != START_CALL or is_refusal(error):
+                return self._refused_by_ec2(episode, start_try, error)
+            _log.warning("EC2 gave no clear answer to a start: %s", error)
+            return self._without_answer(episode, target)
+        self._note_accepted(episode, start_try, request_id)
+        return _followed(StartStatus.ACCEPTED)
+
+    def _note_accepted(self, episode: Episode, start_try: StartTry, request_id: str | None) -> None:
+        """Record that EC2 accepted the start. A CloudError is only logged, because the person must
+        learn in any case what EC2 said."""
+        try:
+            accepted = replace(start_try, status=StartStatus.ACCEPTED)
+            self.episode_store.change_start_try(episode.ref, start_try, accepted)
+            self.episode_store.journal(
+                episode.ref,
+                "done",
+                self.clock.now(),
+                step="start",
+                request_ids=[request_id],
+                by=start_try.asked_by,
+            )
+        except CloudError:
+            _log.exception("an accepted start could not be recorded; the sweep looks at it")
+
+    def _without_answer(self, episode: Episode, target: Target) -> UndoAnswer:
+        """Look what became of a call without a clear answer, and return the answer by that."""
+        try:
+            instance = self.instances.describe(target, episode.ref.instance_id)
+            seen = self.follow(episode, instance)
+        except CloudError:
+            _log.exception("the effect of a start is not known yet; the sweep looks at it")
+            return _followed(StartStatus.ASKED)
+        return _followed(StartStatus.ASKED if seen is None else seen.status)
+
+    def _refused_by_ec2(
+        self, episode: Episode, start_try: StartTry, error: CloudError
+    ) -> UndoAnswer:
+        """Record that EC2 refused the start, and return the answer in EC2's words."""
+        try:
+            self.follow.refused(episode, start_try, error)
+        except CloudError:
+            _log.exception("a refused start could not be recorded, or nobody notified")
+        said = words_of_ec2(error.words or str(error))
+        if error.code and error.words:
+            said = f"{error.code}: {said}"
+        answer = f"EC2 refused to start it. {full_stop(said)} {advice_on(error.code)}"
+        return _refused(answer.strip())
 
     def _keep(self, episode: Episode) -> Hold:
         """Return the keep that follows an undo."""
@@ -141,24 +222,47 @@ class UndoEpisode:
         episode = self.episode_store.episode(later)
         return episode is not None and Step.TERMINATE.value in episode.progress.steps_done
 
-    def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
-        """Record the undo, and notify people once. A CloudError is only logged, because the person
-        must learn in any case that EC2 was asked."""
-        now = self.clock.now()
-        is_first = True
-        try:
-            is_first = self.episode_store.note_undo(episode.ref, by, now)
-        except CloudError:
-            _log.exception("an undo could not be recorded")
-        try:
-            if is_first:
-                self.announcer.announce(undo_alert(episode, by, channel, now, until))
-        except CloudError:
-            _log.exception("nobody could be notified of an undo")
+
+def _refused(text: str) -> UndoAnswer:
+    """Return the answer that nothing was started, and why."""
+    return UndoAnswer(done=False, text=text)
+
+
+def _followed(status: StartStatus) -> UndoAnswer:
+    """Return the answer about a call that EC2 may have carried out."""
+    return UndoAnswer(done=True, text=_ANSWERS[status])
+
+
+_ANSWERS = {
+    StartStatus.RUNNING: "it runs again",
+    StartStatus.ACCEPTED: (
+        "EC2 has been asked to start it; it usually runs within a minute or two. Its page says "
+        "when it does, or why not"
+    ),
+    StartStatus.ASKED: (
+        "EC2 has not clearly answered. Its page says within minutes whether it runs"
+    ),
+    StartStatus.FELL_BACK: "EC2 has stopped it again at once. Its page has EC2's reason",
+    StartStatus.NO_EFFECT: "EC2 shows no effect of the start",
+    StartStatus.OVERTAKEN: "others have stopped or terminated it meanwhile",
+    StartStatus.REFUSED: "EC2 refused to start it",
+}
+
+
+def _not_looked_at(error: CloudError) -> str:
+    """Return the answer that nothing was started, because something could not be read."""
+    if error.words and error.code:
+        why = f"{error.operation}: {error.code}: {words_of_ec2(error.words)}"
+    else:
+        why = str(error)
+    return f"nothing was started, because it could not be looked at ({why}). Try again in a minute"
 
 
 def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str | None:
     """Return why the record of the episode allows no start; `None` if it allows one."""
+    start_try = episode.start_try
+    if start_try is not None and is_being_sent(start_try, now):
+        return f"{start_try.asked_by} has asked for it a moment ago: open this page again"
     if episode.can_be_started:
         return None
     if episode.outcome is Outcome.TERMINATED:
@@ -168,6 +272,11 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
     undo = episode.undo
     if undo is not None:
         return f"{undo.by} has already had it started, on {in_utc(undo.at)}"
+    if start_try is not None and start_try.is_open:
+        return (
+            f"{start_try.asked_by} has already asked for it, on {in_utc(start_try.asked_at)}, and "
+            "EC2 is starting it"
+        )
     is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.progress.steps_done
     if is_acting and episode.plan.destroys:
         if approval is not None and approval.hold is not None:
@@ -183,7 +292,10 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
     """Return why the instance cannot be started in its state; `None` if it can."""
     if instance.state in ("pending", "running"):
         return "it runs already"
-    if instance.launch_time != episode.ref.launch_time:
+    own_launches = {episode.ref.launch_time}
+    if episode.start_try is not None:
+        own_launches.add(episode.start_try.launched_at or episode.ref.launch_time)
+    if instance.launch_time not in own_launches:
         return (
             "it has been started and stopped by others since; start it in the console "
             "if it is still yours"
@@ -191,14 +303,3 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
     if instance.state != "stopped":
         return f"it is still {instance.state}; try again in a minute"
     return None
-
-
-def _no_capacity(instance: Instance, error: NoCapacity) -> str:
-    """Return the answer that EC2 has no free capacity, and what to do instead."""
-    where = instance.availability_zone or "its zone"
-    return (
-        f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
-        f"({error.code}). Nothing was lost: try again later, change its type "
-        "while it is stopped, or "
-        "launch another from its snapshots in another zone"
-    )

@@ -22,6 +22,7 @@ from governor.episode.model.episode import Episode, InstanceRecord, Outcome, Pha
 from governor.episode.ports import Workflow
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
+from governor.evidence.ports import InstanceReader
 from governor.limits.rules.breaker import turned_in_sweep
 from governor.money.book_saving import settle_replaced, settle_restart
 from governor.money.model.ledger import LedgerEntry
@@ -29,6 +30,7 @@ from governor.money.store.ledger import Ledger
 from governor.policy.ports import PolicyVariants, policy_or_base
 from governor.policy.rules.owners import owner_of
 from governor.remediation.close_dead import CloseDead
+from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.sweep_case import SETTLED_AFTER, Case, OpenEpisode, Sweep
 from governor.verdict.model import WORKING, Family
@@ -84,6 +86,8 @@ class FollowUp:
     workflow: Workflow
     void: VoidEpisode
     close_dead: CloseDead
+    instances: InstanceReader
+    follow_start: FollowStart
 
     def __call__(self, sweep: Sweep) -> Mapping[str, OpenEpisode]:
         """End, repair and start the episodes of all instances, listed in this sweep or not.
@@ -151,6 +155,8 @@ class FollowUp:
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
                 yield instance_id, partial(self._notify_late, record.untold, sweep.now)
+            if record.starting is not None:
+                yield instance_id, partial(self._follow_start, sweep, record.starting)
             if instance_id not in listed_ids and record.open_episode is not None:
                 end = partial(self._end_unlisted, sweep, record.open_episode, episodes)
                 yield instance_id, end
@@ -299,6 +305,16 @@ class FollowUp:
         ending = None if episode is None else episode.ending
         if ending is None or now - ending.at >= _NOTIFY_LATE_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
+
+    def _follow_start(self, sweep: Sweep, ref: EpisodeRef) -> None:
+        """Look whether an instance that EC2 was asked to start runs, or fell back. Raises:
+        CloudError."""
+        episode = self.episode_store.episode(ref)
+        if episode is None:
+            self.episode_store.end_following(ref)
+            return
+        instance = self.instances.describe(sweep.target, ref.instance_id)
+        self.follow_start(episode, instance)
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
         """Close an episode whose workflow has died as failed, and notify people of that. If it asks

@@ -114,8 +114,8 @@ def start_again(
     except CloudError:
         _log.exception("an undo failed")
         raise Uncertain(
-            "whether it was started is not certain. Open this page again in a minute, "
-            "and press once more if not"
+            "the function that starts instances has not answered. If it asked EC2, this page says "
+            "so, and within minutes whether the instance runs. You may try again"
         ) from None
     if not answer.done:
         raise DecisionRefused(f"not started: {answer.text}")

@@ -120,6 +120,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         costs=sentences.cost_lines(episode),
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
+        start_lines=_start_lines(view),
         devices=device_by_volume,
         console=instance_page(target.region, episode.instance.instance_id),
         keep_options=_keep_options(view),
@@ -138,6 +139,14 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         is_rehearsal=episode.mode is Mode.OBSERVE,
         unseen_minutes=_unseen_minutes(view),
     )
+
+
+def _start_lines(view: ApprovalView) -> list[str]:
+    """Return what became of the last try to start it again; empty if nobody tried, or it runs."""
+    episode = view.episode
+    if episode.start_try is None or episode.is_undone:
+        return []
+    return sentences.start_text(episode.start_try, episode.asking.time_zone, view.now)
 
 
 def _gpus_text(episode: Episode) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from governor.episode.ports import (
         InstanceController,
         InstanceStarter,
+        KeyReader,
         SnapshotRemover,
         Snapshotter,
         Vault,
@@ -95,6 +96,12 @@ class Ec2Parts(Parts):
 
         self.clients.client("cloudwatch")
         return CountedMetrics(self.clients)
+
+    @cached_property
+    def volume_keys(self) -> KeyReader:
+        from governor.aws.volume_keys import KmsVolumeKeys
+
+        return KmsVolumeKeys(self.clients)
 
     @cached_property
     def sessions(self) -> SessionReader:

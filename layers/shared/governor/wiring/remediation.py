@@ -29,6 +29,7 @@ def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
             breaker_store=parts.breaker_store,
             pause_store=parts.pause_store,
             ledger_store=parts.ledger_store,
+            keys=parts.volume_keys,
             opening_seal=parts.opening_seal,
         )
 

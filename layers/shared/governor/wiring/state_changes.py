@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from governor.events.react import ReactToStateChange
 from governor.wiring.endings import void_episode
+from governor.wiring.following import follow_start
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_last
 
@@ -17,4 +18,5 @@ def react_to_state_change(parts: Parts) -> ReactToStateChange:
         instance_store=parts.instance_store,
         ledger_store=parts.ledger_store,
         void=void_episode(parts),
+        follow_start=follow_start(parts),
     )

@@ -14,6 +14,7 @@ from governor.sweep.sweep_case import SweepSummary
 from governor.sweep.sweep_target import SweepTarget
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.endings import close_dead, void_episode
+from governor.wiring.following import follow_start
 from governor.wiring.policies import asking, by_target
 
 
@@ -65,6 +66,8 @@ def _follow_up(parts: Ec2Parts, policies: PolicyBook) -> FollowUp:
         workflow=parts.workflow,
         void=void_episode(parts),
         close_dead=close_dead(parts, policies),
+        instances=parts.instances,
+        follow_start=follow_start(parts),
     )
 
 

@@ -6,6 +6,7 @@ from governor.policy.document import PolicyBook
 from governor.remediation.undo_episode import UndoEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.following import follow_start
 from governor.wiring.policies import or_defaults, ready
 
 
@@ -24,7 +25,7 @@ def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
             approval_store=parts.approval_store,
             hold_store=parts.hold_store,
             instance_store=parts.instance_store,
-            announcer=parts.announcer,
+            follow=follow_start(parts),
         )
 
     return ready(or_defaults(parts), make)

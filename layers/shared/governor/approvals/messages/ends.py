@@ -149,7 +149,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
     }
     if has_acted:
         words["saved"] = _saved_a_day(episode)
-        words["restart"] = [restart_text(episode)]
+        words["restart"] = [restart_text(episode), *episode.plan.restart_doubts]
     if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
         text = f"it was stopped, and {undo.by} had it started again"

@@ -31,6 +31,7 @@ from governor.approvals.messages.sentences import (
     restart_text,
     saving_text,
     silence_text,
+    start_words,
     unasked_text,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, Stage
@@ -43,6 +44,8 @@ from governor.core.units import (
 )
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Step
+from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.rules.start_advice import advice_on
 from governor.policy.model.policy import Mode
 
 _KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {
@@ -116,7 +119,7 @@ def stage_words(
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
-        "restart": [restart] if restart else [],
+        "restart": [restart, *plan.restart_doubts] if restart else [],
     }
     words = template_words("stage", values, episode.asking.time_zone, at)
     details = template_words("stage details", values, episode.asking.time_zone, at)
@@ -213,6 +216,25 @@ def episode_alert(
     )
 
 
+def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> Alert:
+    """Return the message that EC2 refused to start it again, or took the start back.
+
+    A refusal for the same reason is sent once an episode, as the person who asks again sees the
+    reason on the page.
+    """
+    is_refused = failed.status is StartStatus.REFUSED
+    stage = f"refused-{failed.code}" if is_refused else f"fell-back-{failed.asked_at:%Y%m%dT%H%M%S}"
+    facts = {
+        "asked_by": failed.asked_by,
+        "channel": failed.channel,
+        "start_status": failed.status.value,
+        "ec2_code": failed.code,
+        "ec2_message": failed.words,
+    }
+    words = {"said": start_words(failed), "advice": advice_on(failed.code)}
+    return episode_alert("start-failed", episode, f"start-{stage}", at, facts, words)
+
+
 def _owner_of(episode: Episode) -> Owner:
     """Return the owner of the instance, as recorded when the episode was opened."""
     return Owner(episode.owner, episode.project, episode.asking.time_zone)
@@ -273,7 +295,8 @@ def undo_alert(
     episode: Episode, by: str, channel: str, at: UtcDatetime, until: UtcDatetime | None = None
 ) -> Alert:
     """Return the message that the instance was started again, by this person through this
-    `channel`. `until` is how long the undo keeps it; `None` if that is not known."""
+    `channel`, and was seen running. `until` is how long the undo keeps it; `None` if that is not
+    known."""
     facts = {"undone_by": by, "channel": channel}
     words = {"price": price_text(episode), "until": until}
     return episode_alert("undone", episode, "undone", at, facts, words)

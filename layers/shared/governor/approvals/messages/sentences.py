@@ -27,6 +27,8 @@ from governor.core.units import (
 )
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
+from governor.episode.model.start_try import StartTry
+from governor.episode.rules.start_advice import advice_on
 
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
@@ -101,6 +103,26 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
         kind = "stopped"
     values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
     return template_lines("restart", values)[0]
+
+
+def start_words(start_try: StartTry) -> str:
+    """Return EC2's reason against a start, with its code; an empty text if it gave none."""
+    if start_try.code and start_try.words:
+        return f"{start_try.code}: {start_try.words}"
+    return start_try.code or start_try.words
+
+
+def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
+    """Return what became of the last try to start it again, as sentences; empty once it has been
+    seen running."""
+    values = {
+        "status": start_try.status.value,
+        "by": start_try.asked_by,
+        "asked_at": start_try.asked_at,
+        "said": start_words(start_try),
+        "advice": advice_on(start_try.code),
+    }
+    return template_lines("start", values, zone, now)
 
 
 def plan_lines(episode: Episode) -> tuple[str, ...]:

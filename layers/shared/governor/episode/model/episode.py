@@ -17,6 +17,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Instance, Target, UserData
 from governor.core.units import Percent, UsdPerHour, UtcDatetime, as_utc
 from governor.episode.model.plan import Plan, Price, Step
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.evidence.model import Evidence
 from governor.evidence.rules.history import History, IdleSpan, idle_span
 from governor.policy.model.acting import ApprovalRule, Power
@@ -209,10 +210,11 @@ class EpisodeEnding:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """Somebody had the stopped instance started again."""
+    """Somebody had the stopped instance started again, and it was seen running."""
 
     by: str
     at: UtcDatetime
+    """The time at which it was seen running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,8 @@ class Episode:
     progress: Progress = field(default_factory=Progress)
     ending: EpisodeEnding | None = None
     """`None` while the episode is open."""
+    start_try: StartTry | None = None
+    """The last try to start the stopped instance again; `None` if nobody has tried."""
     undo: Undo | None = None
     """`None` unless somebody undid the stop."""
 
@@ -321,10 +325,17 @@ class Episode:
     @property
     def can_be_started(self) -> bool:
         """Return whether people may have the instance started again: this episode stopped it, has
-        nothing more to do with it, and nobody has undone the stop."""
+        nothing more to do with it, nobody has undone the stop, and EC2 is not starting it."""
+        if self.is_undone or self.is_starting:
+            return False
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.progress.steps_done
-        return not self.is_undone and (self.became is Outcome.STOPPED or is_last)
+        return self.became is Outcome.STOPPED or is_last
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether EC2 has accepted a start whose end is not known yet."""
+        return self.start_try is not None and self.start_try.status is StartStatus.ACCEPTED
 
     def has_stopped(self, later: EpisodeRef) -> bool:
         """Return whether this episode stopped the run of the instance that the `later` episode is
@@ -357,6 +368,8 @@ class InstanceRecord:
     """The end of a warning that EC2 takes it back; nothing is asked or done about it before."""
     untold: EpisodeRef | None = None
     """The closed episode whose outcome people may not know yet."""
+    starting: EpisodeRef | None = None
+    """The episode whose instance EC2 was asked to start, until the end of that is known."""
     problem: str | None = None
     """Why the record cannot be read. Its holds and locks are then unknown, and nothing may be
     done."""

@@ -154,6 +154,8 @@ class Plan:
     loses_local_disks: bool = False
     """True if disks inside the host are wiped: their data is in no snapshot and never comes
     back."""
+    restart_doubts: tuple[str, ...] = ()
+    """Obstacles to the next start, as they were when people were asked; a sentence each."""
 
     @property
     def destroys(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from governor.core.episode_ref import episode_from_execution_name
 from governor.core.hashing import short_hash
 from governor.core.units import UtcDatetime, iso
+from governor.episode.model.start_try import StartStatus
 
 _WORDS_BY_ATTRIBUTE = (
     ("outcome_told_at", "outcome sent"),
@@ -123,7 +124,13 @@ class Change:
         for name, words in _WORDS_BY_ATTRIBUTE:
             if name in changed and self.after.get(name):
                 return words
+        if "start_try" in changed:
+            return f"start {self._start_try().get('status')}"
         return "changed"
+
+    def _start_try(self) -> Mapping[str, Any]:
+        """Return the try to start the instance again, as it is stored; empty if there is none."""
+        return self.after.get("start_try") or {}
 
     def _who(self, changed: set[str]) -> str:
         """Return the author of the change: a person as the record names them, AWS's principal, or
@@ -139,6 +146,9 @@ class Change:
         for name in ("undone_by", "keep_ended_by", "by", "arn"):
             if name in new_values:
                 return str(new_values[name])
+        start_try = self._start_try()
+        if "start_try" in changed and start_try.get("status") == StartStatus.ASKED:
+            return str(start_try["asked_by"])
         return self.principal or "gpu-governor"
 
 

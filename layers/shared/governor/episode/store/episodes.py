@@ -15,6 +15,7 @@ from governor.core.instance import UserData
 from governor.core.units import as_utc
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step
+from governor.episode.model.start_try import StartTry
 from governor.table import keys
 from governor.table.table import (
     Condition,
@@ -177,6 +178,35 @@ class Episodes(Store):
         self._table.try_write(update(_record(ref), {}, is_untold, remove=("untold",)))
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
+    def note_start_try(self, ref: EpisodeRef, new: StartTry, earlier: StartTry | None) -> bool:
+        """Note a try to start the instance again, and that it must be followed; return true.
+
+        `earlier` is the try that was read before. Return false if the episode was undone, or
+        another try was noted or changed since.
+        """
+        is_unchanged = unset("start_try") if earlier is None else _is_as_seen(earlier)
+        was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
+        is_startable = was_stopped & unset("undone_at") & is_unchanged
+        return self._table.try_transaction(
+            update(keys.episode(ref), {"start_try": new}, is_startable),
+            update(_record(ref), {"starting": ref.execution_name}),
+        )
+
+    def change_start_try(self, ref: EpisodeRef, seen: StartTry, changed: StartTry) -> bool:
+        """Replace the try that was read as `seen`, and return true; return false if it was changed
+        since. Once its end is known, it is no longer followed."""
+        is_changed = self._table.try_write(
+            update(keys.episode(ref), {"start_try": changed}, _is_as_seen(seen))
+        )
+        if is_changed and not changed.is_open:
+            self.end_following(ref)
+        return is_changed
+
+    def end_following(self, ref: EpisodeRef) -> None:
+        """Note that no start of this episode must be followed any more."""
+        is_followed = where("starting", "=", ref.execution_name)
+        self._table.try_write(update(_record(ref), {}, is_followed, remove=("starting",)))
+
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """Note who undid the episode, and return true; return false if somebody was noted before.
 
@@ -249,6 +279,12 @@ class Episodes(Store):
             if item.get("open_episode") == ref.execution_name:
                 held_locks.append(key)
         return held_locks
+
+
+def _is_as_seen(seen: StartTry) -> Condition:
+    """Return the condition that the try to start the instance is the one that was read."""
+    is_same = where("start_try.asked_at", "=", seen.asked_at)
+    return is_same & where("start_try.status", "=", seen.status)
 
 
 def _record(ref: EpisodeRef) -> Key:

@@ -1,0 +1,65 @@
+"""The last try to start a stopped instance again: who asked, and what EC2 has made of it.
+
+A record only: `episode.rules.start` reads EC2's answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governor.core.units import UtcDatetime
+
+
+class StartStatus(StrEnum):
+    """How far a try has come. The first two are followed until EC2 shows its end."""
+
+    ASKED = "asked"
+    """Noted before EC2 is called. It stays so if EC2 gives no clear answer."""
+    ACCEPTED = "accepted"
+    """EC2 has accepted the call. The instance is not running yet."""
+    RUNNING = "running"
+    """The instance was seen running."""
+    REFUSED = "refused"
+    """EC2 refused the call."""
+    FELL_BACK = "fell-back"
+    """EC2 took the start back: the instance is stopped again."""
+    NO_EFFECT = "no-effect"
+    """The instance is still stopped, and the call can no longer have an effect."""
+    OVERTAKEN = "overtaken"
+    """Others stopped or terminated the instance before it was seen running."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartTry:
+    """One try. A later try replaces it."""
+
+    asked_at: UtcDatetime
+    asked_by: str
+    channel: str
+    """The way they asked, such as `page`."""
+    launched_before: UtcDatetime
+    """Launch time of the instance before the call."""
+    reason_before: str
+    """EC2's reasons for the stopped state before the call."""
+    status: StartStatus = StartStatus.ASKED
+    kept_until: UtcDatetime | None = None
+    """Until when nobody is asked about the instance once it runs."""
+    ended_at: UtcDatetime | None = None
+    code: str = ""
+    """EC2's error code, or the code of its `StateReason`; empty if it gave none."""
+    words: str = ""
+    """EC2's own message."""
+    launched_at: UtcDatetime | None = None
+    """Launch time that EC2 shows after a start that fell back. A stopped instance with this launch
+    time may be started again."""
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the end of the try is not known yet."""
+        return self.status in (StartStatus.ASKED, StartStatus.ACCEPTED)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the start had no effect that lasts."""
+        return self.status in (StartStatus.REFUSED, StartStatus.FELL_BACK, StartStatus.NO_EFFECT)

@@ -1,0 +1,98 @@
+"""Read EC2's answers to a start: a refusal, or a look at what became of the instance.
+
+There is no list of refusals. An answer in EC2's error format is a refusal, except throttling and
+the few faults of EC2's own servers. These, and answers that are lost, prove nothing: the instance
+shows what came of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from governor.core.errors import CloudError, Throttled
+from governor.core.instance import Instance
+from governor.core.units import printable
+from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.rules.sent_call import UNDER_WAY_FOR
+
+START_CALL = "ec2:StartInstances"
+_SERVER_FAULTS = frozenset(
+    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"}
+)
+"""Codes by which EC2 says that it failed itself. Source: EC2 API, Error codes, server errors."""
+_EC2_CODE = re.compile(r"[A-Za-z][A-Za-z0-9]+([._:-][A-Za-z0-9]+)*")
+_NO_CODES = frozenset({"", "Unknown"})
+"""Codes that botocore gives to an answer without one."""
+_USER_STOPPED = "Client.UserInitiated"
+"""`StateReason` codes of a stop or a hibernation by the API begin so."""
+_ENCODED = "Encoded authorization failure message"
+"""The text after it can be read only with `sts:DecodeAuthorizationMessage`."""
+_LONGEST_WORDS = 400
+_TAKES_AT_MOST = timedelta(seconds=30)
+"""Longer than the function that starts instances may run."""
+
+
+class StartSeen(StrEnum):
+    """The effect of a start, as EC2 shows it."""
+
+    RUNNING = "running"
+    UNDER_WAY = "under way"
+    FELL_BACK = "fell back"
+    """The instance is stopped, for a reason that came after the call."""
+    NO_EFFECT = "no effect"
+    """The instance is stopped as before, and the call can no longer have an effect."""
+    OVERTAKEN = "overtaken"
+    """Others stopped or terminated it."""
+
+
+def is_refusal(error: CloudError) -> bool:
+    """Return whether EC2 refused a start for good, so that it has started nothing."""
+    if error.operation != START_CALL or isinstance(error, Throttled):
+        return False
+    code = error.code
+    if code in _SERVER_FAULTS or code in _NO_CODES:
+        return False
+    # The answer of a proxy or a load balancer has its HTTP status in place of a code.
+    return _EC2_CODE.fullmatch(code) is not None
+
+
+def words_of_ec2(message: str) -> str:
+    """Return EC2's message as one line that people can read. The encoded part is left out, and a
+    long message is shortened."""
+    text = printable(message.partition(_ENCODED)[0])
+    if len(text) <= _LONGEST_WORDS:
+        return text
+    return f"{text[: _LONGEST_WORDS - 1]}…"
+
+
+def reason_of_state(instance: Instance) -> str:
+    """Return EC2's reasons for the state of an instance, to compare them with later ones."""
+    return f"{instance.state_transition_reason} | {instance.state_reason}"
+
+
+def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> StartSeen:
+    """Return what came of a start, by the instance as EC2 shows it; `None` if EC2 knows it no
+    longer."""
+    if instance is None or instance.state in ("shutting-down", "terminated"):
+        return StartSeen.OVERTAKEN
+    if instance.state == "running":
+        return StartSeen.RUNNING
+    if instance.state != "stopped":
+        return StartSeen.UNDER_WAY
+    has_new_reason = reason_of_state(instance) != start_try.reason_before
+    has_new_launch = instance.launch_time != start_try.launched_before
+    if has_new_reason and instance.state_reason.startswith(_USER_STOPPED):
+        return StartSeen.OVERTAKEN
+    if has_new_reason or has_new_launch:
+        return StartSeen.FELL_BACK
+    # EC2 may show the state before the call for a while.
+    if now - start_try.asked_at < UNDER_WAY_FOR:
+        return StartSeen.UNDER_WAY
+    return StartSeen.NO_EFFECT
+
+
+def is_being_sent(start_try: StartTry, now: datetime) -> bool:
+    """Return whether the function that noted the try may still be calling EC2."""
+    return start_try.status is StartStatus.ASKED and now - start_try.asked_at < _TAKES_AT_MOST

@@ -1,0 +1,96 @@
+"""Doubts about the next start of an instance, before it is stopped: keys of its volumes, capacity.
+
+Nothing is decided here: people read the doubts in the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from governor.core.instance import Instance, Lifecycle
+
+_ENABLED = "Enabled"
+_KEY_STATES = {
+    "Disabled": "is disabled",
+    "PendingDeletion": "is about to be deleted",
+    "PendingReplicaDeletion": "is about to be deleted",
+    "PendingImport": "has no key material",
+    "Unavailable": "is not available: its key store is disconnected",
+    "Creating": "is still being created",
+    "Updating": "is being updated",
+}
+"""States of a key in words. Source: KMS developer guide, key states."""
+_SCARCE_FAMILIES = frozenset(
+    {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200"}
+) | {"trn1", "trn1n", "trn2", "trn2u"}
+"""Families that AWS also sells as Capacity Blocks, as On-Demand capacity is not assured. Source:
+EC2 user guide, Capacity Blocks for ML, supported instance types; the newest ones by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeKey:
+    """The KMS key of one or more volumes, as KMS describes it."""
+
+    key_id: str
+    """Its ARN."""
+    state: str | None = None
+    """`None` if it could not be read."""
+    problem: str = ""
+    """Why it could not be read."""
+    is_of_aws: bool = False
+    """True for a key that AWS manages: EC2 can always use it."""
+
+    @property
+    def account(self) -> str:
+        """Return the account that holds the key; empty if its name does not say."""
+        parts = self.key_id.split(":")
+        return parts[4] if len(parts) > 5 else ""
+
+
+def keys_of(instance: Instance) -> tuple[str, ...]:
+    """Return the keys of its volumes, each once; empty if none is encrypted."""
+    keys = [volume.kms_key_id for volume in instance.volumes]
+    return tuple(dict.fromkeys(key for key in keys if key))
+
+
+def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
+    """Return what is doubtful about the next start of the instance once it is stopped, a sentence
+    each; empty if nothing is known to stand against it."""
+    doubts = []
+    for key in keys:
+        doubts += _key_doubts(instance, key)
+    if instance.lifecycle is Lifecycle.SPOT:
+        doubts.append(
+            "A Spot Instance starts only while its Spot request is open, and EC2 may interrupt it "
+            "again at once."
+        )
+    elif instance.family in _SCARCE_FAMILIES:
+        doubts.append(
+            f"EC2 rarely has {instance.instance_type} free On-Demand. Without a Capacity "
+            "Reservation or a Capacity Block it may not start for days or weeks."
+        )
+    return tuple(doubts)
+
+
+def _key_doubts(instance: Instance, key: VolumeKey) -> list[str]:
+    """Return the doubts about one key, a sentence each; empty if EC2 can use it."""
+    if key.is_of_aws:
+        return []
+    name = f"The KMS key {key.key_id} of {_volumes_text(instance, key.key_id)}"
+    if key.state is None:
+        why = f": {key.problem}" if key.problem else ""
+        return [f"{name} could not be looked at, so EC2 may be unable to use it{why}."]
+    doubts = []
+    if key.state != _ENABLED:
+        state = _KEY_STATES.get(key.state, f"is in the state {key.state}")
+        doubts.append(f"{name} {state}. EC2 cannot start the instance while it is.")
+    if key.account and key.account != instance.target.account:
+        doubts.append(f"{name} belongs to account {key.account}, which must still let EC2 use it.")
+    return doubts
+
+
+def _volumes_text(instance: Instance, key_id: str) -> str:
+    """Return the volumes with this key, by their devices."""
+    devices = [volume.device for volume in instance.volumes if volume.kms_key_id == key_id]
+    return f"volume {devices[0]}" if len(devices) == 1 else f"volumes {', '.join(devices)}"

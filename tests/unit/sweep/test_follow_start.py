@@ -1,0 +1,119 @@
+"""Each sweep follows starts that EC2 was asked for, also in accounts that forward no events."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.alerts.model import AlertKind
+from governor.core.episode_ref import EpisodeRef
+from governor.core.errors import Unavailable
+from governor.episode.model.episode import Outcome, Undo
+from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.rules.start import reason_of_state
+from tests.builders import NOW, TARGET
+from tests.unit.worlds.builders import open_question, stored_episode
+from tests.unit.worlds.fleet_world import FleetWorld
+
+KEY_ERROR = "Client.InternalError: Client error on launch"
+
+
+def starting() -> tuple[FleetWorld, EpisodeRef]:
+    """An instance that an episode has stopped, and that EC2 was asked to start."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    ref = open_question(world, instance_id)
+    world.state.clear_step(ref, "stop", NOW)
+    world.state.note_step(ref, "stop", NOW)
+    world.ec2.stop(TARGET, instance_id, dry_run=False)
+    world.state.close_episode(
+        ref, Outcome.STOPPED, "as approved", NOW, quiet_until=None, became=Outcome.STOPPED
+    )
+    world.state.note_told(ref, NOW)
+    stopped = world.ec2.instances[instance_id]
+    asked = StartTry(
+        asked_at=world.clock.now(),
+        asked_by="link:ada@example.com",
+        channel="page",
+        launched_before=stopped.launch_time,
+        reason_before=reason_of_state(stopped),
+        status=StartStatus.ACCEPTED,
+    )
+    assert world.state.note_start_try(ref, asked, None)
+    world.ec2.instant = False
+    world.ec2.start(TARGET, instance_id)
+    world.announcer.sent.clear()
+    return world, ref
+
+
+def swept(world: FleetWorld) -> list[AlertKind]:
+    """The next sweep, five minutes later; the messages about the start that it sends."""
+    world.clock.moment += timedelta(minutes=5)
+    world.announcer.sent.clear()
+    world.sweep()
+    kinds = (AlertKind.UNDONE, AlertKind.START_FAILED)
+    return [alert.kind for alert in world.announcer.sent if alert.kind in kinds]
+
+
+def followed(world: FleetWorld, ref: EpisodeRef) -> EpisodeRef | None:
+    """The start that later sweeps look at."""
+    return world.state.record(TARGET, ref.instance_id).starting
+
+
+def test_while_it_is_pending_nothing_is_said_and_it_is_looked_at_again() -> None:
+    world, ref = starting()
+    assert ([], ref) == (swept(world), followed(world, ref))
+    assert stored_episode(world, ref).undo is None
+
+
+def test_the_sweep_that_sees_it_run_says_so_once() -> None:
+    world, ref = starting()
+    world.change(ref.instance_id, state="running")
+
+    assert [AlertKind.UNDONE] == swept(world)
+    assert Undo("link:ada@example.com", world.clock.now()) == stored_episode(world, ref).undo
+    assert ([], None) == (swept(world), followed(world, ref))
+
+
+def test_the_sweep_that_sees_it_stopped_again_gives_ec2_s_reason() -> None:
+    """It lists running instances alone; the record says where to look."""
+    world, ref = starting()
+    world.ec2.fall_back(ref.instance_id, KEY_ERROR)
+
+    assert [AlertKind.START_FAILED] == swept(world)
+    episode = stored_episode(world, ref)
+    assert episode.start_try is not None
+    assert StartStatus.FELL_BACK is episode.start_try.status
+    assert ("Client.InternalError", "Client error on launch") == (
+        episode.start_try.code,
+        episode.start_try.words,
+    )
+    assert episode.can_be_started
+    assert ([], None) == (swept(world), followed(world, ref))
+
+
+@pytest.mark.parametrize("fault", ["describe", "sns"])
+def test_a_sweep_that_cannot_look_or_notify_leaves_it_to_the_next(fault: str) -> None:
+    """Nobody misses the message."""
+    world, ref = starting()
+    world.change(ref.instance_id, state="running")
+    if fault == "describe":
+        world.ec2.failures["describe"] = [Unavailable("EC2 is down")]
+    else:
+        world.announcer.failure = Unavailable("SNS is down")
+    assert ([], ref) == (swept(world), followed(world, ref))
+    world.announcer.failure = None
+
+    assert [AlertKind.UNDONE] == swept(world)
+
+
+def test_a_note_without_an_open_try_is_dropped() -> None:
+    """As a function leaves it that dies between two writes."""
+    world, ref = starting()
+    start_try = stored_episode(world, ref).start_try
+    assert start_try is not None
+    world.state.items["EPISODE#" + ref.execution_name, "EPISODE"].pop("start_try")
+
+    assert ([], None) == (swept(world), followed(world, ref))
