@@ -125,6 +125,11 @@ class Simulation:
             match=dict(match or {}),
         )
 
+    def starts_fall_back(self, code: str, message: str, times: int = 1) -> None:
+        """EC2 accepts the next `times` starts of stopped instances and takes them back, with this
+        `StateReason`."""
+        self._do("starts_fall_back", code=code, message=message, times=times)
+
     def set_weather(self, seed: int, share: float) -> None:
         """From now on that share of all calls of functions meets a fault; 0 ends it.
 

@@ -45,8 +45,8 @@ def test_an_approval_stops_and_snapshots(stage: Stage) -> None:
 
 
 def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
-    """The page asks the one function that may start; a lack of capacity is told, and can be tried
-    again."""
+    """The page asks the one function that may start. A lack of capacity, and a start that EC2 takes
+    back, are said in EC2's words, and it can be tried again."""
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
@@ -54,13 +54,25 @@ def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
     stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
 
     refused, page = decide(record, "undo")
-    assert (409, True) == (refused, "no free capacity for g5.xlarge" in page)
+    assert (409, True) == (refused, "no free capacity" in page)
+    assert "InsufficientInstanceCapacity: simulated" in page
     assert "stopped" == stage.ec2_state(instance_id)
+    stage.await_mail(instance_id, "start-failed")
+
+    stage.scene.simulation.starts_fall_back("Client.InternalError", "Client error on launch")
+    assert 303 == decide(record, "undo")[0]
+    stage.eventually(lambda: "stopped" == stage.ec2_state(instance_id) or None, "it runs on")
+    stage.scene.sweep()
+    page = request(record)[1]
+    assert "Client.InternalError: Client error on launch" in page
+    assert (False, True) == ("Started again by" in page, "Start it again" in page)
 
     assert 303 == decide(record, "undo")[0]
+    assert "Starting." in request(record)[1]
 
     stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
     stage.await_mail(instance_id, "undone")
+    stage.eventually(lambda: "Started again by" in request(record)[1] or None, "nobody says so")
     assert "Started again by" in request(record)[1]
     month = f"{stage.episode(instance_id).opened_at:%Y-%m}"
 

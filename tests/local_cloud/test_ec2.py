@@ -200,6 +200,31 @@ def test_a_stop_takes_its_time_and_loses_the_public_address(
     assert launched == found(ec2, instance)["LaunchTime"]
 
 
+def test_a_start_can_be_made_to_fall_back(simulation: Simulation, ec2: Any) -> None:
+    """EC2 accepts it, and the instance is stopped again, with a reason. The next one runs."""
+    instance_id = put(simulation)
+    simulation.set_delays(state_change=0.1, snapshot=0.05)
+    ec2.stop_instances(InstanceIds=[instance_id])
+    eventually(lambda: found(ec2, instance_id)["State"]["Name"], "stopped")
+    stopped = found(ec2, instance_id)
+    assert "Client.UserInitiatedShutdown" == stopped["StateReason"]["Code"]
+    assert stopped["StateTransitionReason"].startswith("User initiated (")
+    simulation.starts_fall_back("Client.InternalError", "Client error on launch")
+
+    answer = ec2.start_instances(InstanceIds=[instance_id])
+    assert "pending" == answer["StartingInstances"][0]["CurrentState"]["Name"]
+    eventually(lambda: found(ec2, instance_id)["State"]["Name"], "stopped")
+    fallen = found(ec2, instance_id)
+    assert {
+        "Code": "Client.InternalError",
+        "Message": "Client.InternalError: Client error on launch",
+    } == fallen["StateReason"]
+
+    ec2.start_instances(InstanceIds=[instance_id])
+    eventually(lambda: found(ec2, instance_id)["State"]["Name"], "running")
+    assert "StateReason" not in found(ec2, instance_id)
+
+
 def test_changes_of_state_are_told_to_eventbridge(
     bare_cloud: LocalCloud, simulation: Simulation, ec2: Any
 ) -> None:
@@ -429,7 +454,7 @@ def test_a_fault_hits_the_calls_it_is_meant_for(
     """As often as it says; with `match` only requests that hold the value; all calls are
     counted."""
     good, bad = put(simulation), put(simulation)
-    code = "InsufficientInstanceCapacity"
+    code = "IncorrectInstanceState"
     simulation.set_fault("ec2:StopInstances", code, times=2, match={"InstanceIds": bad})
 
     ec2.stop_instances(InstanceIds=[good])

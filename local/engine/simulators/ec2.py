@@ -68,6 +68,8 @@ class Ec2Simulator:
         self.delays = Delays()
         self.snapshot_outcome = "completed"
         self.spot_prices: dict[str, str] = {}
+        self.fall_backs: list[tuple[str, str]] = []
+        """Code and message of the `StateReason` with which the next starts fall back to stopped."""
         self.placement_scores: dict[str, int] = {}
         """By Region, of three types and more."""
         self.instance_types: dict[str, dict[str, Any]] = {}
@@ -125,6 +127,7 @@ class Ec2Simulator:
             self.delays = Delays()
             self.snapshot_outcome = "completed"
             self.spot_prices = {}
+            self.fall_backs.clear()
             self.placement_scores = {}
             self.instance_types = {}
 
@@ -489,16 +492,28 @@ class Ec2Simulator:
 
     def _go(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         """First the passing state at once, then the final one after the delay; both are told."""
+        before = instance["State"]["Name"]
         passing = {"running": "pending", "stopped": "stopping", "terminated": "shutting-down"}[
             final
         ]
         if final == "running":
             instance["LaunchTime"] = _now()
+            instance["StateTransitionReason"] = ""
+            instance.pop("StateReason", None)
+        else:
+            instance["StateTransitionReason"] = f"User initiated ({_now():%Y-%m-%d %H:%M:%S} GMT)"
+            instance["StateReason"] = _reason(
+                "Client.UserInitiatedShutdown", "User initiated shutdown"
+            )
         self._set_state(account, region, instance, passing)
+        falls_back = final == "running" and before == "stopped" and bool(self.fall_backs)
 
         def arrive() -> None:
-            if instance["State"]["Name"] == passing:
-                self._arrive(account, region, instance, final)
+            if instance["State"]["Name"] != passing:
+                return
+            if falls_back:
+                instance["StateReason"] = _reason(*self.fall_backs.pop(0))
+            self._arrive(account, region, instance, "stopped" if falls_back else final)
 
         self._later(self.delays.state_change, arrive)
 
@@ -843,6 +858,11 @@ class Ec2Simulator:
 
     def _instances(self, account: str, region: str, ids: Iterable[str]) -> list[dict[str, Any]]:
         return [self._instance(account, region, instance_id) for instance_id in ids]
+
+
+def _reason(code: str, message: str) -> dict[str, str]:
+    """Return a `StateReason` as EC2 gives it: the message begins with the code."""
+    return {"Code": code, "Message": f"{code}: {message}"}
 
 
 def _check_dry_run(request: Request) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 _STATUS = {
     "AccessDenied": 403,
     "DryRunOperation": 412,
+    "InsufficientInstanceCapacity": 500,
     "InternalError": 500,
     "InternalFailure": 500,
     "InternalServerError": 500,

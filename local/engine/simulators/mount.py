@@ -73,6 +73,9 @@ class Simulation:
                 return self.ec2.finish_snapshots()
             case "snapshots_end_as":
                 self.ec2.snapshot_outcome = command["state"]
+            case "starts_fall_back":
+                fallen = (command["code"], command["message"])
+                self.ec2.fall_backs += [fallen] * int(command["times"])
             case "set_spot_prices":
                 self.ec2.spot_prices |= command["prices"]
             case "set_list_prices":
