@@ -21,12 +21,14 @@ from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.questions import (
     first_yes_alert,
     stage_alert,
+    start_failed_alert,
     undo_alert,
     waiting_alert,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
 from governor.approvals.rules.approval import first_approval
 from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Terms
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
 from governor.notify.compose import message_of
@@ -55,6 +57,26 @@ from tests.unit.web.test_site import BOTH, DigestWorld, World
 
 FOLDER = Path(__file__).parent.parent / "build" / "gallery"
 SIZES = {"desk": 800, "phone": 390}
+
+
+REFUSED_START = StartTry(
+    asked_at=NOW,
+    asked_by="link:alice@example.com",
+    channel="page",
+    launched_before=NOW - timedelta(days=2),
+    reason_before="",
+    status=StartStatus.REFUSED,
+    ended_at=NOW,
+    code="VcpuLimitExceeded",
+    words="You have requested more vCPU capacity than your current vCPU limit of 64 allows for "
+    "the instance bucket that the specified instance type belongs to.",
+)
+FALLEN_START = replace(
+    REFUSED_START,
+    status=StartStatus.FELL_BACK,
+    code="Client.InternalError",
+    words="Client error on launch",
+)
 
 
 def main() -> int:
@@ -132,6 +154,8 @@ def rendered() -> Iterator[tuple[str, Message]]:
             undo_alert(asked, "link:alice@example.com", "page", NOW, NOW + timedelta(hours=24)),
             asked,
         ),
+        "start-refused": (start_failed_alert(asked, REFUSED_START, NOW), asked),
+        "start-fell-back": (start_failed_alert(asked, FALLEN_START, NOW), asked),
         "failed": (failed, failing),
         "frozen": (breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None),
     }
