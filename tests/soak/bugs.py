@@ -943,7 +943,7 @@ BUGS = (
         (
             Edit(
                 "episode.model.episode:Episode.can_be_started",
-                "return not self.is_undone and (self.became is Outcome.STOPPED or is_last)",
+                "return self.became is Outcome.STOPPED or is_last",
                 "return False",
             ),
         ),

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import AlertKind
-from governor.core.errors import CloudError, Throttled, Unavailable
+from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
@@ -156,18 +156,16 @@ def test_a_lost_answer_is_looked_at_and_never_ends_in_press_once_more_forever() 
     assert undo(world).done
 
 
-def test_while_the_answer_is_not_known_anybody_may_try_again_but_not_in_the_same_seconds() -> None:
+def test_while_the_answer_is_not_known_anybody_may_try_again() -> None:
     """EC2 takes a second start of an instance that starts for the first one."""
     world = stopped()
     world.ec2.failures["start"] = [Unavailable("no answer", operation="ec2:StartInstances")]
     undo(world)
 
-    at_once = undo(world, "bob")
-    world.clock.moment += timedelta(seconds=30)
-    later = undo(world, "bob")
+    again = undo(world, "bob")
 
-    assert (False, True) == (at_once.done, "a moment ago" in at_once.text)
-    assert (True, 2, "bob") == (later.done, starts(world), last_try(world).asked_by)
+    assert (True, 2, "bob") == (again.done, starts(world), last_try(world).asked_by)
+    assert StartStatus.ACCEPTED is last_try(world).status
 
 
 def test_started_again_is_said_only_once_it_was_seen_running() -> None:
@@ -304,14 +302,27 @@ def test_a_refusal_for_one_reason_is_sent_once() -> None:
         Unavailable("no answer", operation="sts:AssumeRole"),
     ],
 )
-def test_a_role_that_cannot_be_assumed_has_started_nothing(error: CloudError) -> None:
-    """EC2 was not called, so nothing is uncertain."""
+def test_a_role_that_cannot_be_assumed_at_the_moment_refuses_nothing(error: CloudError) -> None:
+    """The same press may succeed a minute later."""
     world = stopped()
     world.ec2.failures["start"] = [error]
 
+    assert undo(world).done
+    assert (StartStatus.ASKED, []) == (last_try(world).status, kinds(world))
+    assert episode_of(world).can_be_started
+
+
+def test_a_role_that_does_not_trust_the_function_is_a_refusal() -> None:
+    """With the words of STS: an administrator must change something."""
+    world = stopped()
+    world.ec2.failures["start"] = [
+        AccessDenied("no", operation="sts:AssumeRole", code="AccessDenied", words="not trusted")
+    ]
+
     answer = undo(world)
 
-    assert (False, StartStatus.REFUSED) == (answer.done, last_try(world).status)
+    assert (False, True) == (answer.done, "AccessDenied: not trusted" in answer.text)
+    assert StartStatus.REFUSED is last_try(world).status
 
 
 def test_a_record_that_cannot_be_read_is_no_uncertain_start() -> None:
@@ -326,13 +337,14 @@ def test_a_record_that_cannot_be_read_is_no_uncertain_start() -> None:
 
 
 def test_only_the_call_itself_can_be_refused_by_ec2() -> None:
-    """Codes without a letter, empty ones, and those of other calls are none of EC2's refusals."""
+    """Codes without a letter and empty ones are none of EC2's refusals."""
     assert is_refusal(start_error("VcpuLimitExceeded"))
+    assert is_refusal(CloudError("no", operation="sts:AssumeRole", code="AccessDenied"))
     for error in (
         start_error(""),
         start_error("400"),
         start_error("Not A Code"),
-        CloudError("no", operation="sts:AssumeRole", code="AccessDenied"),
+        Unavailable("no answer", operation="sts:AssumeRole"),
         Unavailable("no answer", operation="ec2:StartInstances"),
     ):
         assert not is_refusal(error)

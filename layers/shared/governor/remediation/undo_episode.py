@@ -14,7 +14,7 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.rules.approval import why_too_late
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
-from governor.core.errors import CloudError, ConflictError
+from governor.core.errors import CloudError, ConflictError, Throttled, Unavailable
 from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, full_stop, in_utc
@@ -23,8 +23,6 @@ from governor.episode.model.plan import Step
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.ports import InstanceStarter, UndoAnswer
 from governor.episode.rules.start import (
-    START_CALL,
-    is_being_sent,
     is_refusal,
     reason_of_state,
     words_of_ec2,
@@ -61,10 +59,13 @@ class UndoEpisode:
         """Start the instance, or answer why it was not started and what to do instead.
 
         `by` is the person who asked, `channel` the way they asked. Raises: SafetyError for an
-        episode that does not exist, in an account that is no target.
+        episode that does not exist, in an account that is no target; Throttled, Unavailable if
+        something could not be read or stored now: nothing was started.
         """
         try:
             answer = self._answer(ref, by, channel)
+        except (Throttled, Unavailable):
+            raise
         except CloudError as error:
             _log.exception("nothing was started: the instance could not be looked at")
             return UndoAnswer(done=False, text=_not_looked_at(error))
@@ -156,7 +157,7 @@ class UndoEpisode:
         try:
             request_id = self.starter.start(target, ref.instance_id)
         except CloudError as error:
-            if error.operation != START_CALL or is_refusal(error):
+            if is_refusal(error):
                 return self._refused_by_ec2(episode, start_try, error)
             _log.warning("EC2 gave no clear answer to a start: %s", error)
             return self._without_answer(episode, target)
@@ -255,14 +256,12 @@ def _not_looked_at(error: CloudError) -> str:
         why = f"{error.operation}: {error.code}: {words_of_ec2(error.words)}"
     else:
         why = str(error)
-    return f"nothing was started, because it could not be looked at ({why}). Try again in a minute"
+    return f"nothing was started, because it could not be looked at ({why})"
 
 
 def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str | None:
     """Return why the record of the episode allows no start; `None` if it allows one."""
     start_try = episode.start_try
-    if start_try is not None and is_being_sent(start_try, now):
-        return f"{start_try.asked_by} has asked for it a moment ago: open this page again"
     if episode.can_be_started:
         return None
     if episode.outcome is Outcome.TERMINATED:

@@ -8,13 +8,13 @@ shows what came of the call.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
-from governor.core.errors import CloudError, Throttled
+from governor.core.errors import CloudError, Throttled, Unavailable
 from governor.core.instance import Instance
 from governor.core.units import printable
-from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.model.start_try import StartTry
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 
 START_CALL = "ec2:StartInstances"
@@ -30,8 +30,6 @@ _USER_STOPPED = "Client.UserInitiated"
 _ENCODED = "Encoded authorization failure message"
 """The text after it can be read only with `sts:DecodeAuthorizationMessage`."""
 _LONGEST_WORDS = 400
-_TAKES_AT_MOST = timedelta(seconds=30)
-"""Longer than the function that starts instances may run."""
 
 
 class StartSeen(StrEnum):
@@ -48,9 +46,12 @@ class StartSeen(StrEnum):
 
 
 def is_refusal(error: CloudError) -> bool:
-    """Return whether EC2 refused a start for good, so that it has started nothing."""
-    if error.operation != START_CALL or isinstance(error, Throttled):
+    """Return whether the start was refused for good, so that it has started nothing: by EC2, or
+    before EC2 was asked."""
+    if isinstance(error, Throttled):
         return False
+    if error.operation != START_CALL:
+        return not isinstance(error, Unavailable)
     code = error.code
     if code in _SERVER_FAULTS or code in _NO_CODES:
         return False
@@ -91,8 +92,3 @@ def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> St
     if now - start_try.asked_at < UNDER_WAY_FOR:
         return StartSeen.UNDER_WAY
     return StartSeen.NO_EFFECT
-
-
-def is_being_sent(start_try: StartTry, now: datetime) -> bool:
-    """Return whether the function that noted the try may still be calling EC2."""
-    return start_try.status is StartStatus.ASKED and now - start_try.asked_at < _TAKES_AT_MOST
