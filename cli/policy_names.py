@@ -131,6 +131,26 @@ def _of_targets(targets: Mapping[str, Any]) -> Iterator[OddName]:
             path = ("targets", "units", str(index))
             yield path, f"{unit} is in targets.without_units, too, so none of its accounts is swept"
     yield from _of_other_roots(units, left_out)
+    yield from _of_places_left_out(targets)
+
+
+def _of_places_left_out(targets: Mapping[str, Any]) -> Iterator[OddName]:
+    """Yield each place of `targets.without` that is no target in any case: nothing is left out
+    there. Its account counts only where no units are named, as their accounts are not known here.
+    """
+    accounts: Sequence[str] = targets.get("accounts") or ()
+    regions: Sequence[str] = targets.get("regions") or ()
+    for index, place in enumerate(targets.get("without") or ()):
+        path = ("targets", "without", str(index))
+        region = place["region"]
+        region_problem = _region_problem(region)
+        if region_problem:
+            yield (*path, "region"), region_problem
+        elif regions and region not in regions:
+            yield path, f"{region} is not in targets.regions, so nothing is left out there"
+        account = place["account"]
+        if accounts and not targets.get("units") and account not in accounts:
+            yield path, f"{account} is not in targets.accounts, so nothing is left out there"
 
 
 def _of_other_roots(units: Sequence[str], left_out: Sequence[str]) -> Iterator[OddName]:

@@ -65,6 +65,10 @@ def pages(schema: Mapping[str, Any]) -> dict[str, str]:
     document = _table("The document itself", schema["description"], schema, schema)
     match = _table("`match` of an override", match["description"], match, schema)
     found["policy-judging.md"] += f"\n{document}\n{match}"
+    place = schema["$defs"].get("Place")
+    if place is not None:
+        table = _table("A place of `targets.without`", place["description"], place, schema)
+        found["policy-judging.md"] += f"\n{table}"
     return found
 
 

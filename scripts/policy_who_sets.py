@@ -83,7 +83,7 @@ ENTRIES = (
     ),
     Entry(
         "targets",
-        "accounts units without_units regions",
+        "accounts units without_units regions without",
         (Who.PLATFORM,),
         "more than one account or Region",
     ),

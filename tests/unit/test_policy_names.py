@@ -145,6 +145,31 @@ def test_units_that_cannot_all_be_right_are_a_warning(
     assert said == reasons(f"targets: {{units: [{units}], without_units: [{left_out}]}}")
 
 
+OF_TWO = "accounts: ['111122223333', '210987654321'], regions: [us-east-1, eu-west-1]"
+
+
+@pytest.mark.parametrize(
+    ("targets", "account", "region", "said"),
+    [
+        (OF_TWO, "210987654321", "eu-west-1", []),
+        (OF_TWO, "210987654321", "eu-wset-1",
+         ["eu-wset-1 is no Region that this release knows; did you mean eu-west-1?"]),
+        (OF_TWO, "210987654321", "eu-west-2",
+         ["eu-west-2 is not in targets.regions, so nothing is left out there"]),
+        (OF_TWO, "999988887777", "eu-west-1",
+         ["999988887777 is not in targets.accounts, so nothing is left out there"]),
+        ("accounts: ['111122223333'], units: [r-abcd]", "999988887777", "eu-west-1", []),
+    ],
+)  # fmt: skip
+def test_a_place_left_out_that_is_no_target_is_a_warning(
+    targets: str, account: str, region: str, said: list[str]
+) -> None:
+    """The accounts of units are not known at a desk, so an account may be one of theirs."""
+    place = f"{{account: '{account}', region: {region}}}"
+
+    assert said == reasons(f"targets: {{{targets}, without: [{place}]}}")
+
+
 def test_an_empty_document_has_no_names() -> None:
     assert [] == reasons("")
     assert [] == reasons("targets:\noverrides:\n")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from governor.policy.accounts import Accounts
-from governor.policy.model.judging import Targets
+from governor.policy.model.judging import Place, Targets
 from governor.policy.model.policy import Policy
 from tests.builders import TARGET
 from tests.unit.events.test_notices import IN_TWO_WEEKS, block, retirement, world_with
 from tests.unit.worlds.warned_world import WarnedWorld
 
 MEMBER = "210987654321"
+WITHOUT_ONE = Targets(
+    accounts=(TARGET.account, MEMBER),
+    regions=("eu-west-1", TARGET.region),
+    without=(Place(MEMBER, "eu-west-1"),),
+)
 
 
 @pytest.mark.parametrize(
@@ -23,12 +28,20 @@ MEMBER = "210987654321"
         (Targets(accounts=(MEMBER,)), MEMBER, TARGET.region, True),
         (Targets(accounts=(MEMBER,)), TARGET.account, TARGET.region, False),
         (Targets(regions=("eu-west-1",)), TARGET.account, "eu-west-1", True),
+        (WITHOUT_ONE, MEMBER, "eu-west-1", False),
+        (WITHOUT_ONE, MEMBER, TARGET.region, True),
+        (WITHOUT_ONE, TARGET.account, "eu-west-1", True),
+        (Targets(without=(Place(TARGET.account, "eu-west-1"),)), TARGET.account, TARGET.region,
+         True),
+        (Targets(without=(Place(TARGET.account, TARGET.region),)), TARGET.account, TARGET.region,
+         False),
     ],
-)
+)  # fmt: skip
 def test_a_place_is_governed_where_the_sweep_goes(
     targets: Targets, account: str, region: str, governed: bool
 ) -> None:
-    """Empty lists mean the place of the stack itself."""
+    """Empty lists mean the place of the stack itself. `without` leaves out one Region of one
+    account, and no other."""
     accounts = Accounts(TARGET.account, TARGET.region)
 
     assert governed is accounts.governs(Policy(targets=targets), account, region)

@@ -95,6 +95,12 @@ def test_every_setting_is_classified() -> None:
             [],
         ),
         ("targets: {regions: [eu-west-1, us-east-1]}", "targets: {regions: [us-east-1]}", []),
+        (
+            "targets: {without: [{account: '111122223333', region: eu-west-1}]}",
+            "{}",
+            ["targets.without"],
+        ),
+        ("{}", "targets: {without: [{account: '111122223333', region: eu-west-1}]}", []),
         ("{}", "caps: {account_actions_per_hour: 6}", ["caps.account_actions_per_hour"]),
         ("{}", "caps: {account_actions_per_hour: 0}", []),
         ("{}", "breaker: {minimum_instances: 6}", ["breaker.minimum_instances"]),

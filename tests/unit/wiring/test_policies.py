@@ -336,6 +336,32 @@ def test_units_alone_do_not_name_the_hub() -> None:
 
 
 @pytest.mark.parametrize(
+    ("place", "path", "why"),
+    [
+        ("{account: '11112222333', region: us-east-1}", "0.account", "an account has 12 digits"),
+        ("{account: '111122223333', region: useast}", "0.region", "no Region is named so"),
+        ("{account: '111122223333'}", "0.region", "is missing"),
+        ("{region: us-east-1}", "0.account", "is missing"),
+        ("{account: '111122223333', region: us-east-1, zone: a}", "0.zone", ""),
+    ],
+)
+def test_a_place_left_out_that_is_none_is_refused_with_its_path(
+    place: str, path: str, why: str
+) -> None:
+    with pytest.raises(PolicyError, match=rf"targets\.without\.{path}.*{why}"):
+        parse_policy(f"targets: {{without: [{place}]}}")
+
+
+def test_a_policy_that_leaves_out_every_place_is_refused() -> None:
+    """A sweep of nothing is nobody's wish; to stop everything there is a pause."""
+    names = "accounts: ['111122223333'], regions: [us-east-1]"
+    place = "{account: '111122223333', region: us-east-1}"
+
+    with pytest.raises(PolicyError, match=r"targets\.without.*leaves out every place"):
+        parse_policy(f"targets: {{{names}, without: [{place}]}}")
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("targets: {units: [gpu]}", "no unit is named so"),

@@ -135,6 +135,21 @@ def checked(
     return setting(default, risk, advice=advice, is_allowed=is_allowed, **metadata)
 
 
+def required(advice: str, is_allowed: Callable[[str], object], pattern: str) -> str:
+    """Declare a setting that has no default: a text for which `is_allowed` returns something true.
+
+    `advice` is the end of the message about any other text; `pattern` is the form for JSON Schema.
+    """
+    metadata = {
+        "risk": None,
+        "advice": advice,
+        "is_allowed": is_allowed,
+        "json_schema_extra": {"pattern": pattern},
+    }
+    declared: str = field(metadata=metadata)
+    return declared
+
+
 def between(
     default: _Value,
     low: float,

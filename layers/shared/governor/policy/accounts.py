@@ -73,7 +73,7 @@ class Accounts:
 
 def swept_targets(policy: Policy, hub: Target) -> tuple[Target, ...]:
     """Return the targets that are swept: every account of the policy in every Region of the policy,
-    each once and without a role.
+    each once and without a role, but for the places of `targets.without`.
 
     The accounts of units count only once they were added to the policy. Without accounts and units
     the hub's account is swept, and without Regions the hub's Region. The result is empty if there
@@ -84,7 +84,10 @@ def swept_targets(policy: Policy, hub: Target) -> tuple[Target, ...]:
         accounts = (hub.account,)
     regions = policy.targets.regions or (hub.region,)
     distinct_regions = dict.fromkeys(regions)
+    left_out = {(place.account, place.region) for place in policy.targets.without}
     targets: list[Target] = []
     for account in dict.fromkeys(accounts):
-        targets += [Target(account, region) for region in distinct_regions]
+        for region in distinct_regions:
+            if (account, region) not in left_out:
+                targets.append(Target(account, region))
     return tuple(targets)

@@ -6,6 +6,7 @@ constant beside its rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from governor.core.settings import (
     checked,
     named,
     one_of,
+    required,
     setting,
 )
 from governor.policy.model.contacts import ACCOUNT
@@ -32,10 +34,34 @@ LEAST_WINDOW_MINUTES = 10
 releases accepted 5 to 9."""
 
 
+def _is_account(text: str) -> bool:
+    """Return whether the text is the ID of an account: 12 digits."""
+    return re.fullmatch(ACCOUNT[0], text) is not None
+
+
+def _is_region(text: str) -> bool:
+    """Return whether the text has the form of a Region code, such as `us-east-1`."""
+    return re.fullmatch(REGION[0], text) is not None
+
+
 def _is_of_jobs(namespace: str) -> bool:
     """Return whether a CloudWatch namespace may be that of jobs: it is not empty, and none of AWS's
     own (`AWS/...`)."""
     return bool(namespace) and not namespace.startswith("AWS/")
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Section):
+    """One Region of one account."""
+
+    account: str = required(ACCOUNT[1], _is_account, f"^{ACCOUNT[0]}$")
+    """Account ID, in quotes."""
+    region: str = required(REGION[1], _is_region, f"^{REGION[0]}$")
+    """Region code."""
+
+    def __str__(self) -> str:
+        """Return the place as messages name a target: `111122223333/us-east-1`."""
+        return f"{self.account}/{self.region}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +77,28 @@ class Targets(Section):
     """Units whose accounts `units` leaves out, with all units within them."""
     regions: tuple[str, ...] = named(*REGION, "widened")
     """Region codes. Empty: the Region of the stack."""
+    without: tuple[Place, ...] = setting((), "removed")
+    """Places that are not swept, each with `account` and `region`: a Region that an account has not
+    enabled, or an account without the member stack there."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the mistake that `without_units` is set and `units` is not; otherwise nothing."""
+        """Yield the mistakes that `without_units` is set and `units` is not, and that `without`
+        leaves out every place that is named; otherwise nothing."""
         if self.without_units and not self.units:
             yield ("without_units",), "leaves accounts out of units, and none is named; set units"
+        if self._leaves_out_everything():
+            yield ("without",), "leaves out every place that accounts and regions name"
+
+    def _leaves_out_everything(self) -> bool:
+        """Return whether all accounts and Regions are named here, and none of their places is
+        left."""
+        if self.units or not self.accounts or not self.regions:
+            return False
+        for account in self.accounts:
+            for region in self.regions:
+                if Place(account, region) not in self.without:
+                    return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
