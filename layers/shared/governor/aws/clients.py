@@ -45,13 +45,14 @@ _ONE_CALL_SECONDS = 900
 READING = ("ec2:Describe*", "*")
 """Action and resource of a session that may look at EC2 and change nothing."""
 _ATTEMPTS = 5
+"""How often a call is sent at most, with its retries."""
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
 """The most requests at a time that are about one instance each."""
 _IMPATIENT_ATTEMPTS = 2
-_TIMEOUTS = (5, 20)
+_TIMEOUT_SECONDS = (5, 20)
 """Seconds to connect, and to read."""
-_SHORT_TIMEOUTS = (1, 3)
+_SHORT_TIMEOUT_SECONDS = (1, 3)
 _SERVICES = {"states": "stepfunctions"}
 """botocore's name of a service, where the prefix of its operations differs."""
 
@@ -79,7 +80,10 @@ class _ClientKey(NamedTuple):
 
 
 class Clients:
-    """Keeps the clients of a function. Each is made when it is first asked for."""
+    """Keeps the clients of a function. Each is made when it is first asked for.
+
+    `region` is that of calls without a target; `None` leaves it to botocore's own settings.
+    """
 
     def __init__(self, region: str | None = None) -> None:
         self._region = region
@@ -89,10 +93,10 @@ class Clients:
         self._sessions: dict[_Role, Any] = {}
 
     def only_read_members(self) -> None:
-        """Let sessions with roles of member accounts look at EC2 and change nothing.
+        """From now on, let new sessions with roles of member accounts look at EC2 and change
+        nothing. Call it before the first session: a session made earlier keeps its rights.
 
-        It is called before the first session. To change something, such a function uses
-        `client_for_one_call`.
+        To change something, such a function uses `client_for_one_call`.
         """
         self._only_reads = True
 
@@ -107,8 +111,9 @@ class Clients:
         """Return the client of a service, in the target's Region and with its role, if it has one.
         It is made at the first call; no request is sent before the client is used.
 
-        Without a target it is in the function's own Region and with its own credentials. Without
-        `repeat` a call is sent once; without `patient` it gives up within seconds.
+        Without a target it is in the function's own Region and with its own credentials. With
+        `repeat` botocore retries a call, without it is sent once; without `patient` it gives up
+        within seconds.
         """
         region = target.region if target else self._region
         role = _OWN
@@ -189,8 +194,9 @@ class Clients:
         return self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
     def _assumed(self, role_arn: str, episode_and_person: tuple[str, str] | None) -> Any:
-        """Return credentials of a role. STS is first asked when they are used, and again before
-        they end."""
+        """Return credentials of a role; after `only_read_members` they can look at EC2 alone. STS
+        is first asked when they are used, and again before they end. Call it only with the lock
+        held."""
         sts = self._sts()
         policy = allowing(*READING) if self._only_reads else None
 
@@ -235,12 +241,12 @@ def _assume(
     seconds: int,
     policy: str | None,
 ) -> Mapping[str, Any]:
-    """Begin a session with a role, and return its credentials as STS gives them. Raises:
-    CloudError.
+    """Begin a session with a role, for this many seconds, and return its credentials as STS gives
+    them. Without `policy` (a session policy as JSON) it may do all that the role may.
 
     The session is named after the episode, and the person is its source identity, which CloudTrail
-    keeps. Member stacks of earlier releases allow no source identity: the session then goes without
-    one.
+    keeps; without an episode it has a fixed name. If the role allows no source identity, as in
+    member stacks of earlier releases, the session goes without one. Raises: CloudError.
     """
     parameters: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
     if policy is not None:
@@ -320,8 +326,8 @@ class Adapter:
         **parameters: Any,
     ) -> Any:
         """Call an operation such as `ec2:StopInstances`; return AWS's answer. `parameters` are its
-        own; `repeat` and `patient` are those of `Clients.client`, whose client is used unless one
-        is given.
+        own. The call goes by `client`; without one, by that of `Clients.client` for this target,
+        `repeat` and `patient`, where the adapter's own `patient` must be set, too.
 
         Raises: CloudError; ConflictError; Unavailable if the call may have had its effect.
         """
@@ -342,7 +348,8 @@ class Adapter:
         **parameters: Any,
     ) -> Iterator[Any]:
         """Yield all pages of an operation's answer, calling it once a page. `following` names the
-        field with the token of the next page, in the answer and in the request. Raises: CloudError.
+        field with the token of the next page, in the answer and in the request. Without a target
+        the call goes to the function's own account and Region. Raises: CloudError.
 
         botocore's paginators would read one more file at a cold start.
         """
@@ -364,7 +371,8 @@ class Adapter:
         **parameters: Any,
     ) -> Iterator[Answer]:
         """Yield what `read` makes of each record of an operation's answer, but not `None`. `path`
-        leads to the records: ("Reservations", "Instances"). Only with `answers` nothing is called.
+        leads to the records: ("Reservations", "Instances"). With `answers` the records are taken
+        from those, and nothing is called.
 
         A record that cannot be read is logged and left out, and `odd` gets the reason by its
         `InstanceId`, or by "". Raises: CloudError if a call fails; without `odd` also at the end,
@@ -420,7 +428,7 @@ def _config(
         attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
     is_adaptive = polite and repeat and patient
     mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
-    connect_seconds, read_seconds = _TIMEOUTS if patient else _SHORT_TIMEOUTS
+    connect_seconds, read_seconds = _TIMEOUT_SECONDS if patient else _SHORT_TIMEOUT_SECONDS
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts},
         connect_timeout=connect_seconds,

@@ -74,7 +74,7 @@ class CloudWatchMetrics(Adapter):
         one instance if it is named. Raises: CloudError.
 
         A series that cannot be read is missing, which is safe: without readings of every GPU of the
-        type there is no verdict.
+        type there is no verdict. If none can be read, that is a CloudError.
         """
         dimension = {"Name": "InstanceId"}
         if instance_id:
@@ -157,7 +157,8 @@ def _put_points(
     result: Any, window: Window, key: str, values: dict[str, list[float | None]]
 ) -> None:
     """Put the points of a result into `values[key]`, which has one value for each period of the
-    window. Points outside of the window are left out; without any other, nothing is put."""
+    window. Points outside of the window are left out; without any other, nothing is put. Raises:
+    AttributeError, TypeError or ValueError for a result of another form."""
     start = window.start.timestamp()
     period = window.period.total_seconds()
     bins = window.bins
@@ -219,7 +220,8 @@ class CloudWatchAlarms(Adapter):
         return None
 
     def _publishes(self, record: Any) -> bool:
-        """Return whether one of the alarm's actions publishes to the alert topic."""
+        """Return whether one of the alarm's actions publishes to the topic of these alarms, whose
+        ARN is `_resource`."""
         kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
         return any(self._resource in record.get(kind, ()) for kind in kinds)
 
@@ -230,7 +232,7 @@ _MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate
 
 def _alarm(record: Any) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
-    `OK`, else `ALARM`."""
+    `OK`, else `ALARM`, which is critical unless it is about money."""
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]

@@ -111,8 +111,9 @@ class DynamoTable(Adapter, Table):
         return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
-        """Carry out all writes or none. A retry of the client counts as the same transaction,
-        because botocore gives each call a token.
+        """Carry out all writes or none. One that meets another transaction is tried again, six
+        times in all, or once with a short timeout. A retry of the client counts as the same
+        transaction, because botocore gives each call a token.
 
         Raises: ConflictError if a condition fails; Throttled if other transactions held the items
         in all attempts; CloudError.
@@ -260,7 +261,8 @@ def _unpack(value: Mapping[str, Any]) -> Any:
 
 
 def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
-    """Return the values of a list as DynamoDB takes them."""
+    """Return the values of a list as DynamoDB takes them. Raises: TypeError for a type that is
+    never stored."""
     return [_pack(value) for value in values]
 
 

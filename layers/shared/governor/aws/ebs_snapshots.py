@@ -32,11 +32,12 @@ class EbsSnapshots(Ec2Writer):
         dry_run: bool,
         boot: bool = True,
     ) -> list[Snapshot]:
-        """Start snapshots of an instance's volumes, of the boot volume only with `boot`; return
-        them, or an empty list for a dry run. Raises: CloudError; SafetyError as `_write`.
+        """Start snapshots of all volumes of an instance, without `boot` of all but the boot volume;
+        return them, or an empty list for a dry run.
 
         It is sent once: CreateSnapshots has no token, so that a repeat would make a second set.
-        Look with `find` before you call it again.
+        Look with `find` before you call it again. Raises: CloudError, also if none of the snapshots
+        in the answer can be read; SafetyError if EC2 carried out a dry run.
         """
         answer = self._write(
             "ec2:CreateSnapshots",
@@ -71,7 +72,7 @@ class EbsSnapshots(Ec2Writer):
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
         """Delete a snapshot; return the id of the request, `None` if AWS gave none. Raises:
-        CloudError."""
+        NotFound if it is gone; Protected if it is locked or an image uses it; CloudError."""
         return self._request("ec2:DeleteSnapshot", target, dry_run=False, SnapshotId=snapshot_id)
 
     def user_data(self, target: Target, instance_id: str) -> bytes:

@@ -58,8 +58,8 @@ class Ec2Instances(Adapter):
     ) -> list[Instance]:
         """Return the running instances that bear the selector's tag; empty if there are none.
 
-        An instance whose record cannot be read is left out, and `odd` gets the reason by its id.
-        Raises: CloudError.
+        An instance whose record cannot be read, or lacks the tag by which EC2 found it, is left
+        out, and `odd` gets the reason by its id. Raises: CloudError.
         """
         odd = {} if odd is None else odd
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [literal(selector.tag_value)]}
@@ -72,8 +72,8 @@ class Ec2Instances(Adapter):
         return [instance for instance in selected_by_id.values() if instance.instance_id not in odd]
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
-        """Return the running GPU instances without the selector's tag, `MOST_UNGOVERNED` at most.
-        Raises: CloudError.
+        """Return the running GPU instances without the selector's tag, `MOST_UNGOVERNED` at most;
+        those whose record cannot be read are left out. Raises: CloudError.
 
         No filter of EC2 leaves a tag out, so the governed ones are read, too.
         """
@@ -133,7 +133,8 @@ class Ec2Instances(Adapter):
         **parameters: Any,
     ) -> Iterator[Instance]:
         """Yield the instances that these filters or parameters select, with their launch facts if
-        `whole`. Raises: CloudError; for records that cannot be read as `_records`, with `odd`."""
+        `whole`. One whose record cannot be read is left out, and `odd` gets the reason by its id.
+        Raises: CloudError; without `odd` (`None`) also if records cannot be read and none can."""
         if filters:
             parameters["Filters"] = list(filters)
             parameters["MaxResults"] = _PAGE
@@ -145,8 +146,8 @@ class Ec2Instances(Adapter):
     def _instance_pages(self, target: Target, parameters: Mapping[str, Any]) -> Iterator[Any]:
         """Yield EC2's answers for these parameters, hidden managed instances included.
 
-        EC2 in a partition may not know the parameter for those yet. It is then left out, and the
-        call is made again.
+        EC2 in a partition may not know the parameter for those yet. It is then left out, here and
+        in later calls to the Region, and the call is made again. Raises: CloudError.
         """
         if not self._knows_managed(target):
             yield from self._pages(_DESCRIBE, target, **parameters)
@@ -249,7 +250,8 @@ class Ec2Instances(Adapter):
 
     def reservations(self, target: Target) -> list[Reservation]:
         """Return the Capacity Reservations of GPU instances that this account is charged for; empty
-        if there are none. Raises: CloudError."""
+        if there are none. Those whose record cannot be read are left out. Raises: CloudError, also
+        if there are such records alone."""
         operation = "ec2:DescribeCapacityReservations"
         path = ("CapacityReservations",)
         read = partial(read_reservation, target)
@@ -257,7 +259,8 @@ class Ec2Instances(Adapter):
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         """Return the instance's volumes with their sizes and types; `None` in these fields for a
-        volume whose record lacks them or cannot be read. Raises: CloudError."""
+        volume whose record lacks them or cannot be read; empty for an instance without volumes.
+        Raises: CloudError."""
         if not instance.volumes:
             return ()
         ids = [volume.volume_id for volume in instance.volumes]

@@ -100,7 +100,9 @@ class Ec2Parser(EC2QueryParser):
         self.fields_by_shape = fields_by_shape
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
-        """Return the fields of a structure. botocore calls this for each of them."""
+        """Return the fields of a structure by their names, read from its XML element `node` (or a
+        list of elements); elements that the model does not know are left out. botocore calls this
+        for each structure of an answer."""
         if isinstance(node, list):
             return super()._handle_structure(shape, node)  # type: ignore[misc]
         fields = self.fields_of(shape)

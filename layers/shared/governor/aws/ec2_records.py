@@ -82,7 +82,8 @@ def _tags(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _volumes(record: Mapping[str, Any]) -> tuple[Volume, ...]:
-    """Return the EBS volumes in a record of an instance; their sizes are not in it."""
+    """Return the EBS volumes in a record of an instance, without sizes, which it does not have;
+    empty if it has no volumes."""
     volumes: list[Volume] = []
     for mapping in record.get("BlockDeviceMappings", ()):
         if "Ebs" not in mapping:
@@ -98,7 +99,8 @@ def _volumes(record: Mapping[str, Any]) -> tuple[Volume, ...]:
 
 
 def _launch(record: Mapping[str, Any]) -> LaunchFacts:
-    """Return what it takes to launch the instance of this record again."""
+    """Return what it takes to launch the instance of this record again; `None`, false or empty for
+    what the record does not name."""
     profile = record.get("IamInstanceProfile") or {}
     placement = record.get("Placement") or {}
     interfaces = record.get("NetworkInterfaces", ())

@@ -74,7 +74,8 @@ class Ec2Writer(Adapter):
         **parameters: Any,
     ) -> str | None:
         """Send a write to EC2; return the id that AWS gave the request, or `None` for a dry run.
-        Raises: as `_write`."""
+        Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
+        out a dry run."""
         answer = self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters)
         return request_id_of(answer)
 
@@ -82,7 +83,8 @@ class Ec2Writer(Adapter):
         self, operation: str, target: Target, *, dry_run: bool, **parameters: Any
     ) -> str | None:
         """Send a write to EC2 a single time; return the id of the request, or `None` for a dry run.
-        EC2 gives these calls no token, so that a repeat would act twice. Raises: as `_write`."""
+        EC2 gives these calls no token, so that a repeat would act twice. Raises: CloudError, also
+        for a dry run that would have failed; SafetyError if EC2 carried out a dry run."""
         return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
 
 
@@ -98,12 +100,14 @@ class Ec2Tags(Ec2Writer):
         dry_run: bool,
     ) -> dict[str, str]:
         """Set the tags, and remove those that are `None`. Return the reason by instance id for each
-        instance that was not tagged; empty if all were. Raises: SafetyError as `_write`."""
+        instance where a call failed; empty if none did. Such an instance may have its new tags, and
+        still those to remove: these go last. Raises: SafetyError if EC2 carried out a dry run."""
         created = tag_pairs({key: value for key, value in tags.items() if value is not None})
         deleted = [{"Key": key} for key, value in tags.items() if value is None]
 
         def write_tags(batch: Sequence[str]) -> None:
-            """Tag these instances, all or none. Raises: CloudError."""
+            """Tag these instances: EC2 changes all or none in each of the two calls. Raises:
+            CloudError; SafetyError if EC2 carried out a dry run."""
             parameters: Any = {"dry_run": dry_run, "Resources": list(batch)}
             if created:
                 self._write("ec2:CreateTags", target, **parameters, Tags=created)
@@ -123,7 +127,12 @@ class Ec2Controller(Ec2Writer):
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         """Have EC2 stop the instance, asked once. Return the id of the request, or `None` for a dry
-        run. Raises: CloudError; Unavailable if it may have been asked; as `_client_for`."""
+        run.
+
+        Raises: SafetyError if the id could mean more than one resource, or EC2 carried out a dry
+        run; ConfigurationError without a role that acts; CloudError, among them Unavailable if EC2
+        may have been asked.
+        """
         operation = "ec2:StopInstances"
         client = self._client_for(operation, target, "instance", instance_id)
         return self._send_once(
@@ -132,7 +141,12 @@ class Ec2Controller(Ec2Writer):
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         """Have EC2 terminate the instance, asked once. Return the id of the request, or `None` for
-        a dry run. Raises: CloudError; Unavailable if it may have been asked; as `_client_for`."""
+        a dry run.
+
+        Raises: SafetyError if the id could mean more than one resource, or EC2 carried out a dry
+        run; ConfigurationError without a role that acts; CloudError, among them Unavailable if EC2
+        may have been asked.
+        """
         operation = "ec2:TerminateInstances"
         client = self._client_for(operation, target, "instance", instance_id)
         return self._send_once(
@@ -143,7 +157,8 @@ class Ec2Controller(Ec2Writer):
         """Carry out the step that must come right before a stop or termination: cancel the Spot
         request. Return the id of the request, or `None` if nothing was changed.
 
-        Raises: SafetyError for any other step, or as `_cancel_spot_request`; CloudError.
+        Raises: SafetyError for any other step, or if the Spot request is not this instance's;
+        ConfigurationError without a role that acts; CloudError.
         """
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
@@ -238,9 +253,10 @@ def _act_in_batches(
     instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]
 ) -> dict[str, str]:
     """Call `act` with batches of ids, and with the halves of a batch that fails, down to single
-    ids. Return the reason by id for each id that was not acted on; empty if all were.
+    ids. Return the reason by id for each id whose call failed; empty if none did.
 
-    A failed batch is not halved if AWS is busy, or if the role may not act at all.
+    A failed batch is not halved if AWS is busy, or if the role may not act at all. Raises: errors
+    of `act` other than CloudError.
     """
     failures: dict[str, str] = {}
     has_succeeded = False

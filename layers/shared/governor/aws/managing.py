@@ -20,8 +20,8 @@ from governor.sweep.model import BatchEnvironment
 _PENDING = ("SUBMITTED", "PENDING")
 _RUNNABLE = ("RUNNABLE",)
 _RUNNING = ("STARTING", "RUNNING")
-_JOBS = 100
-"""One page; more jobs make no difference."""
+_JOBS_OF_A_PAGE = 100
+"""Only one page is read: more jobs make no difference."""
 _OVER = "No active Lifecycle Action found"
 """The start of the message when an action is over; its code is that of any validation. Source:
 AWS's answers in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
@@ -31,8 +31,9 @@ class AwsBatch(Adapter):
     """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """Return the compute environment with its jobs; `None` if Batch does not know it. Raises:
-        CloudError."""
+        """Return the compute environment with its jobs, of which each count ends at 100 for each
+        queue and state; `None` if Batch does not know it. Raises: CloudError, also if its record
+        cannot be read."""
 
         def read(record: Mapping[str, Any]) -> BatchEnvironment:
             """Return the environment of a record; its queues and jobs are asked for."""
@@ -86,9 +87,8 @@ class AwsBatch(Adapter):
         """Yield the first page of jobs (100) for each queue and state. Raises: CloudError."""
         for queue in queues:
             for state in states:
-                yield self._call(
-                    "batch:ListJobs", target, jobQueue=queue, jobStatus=state, maxResults=_JOBS
-                )
+                parameters: Any = {"jobStatus": state, "maxResults": _JOBS_OF_A_PAGE}
+                yield self._call("batch:ListJobs", target, jobQueue=queue, **parameters)
 
 
 class AutoScalingHooks(Adapter):

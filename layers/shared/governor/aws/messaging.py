@@ -26,11 +26,12 @@ from governor.core.catalog import list_price
 from governor.core.errors import NobodyListens
 from governor.core.units import printable, usd
 
-_SUBJECT_LIMIT = 99
-_MESSAGE_LIMIT = 250_000
-"""Bytes of the whole message as sent, JSON in JSON. SNS takes 262,144 with the attributes."""
-_TEXT_LIMIT = 8_000
-"""Characters of a text that is cut. Even if each is escaped to twelve bytes, both copies fit."""
+_SUBJECT_CHARACTERS = 99
+_MESSAGE_BYTES = 250_000
+"""The longest whole message as sent, JSON in JSON. SNS takes 262,144 with the attributes."""
+_TEXT_CHARACTERS = 8_000
+"""The length of a text that is cut. Even if each character is escaped to twelve bytes, both copies
+fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
@@ -131,7 +132,8 @@ class SqsQueue(Adapter):
         )
 
     def later(self, body: str, seconds: int) -> None:
-        """Queue a message that is handed out after this many seconds. Raises: CloudError."""
+        """Queue a message that is handed out after this many seconds, 900 at most, as SQS allows.
+        Raises: CloudError."""
         self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
 
     def _change(self, operation: str, **parameters: Any) -> None:
@@ -185,13 +187,17 @@ def subject_of(alert: Alert) -> str:
     """Return the alert's subject as SNS takes it: printable ASCII on one line, under 100
     characters; the alert's kind if nothing is left of it."""
     text = printable(alert.subject).encode("ascii", "replace").decode()
-    return text[:_SUBJECT_LIMIT] or alert.kind.value
+    return text[:_SUBJECT_CHARACTERS] or alert.kind.value
 
 
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
-    """Return the text of an alert by protocol (`email`, `sqs`), with the alert's seal in those for
-    machines. It is cut as far as SNS's limit asks for; a cut one says `"cut": true`. Raises:
-    CloudError if it cannot be sealed."""
+    """Return the text of an alert by protocol (`email`, `sqs`, and `default` for others), with the
+    alert's seal in those for machines.
+
+    A message too long for SNS loses its facts but the episode, then the end of its text, then its
+    lines; JSON that lost anything says `"cut": true`. The seal is that of the alert as it is sent.
+    Raises: CloudError if KMS does not seal it.
+    """
     text = readable(alert)
     brief_facts = {}
     if "episode" in alert.facts:
@@ -201,7 +207,7 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
     # From the whole message to the shortest. The facts go first, and the lines last.
     versions = ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest))
     for shown, sent in versions:
-        if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
+        if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_BYTES:
             break
     sealed = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
     document = alert_document(sealed)
@@ -211,7 +217,8 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
 
 
 def readable(alert: Alert) -> str:
-    """Return the text for people: the message, its link, what it is about, and why it came."""
+    """Return the text for people: the alert's lines (its subject if it has none), its link unless
+    a line has it, the facts about the instance, and why the mail came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
         lines.append(
@@ -227,7 +234,8 @@ def readable(alert: Alert) -> str:
 
 
 def _link_text(alert: Alert) -> str:
-    """Return the words before the link in a message, such as `Stop or keep it`."""
+    """Return the words before the link in a message: `Stop or keep it` or `Terminate or keep it`
+    for a question, `See the record` for any other alert."""
     if alert.kind not in QUESTIONS:
         return "See the record"
     verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
@@ -252,8 +260,8 @@ def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
 
 
 def _cut(text: str) -> str:
-    """Return the text; if it is longer than `_TEXT_LIMIT`, cut there, with a last line that says
-    so."""
-    if len(text) <= _TEXT_LIMIT:
+    """Return the text; if it is longer than `_TEXT_CHARACTERS`, cut there, with a last line that
+    says so."""
+    if len(text) <= _TEXT_CHARACTERS:
         return text
-    return text[:_TEXT_LIMIT] + "\n(cut)"
+    return text[:_TEXT_CHARACTERS] + "\n(cut)"

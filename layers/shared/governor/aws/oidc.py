@@ -73,7 +73,9 @@ class OidcProvider:
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
         """Return the issuer's address at which the person signs in; with `fresh` they must, even if
-        the issuer still knows them. Raises: ConfigurationError; IssuerUnavailable."""
+        the issuer still knows them. Groups are asked for if the client wants and the issuer offers
+        them. Raises: IssuerUnavailable if the issuer's description of itself cannot be read;
+        ConfigurationError if it is of another issuer, without PKCE, or without a usable address."""
         discovered = self._discovered()
         endpoint = _checked_url(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
@@ -102,8 +104,9 @@ class OidcProvider:
     ) -> Mapping[str, object]:
         """Exchange the code for an ID token, verify the token, and return its claims.
 
-        Raises: SignInRefused if it proves nobody; IssuerUnavailable; ConfigurationError; CloudError
-        if the client's secret cannot be read.
+        Raises: SignInRefused if the issuer refuses the code, or the token does not hold;
+        IssuerUnavailable if the issuer does not answer as it must; ConfigurationError if it refuses
+        this client, or a setting is wrong; CloudError if the client's secret cannot be read.
         """
         form = {
             "grant_type": "authorization_code",
@@ -124,7 +127,9 @@ class OidcProvider:
 
     def _client_proof(self) -> _ClientProof:
         """Return the fields and headers by which the issuer knows this client: its id, and its
-        secret if it has one. Raises: ConfigurationError; IssuerUnavailable; CloudError."""
+        secret if it has one. Raises: ConfigurationError if the stored document has no
+        `client_secret`, or the issuer takes secrets in neither way; IssuerUnavailable; CloudError
+        if the secret cannot be read."""
         client_id = self._client.client_id
         if self._client.secret is None:
             return _ClientProof(form={"client_id": client_id}, headers={})
@@ -152,8 +157,8 @@ class OidcProvider:
 
     def _verified(self, token: str, nonce: str) -> Mapping[str, object]:
         """Return the claims of an ID token, after its signature, times, issuer, client and nonce
-        are checked. Raises: SignInRefused; IssuerUnavailable or ConfigurationError if the issuer's
-        keys cannot be read."""
+        are checked. Raises: SignInRefused if one of them is wrong; IssuerUnavailable or
+        ConfigurationError if the issuer's keys cannot be read."""
         try:
             claims: Mapping[str, object] = jwt.decode(
                 token,
@@ -228,7 +233,8 @@ class OidcProvider:
 
     def _document(self, url: str, *, read_again: bool = False) -> Mapping[str, Any]:
         """Return the JSON object at an address of the issuer, at most an hour old, or read now with
-        `read_again`. Raises: IssuerUnavailable, also for anything but a JSON object."""
+        `read_again`. Raises: IssuerUnavailable if there is no answer, or one with another status
+        than 200 or without a JSON object that has fields."""
         now = self._elapsed()
         if url in self._kept and not read_again:
             read_at, document = self._kept[url]
@@ -282,8 +288,9 @@ def _fits(key: jwt.PyJWK, algorithm: str, key_id: object) -> bool:
 
 
 def _token_refusal(status: int, code: str) -> Exception:
-    """Return the error to raise for an error code of the token endpoint, such as `invalid_grant`
-    (RFC 6749, 5.2)."""
+    """Return the error to raise for an error code of the token endpoint (RFC 6749, 5.2):
+    SignInRefused for `invalid_grant`, ConfigurationError if the client is refused, and
+    IssuerUnavailable for any other code, also an empty one."""
     if code == "invalid_grant":
         return SignInRefused("the issuer does not take this answer (any more)")
     if code in ("invalid_client", "unauthorized_client"):

@@ -96,7 +96,11 @@ class AwsPrices(Adapter):
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         """Return what an hour of the instance costs (`None` if that is not known), where the price
-        comes from, and what its storage costs. A price that cannot be read raises nothing."""
+        comes from, and what its storage costs. A price that cannot be read raises nothing.
+
+        The policy's own price comes first. Otherwise a Spot instance has its Spot price, and any
+        other the list price, AWS's or the shipped one, less the policy's discount.
+        """
         prices = self._list_of(instance.target.region) or PriceList(instance.target.region)
         usd_of_policy = policy.prices.usd_per_hour.get(instance.instance_type)
         if usd_of_policy is not None:
@@ -323,7 +327,8 @@ class AwsPriceLists(Adapter):
 
 def _plan(record: Mapping[str, Any]) -> Commitment:
     """Return the Savings Plan in a record of DescribeSavingsPlans, which gives amounts and times as
-    text. Its amount is `None` if it is not in USD."""
+    text. Its amount is `None` if it is not in USD. Only a plan for one family of instances has a
+    family and a Region; any other has empty texts there."""
     kind = CommitmentKind.COMPUTE_PLAN
     region = ""
     family = ""
@@ -344,8 +349,9 @@ def _plan(record: Mapping[str, Any]) -> Commitment:
 
 
 def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
-    """Return the Reserved Instances in a record, with what all of them cost an hour: the fixed
-    price over the term, and what recurs. The amount is `None` if it is not in USD."""
+    """Return the Reserved Instances in a record of DescribeReservedInstances, with what all of them
+    cost an hour: the fixed price over the term, and what recurs. The amount is `None` if it is not
+    in USD."""
     hours = Decimal(record["Duration"]) / 3600
     usd_per_hour = _exact(record.get("FixedPrice", 0)) / hours
     usd_per_hour += _exact(record.get("UsagePrice", 0))

@@ -281,7 +281,7 @@ class _Form:
 
     def _deepened(self, flat_fields: Mapping[str, str], stored: Any) -> Document:
         """Return a stored document, uncompressed, with the attributes of each flat record under
-        the name of its field.
+        the name of its field; that is `None` if it lacks one of its attributes in `flat_if`.
 
         `flat_fields` has, by attribute, the flat field whose record it belongs to.
         """
@@ -320,7 +320,8 @@ class _Form:
 
 
 def _flat_kind(hint: Any) -> type:
-    """Return the dataclass of a flat record, as its field is annotated with it."""
+    """Return the dataclass of a flat record, whose field is annotated with it, or with a union of
+    it and `None`."""
     [kind] = [part for part in get_args(hint) or (hint,) if part is not NoneType]
     return cast("type", kind)
 

@@ -67,7 +67,8 @@ class UserDataBucket(_WrittenOnce):
         self._encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
-        """Write the user data; return its place, size and hash. Raises: CloudError."""
+        """Write the user data, unless the same is there already; return its size, its hash
+        (SHA-256, hex) and its place (`s3://bucket/key`). Raises: CloudError."""
         digest = hashlib.sha256(data).hexdigest()
         # The hash is part of the key, because user data may change between two tries.
         key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"

@@ -30,8 +30,8 @@ class KmsSealMaker(Adapter):
 
 
 class KmsSealCheck(Adapter):
-    """Fulfils the port `SealCheck`. It uses the stack's own key of a duty, never one that a record
-    names."""
+    """Fulfils the port `SealCheck` with the ARNs of four keys, one for each duty. It never uses a
+    key that a record names."""
 
     def __init__(
         self, clients: Clients, openings: str, answers: str, deliveries: str, expiries: str

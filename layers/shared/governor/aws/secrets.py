@@ -31,8 +31,9 @@ class SecretDocument(Adapter):
         """When the current version was last read, by `elapsed`, and the version."""
 
     def _read(self, **version: Any) -> Mapping[str, str]:
-        """Return a version of the secret, by default the current one, read now. Raises: as
-        `read`."""
+        """Return the JSON object of a version of the secret, read now. `version` are parameters of
+        GetSecretValue (`VersionId`, `VersionStage`); without them it is the current version.
+        Raises: ConfigurationError if it is no JSON object of strings; NotFound; CloudError."""
         answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])
@@ -63,19 +64,22 @@ class SecretDocument(Adapter):
         return frozenset(self._versions().get(version, ()))
 
     def current(self) -> Mapping[str, str]:
-        """Return the JSON object of the current version, read now. Raises: as `read`."""
+        """Return the JSON object of the current version, read now. Raises: ConfigurationError if it
+        is no JSON object of strings; CloudError."""
         return self._read(VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
         """Return the JSON object of this version, which a rotation prepares; `None` if it is not
-        stored yet, or is pending no more. Raises: as `read`."""
+        stored yet, or is pending no more. Raises: ConfigurationError if it is no JSON object of
+        strings; CloudError."""
         try:
             return self._read(VersionId=version, VersionStage="AWSPENDING")
         except NotFound:
             return None
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        """Store the version that a rotation prepares. Raises: CloudError."""
+        """Store this document as the version (its id) that a rotation prepares, in the stage
+        `AWSPENDING`. Raises: CloudError."""
         self._call(
             "secretsmanager:PutSecretValue",
             SecretId=self._resource,
@@ -85,8 +89,8 @@ class SecretDocument(Adapter):
         )
 
     def promote(self, version: str) -> None:
-        """Make the pending version the current one. Call it only while another version is the
-        current one. Raises: CloudError."""
+        """Move the stage `AWSCURRENT` to the version with this id. Call it only while another
+        version is the current one. Raises: ConfigurationError if none is; CloudError."""
         self._call(
             "secretsmanager:UpdateSecretVersionStage",
             SecretId=self._resource,

@@ -73,8 +73,10 @@ class RunCommandHook(Adapter):
         *,
         sigterm_if_no_hook: bool,
     ) -> str:
-        """Start the checkpoint hook on these instances, with `signal` a SIGTERM where there is no
-        hook; return the id of the command. It does not wait for the end. Raises: CloudError."""
+        """Start the checkpoint hook on these instances; return the id of the command. It does not
+        wait for the end. `sigterm_if_no_hook`: an instance without a hook gets a SIGTERM, not
+        nothing. A `seconds_left` under 30 or over 9,999 counts as that limit. Raises: CloudError,
+        also if one of the instances is not managed."""
         seconds = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         answer = self._call(
             "ssm:SendCommand",

@@ -24,8 +24,8 @@ class StepFunctionsWorkflow(Adapter):
     """Fulfils `governor.episode.ports.Workflow`."""
 
     def start(self, ref: EpisodeRef) -> bool:
-        """Start the workflow of an episode. Return true if it runs now, and false if it has already
-        ended. Raises: CloudError.
+        """Start the workflow of an episode. Return true if it runs now, also if it ran before, and
+        false if it has already ended. Raises: CloudError.
 
         While a workflow runs, Step Functions accepts the same name with the same input again.
         """
