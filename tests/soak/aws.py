@@ -187,6 +187,14 @@ class SimulatedEc2(MemoryEc2):
         if was == "stopped":
             self.cloud.did("start", instance_id)
             self.ran[instance_id].append((self.started_at, None))
+            self.cloud.state_changed(instance_id, "pending")
+            self.cloud.later(_SETTLES, partial(self._runs, instance_id))
+
+    def _runs(self, instance_id: str) -> None:
+        """EC2 has started it, unless somebody has stopped it meanwhile."""
+        instance = self.instances[instance_id]
+        if instance.state == "pending":
+            self.instances[instance_id] = replace(instance, state="running")
             self.cloud.state_changed(instance_id, "running")
 
     def create(
