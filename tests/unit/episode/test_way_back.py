@@ -90,7 +90,7 @@ def test_a_spot_instance_depends_on_its_request() -> None:
 
 
 def test_the_question_says_the_doubts_where_it_speaks_of_starting_again() -> None:
-    """From the look at the keys when it was opened, to the words that people read."""
+    """From the look at the keys when it was opened, to the words that people read, not folded."""
     world = FleetWorld()
     instance_id = world.add(1)
     volume = replace(world.ec2.instances[instance_id].volumes[0], kms_key_id=OWN)
@@ -100,6 +100,7 @@ def test_the_question_says_the_doubts_where_it_speaks_of_starting_again() -> Non
 
     episode = stored_episode(world, open_question(world, instance_id))
 
-    _, details = stage_words(episode, Stage.ASK, NOW, None)
-    (section,) = [one for one in details.sections if one.heading == "Starting it again"]
+    words, details = stage_words(episode, Stage.ASK, NOW, None)
+    (section,) = [one for one in words.sections if one.heading == "Starting it again"]
+    assert "Starting it again" not in {one.heading for one in details.sections}
     assert f"The KMS key {OWN} of volume {volume.device} is disabled." in str(section.lines)

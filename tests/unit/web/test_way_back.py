@@ -84,3 +84,23 @@ def test_what_was_seen_running_is_said_alone() -> None:
 def test_nobody_has_tried() -> None:
     page = record(None)
     assert (True, False) == (BUTTON in page, "EC2&#39;s reason" in page)
+
+
+def test_a_record_that_starts_leads_with_that() -> None:
+    """And not with what its stop saves."""
+    page = record(replace(TRY, status=StartStatus.ACCEPTED))
+    assert " is starting</h1>" in page
+    assert "a day saved" not in page
+
+
+@pytest.mark.parametrize("doubts", [(), ("The KMS key k of volume /dev/sda1 is disabled.",)])
+def test_the_question_shows_doubts_about_the_next_start_unfolded(doubts: tuple[str, ...]) -> None:
+    """Before the folded part; without doubts, the general words stay folded."""
+    world = World()
+    world.change(plan=replace(world.episode.plan, restart_doubts=doubts))
+    shown, _, folded = world.get().body.partition('<h2 id="more">')
+
+    assert bool(doubts) == ("Starting it again" in shown)
+    assert bool(doubts) == ("Starting it again" not in folded)
+    for doubt in doubts:
+        assert f"<li>{doubt}</li>" in shown

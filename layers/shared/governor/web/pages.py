@@ -223,7 +223,7 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     if approval.keep_ended_at is not None:
         text = "It is judged again. If it is idle, its owner is asked."
         return f"{short_name}: the keep was ended", [text]
-    title = alert.subject
+    title = f"{name} is starting" if episode.is_starting else alert.subject
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
         title = (

@@ -119,7 +119,8 @@ def stage_words(
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
-        "restart": [restart, *plan.restart_doubts] if restart else [],
+        "doubts": [*plan.restart_doubts, restart] if plan.restart_doubts else [],
+        "restart": [restart] if restart and not plan.restart_doubts else [],
     }
     words = template_words("stage", values, episode.asking.time_zone, at)
     details = template_words("stage details", values, episode.asking.time_zone, at)
