@@ -57,6 +57,9 @@ NO_REFUSALS = {
 """Throttling, the few faults of EC2's servers, and answers that are not EC2's own."""
 
 
+KEY_ERROR = "Client.InternalError: Client error on launch"
+
+
 def _cases(codes_by_status: dict[int, str]) -> list[tuple[str, int]]:
     """Code and status, one after the other."""
     cases = []
@@ -166,6 +169,24 @@ def test_while_the_answer_is_not_known_anybody_may_try_again() -> None:
 
     assert (True, 2, "bob") == (again.done, starts(world), last_try(world).asked_by)
     assert StartStatus.ACCEPTED is last_try(world).status
+
+
+@pytest.mark.parametrize("launch_time", ["same", "later"])
+def test_a_start_without_an_answer_that_fell_back_can_be_pressed_again_at_once(
+    launch_time: str,
+) -> None:
+    """Before a sweep has looked: it was our start, not one of others."""
+    world = stopped()
+    world.ec2.instant = False
+    world.ec2.lost_answers.add("start")
+    before = world.instance.launch_time
+    undo(world)
+    launched = before if launch_time == "same" else NOW + timedelta(minutes=1)
+    world.ec2.fall_back(world.ref.instance_id, KEY_ERROR, launch_time=launched)
+
+    answer = undo(world, "bob")
+
+    assert (True, 2, "bob") == (answer.done, starts(world), last_try(world).asked_by)
 
 
 def test_started_again_is_said_only_once_it_was_seen_running() -> None:

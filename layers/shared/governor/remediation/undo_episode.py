@@ -97,28 +97,27 @@ class UndoEpisode:
         if episode is None:
             return _refused("there is no such episode")
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
-        if episode.is_starting:
-            # A start that fell back opens the button again.
-            instance = self.instances.describe(target, ref.instance_id)
-            self.follow(episode, instance)
-            episode = self.episode_store.episode(ref) or episode
-        now = self.clock.now()
+        episode = self._followed(episode, target)
         approval = self.approval_store.approval(episode.approval_id)
-        refusal = _refusal(episode, approval, now)
+        refusal = _refusal(episode, approval, self.clock.now())
         if refusal is not None:
             return _refused(refusal)
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in ("shutting-down", "terminated"):
             return _refused("the instance no longer exists")
-        earlier = episode.start_try
-        if earlier is not None and earlier.is_open and instance.state in ("pending", "running"):
-            # The call whose answer was lost has started it.
-            seen = self.follow(episode, instance)
-            return _followed(earlier.status if seen is None else seen.status)
         refusal = _not_startable(instance, episode)
         if refusal is not None:
             return _refused(refusal)
         return self._start_stopped(episode, target, instance, by, channel)
+
+    def _followed(self, episode: Episode, target: Target) -> Episode:
+        """Return the episode after a look at its last try: its end decides whether there may be
+        another. Raises: CloudError."""
+        start_try = episode.start_try
+        if start_try is None or not start_try.is_open:
+            return episode
+        self.follow(episode, self.instances.describe(target, episode.ref.instance_id))
+        return self.episode_store.episode(episode.ref) or episode
 
     def _start_stopped(
         self, episode: Episode, target: Target, instance: Instance, by: str, channel: str
@@ -162,7 +161,7 @@ class UndoEpisode:
             _log.warning("EC2 gave no clear answer to a start: %s", error)
             return self._without_answer(episode, target)
         self._note_accepted(episode, start_try, request_id)
-        return _followed(StartStatus.ACCEPTED)
+        return _answer_about(StartStatus.ACCEPTED)
 
     def _note_accepted(self, episode: Episode, start_try: StartTry, request_id: str | None) -> None:
         """Record that EC2 accepted the start. A CloudError is only logged, because the person must
@@ -188,8 +187,8 @@ class UndoEpisode:
             seen = self.follow(episode, instance)
         except CloudError:
             _log.exception("the effect of a start is not known yet; the sweep looks at it")
-            return _followed(StartStatus.ASKED)
-        return _followed(StartStatus.ASKED if seen is None else seen.status)
+            return _answer_about(StartStatus.ASKED)
+        return _answer_about(StartStatus.ASKED if seen is None else seen.status)
 
     def _refused_by_ec2(
         self, episode: Episode, start_try: StartTry, error: CloudError
@@ -229,7 +228,7 @@ def _refused(text: str) -> UndoAnswer:
     return UndoAnswer(done=False, text=text)
 
 
-def _followed(status: StartStatus) -> UndoAnswer:
+def _answer_about(status: StartStatus) -> UndoAnswer:
     """Return the answer about a call that EC2 may have carried out."""
     return UndoAnswer(done=True, text=_ANSWERS[status])
 
