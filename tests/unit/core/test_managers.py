@@ -115,7 +115,13 @@ def test_people_read_that_a_schedule_starts_it_again(
         ({"aws:autoscaling:groupName": "x", "kubernetes.io/cluster/prod": "owned"}, "Kubernetes"),
         ({"aws:ec2:fleet-id": "fleet-1", "ec2-fleet-plugin:cloud-name": "gpu"}, "Jenkins"),
         ({"Name": "Packer Builder"}, "Packer"),
-        ({"Provisioner": "CircleCI-VM-Service"}, "CircleCI"),
+        ({"ManagedBy": "circleci-vm-service"}, "CircleCI"),
+        ({"dstack_project": "main", "dstack_name": "run-1"}, "dstack"),
+        ({"juju-model-uuid": "5f2a", "juju-controller-uuid": "91cc"}, "Juju"),
+        ({"teamcity:TeamcityData": "server:-profile:-image"}, "TeamCity"),
+        ({"createdBy": "dask-cloudprovider"}, "Dask Cloud Provider"),
+        ({"created-by": "test-kitchen"}, "Test Kitchen"),
+        ({"Cloudera-Resource-Name": "crn:cdp:datahub:us-west-1:x"}, "Cloudera"),
     ],
 )
 def test_the_most_precise_mark_names_the_service(tags: dict[str, str], service: str) -> None:
@@ -138,6 +144,11 @@ def test_the_most_precise_mark_names_the_service(tags: dict[str, str], service: 
         {"Vendor": "PNY"},
         {"Application": "github-action-runner"},
         {"aws:cloudformation:stack-name": "train"},
+        # A pipeline that deployed the instance does not run it.
+        {"DeployedBy": "circleci"},
+        {"CreatedBy": "CircleCI pipeline 4711"},
+        {"cloudstack_id": "4711", "BuildStack_Name": "vision"},
+        {"juju": "no"},
     ],
 )
 def test_what_is_not_a_mark_leaves_nobody_in_charge(tags: dict[str, str]) -> None:
