@@ -115,6 +115,14 @@ class FakeNvml:
     def nvmlDeviceGetPowerUsage(self, handle: Any) -> Any:
         return self._get(handle, "power_milliwatts")
 
+    def nvmlDeviceGetEncoderUtilization(self, handle: Any) -> Any:
+        handle.setdefault("encoder_percent", {"error": "NOT_SUPPORTED"})
+        return [self._get(handle, "encoder_percent"), 167_000]
+
+    def nvmlDeviceGetDecoderUtilization(self, handle: Any) -> Any:
+        handle.setdefault("decoder_percent", {"error": "NOT_SUPPORTED"})
+        return [self._get(handle, "decoder_percent"), 167_000]
+
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: Any) -> Any:
         return self._get(handle, "power_limit_milliwatts")
 

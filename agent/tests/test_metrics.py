@@ -219,3 +219,17 @@ def test_limits_of_cloudwatch() -> None:
         assert len(json.dumps({"Namespace": call.namespace, "MetricData": call.datums})) < 500_000
     names = len({d["MetricName"] for call in calls for d in call.datums})
     assert names * 17 + 16 * 100 == sum(len(call.datums) for call in calls)
+
+
+@pytest.mark.parametrize(("percent", "sent"), [(0.0, False), (0.5, True), (37.0, True)])
+@pytest.mark.parametrize("figure", [Figure.ENCODER_UTILIZATION, Figure.DECODER_UTILIZATION])
+def test_video_is_sent_while_it_works(figure: Figure, percent: float, sent: bool) -> None:
+    """Zeros would be billed on every GPU that never encodes."""
+    window = Window(START)
+    for value in (0.0, percent):
+        window.add([Sample(Gpu(0, "Tesla T4", "Turing", "u"), {figure: value})])
+    name = f"nvidia_smi_utilization_{figure.value.partition('-')[0]}"
+    found = datums(window.calls(HOST, ("agent",)), name)
+
+    assert (2 if sent else 0) == len(found)
+    assert all(percent == datum["StatisticValues"]["Maximum"] for datum in found)

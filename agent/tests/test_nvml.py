@@ -271,3 +271,29 @@ def test_memory_of_old_drivers() -> None:
     source.open()
     old, new = source.read(thorough=False)[:2]
     assert old.figures[Figure.MEMORY_USED] == new.figures[Figure.MEMORY_USED]
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), [(0, 0), (37, 0), (0, 12), (100, 100)])
+def test_encoder_and_decoder_are_read(encoder: int, decoder: int) -> None:
+    """Their work does not show in the utilization of the GPU."""
+    source, nvml = source_of("t4")
+    for gpu in nvml.gpus:
+        gpu["encoder_percent"] = encoder
+        gpu["decoder_percent"] = decoder
+    source.open()
+    figures = source.read(thorough=False)[0].figures
+
+    assert encoder == figures[Figure.ENCODER_UTILIZATION]
+    assert decoder == figures[Figure.DECODER_UTILIZATION]
+
+
+def test_a_gpu_without_an_encoder_has_no_figure_of_it() -> None:
+    """An A100 has a decoder and no encoder: absent, never zero."""
+    source, nvml = source_of("a100x8")
+    for gpu in nvml.gpus:
+        gpu["decoder_percent"] = 5
+    source.open()
+
+    for sample in source.read(thorough=False):
+        assert Figure.ENCODER_UTILIZATION not in sample.figures
+        assert 5 == sample.figures[Figure.DECODER_UTILIZATION]

@@ -1,7 +1,8 @@
 """Names the published metrics, and makes calls of PutMetricData from samples.
 
-`GPU/EC2` holds exactly what the CloudWatch agent publishes, under its names and without units, as
-the agent sends none. `GPU/Custom` holds what the agent cannot publish. Every metric is sent twice:
+`GPU/EC2` holds what the CloudWatch agent publishes, under its names and without units, as the agent
+sends none; and, named alike, the work of the video encoder and decoder, which that agent cannot
+publish on Linux. `GPU/Custom` holds what else it cannot publish. Every metric is sent twice:
 per GPU (InstanceId, InstanceType, index, name, arch) and per instance (InstanceId alone).
 
 As with the agent, each GPU counts as one sample an interval, however often it was read. So the
@@ -38,6 +39,8 @@ class Metric:
     name: str
     figure: Figure
     unit: str | None = None
+    only_work: bool = False
+    """True if zeros are not sent, so that a GPU without such work costs nothing."""
 
 
 METRICS: tuple[Metric, ...] = (
@@ -50,6 +53,20 @@ METRICS: tuple[Metric, ...] = (
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_power_draw", Figure.POWER_DRAW),
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_clocks_current_sm", Figure.SM_CLOCK),
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_clocks_current_memory", Figure.MEMORY_CLOCK),
+    Metric(
+        "agent",
+        AGENT_NAMESPACE,
+        "nvidia_smi_utilization_encoder",
+        Figure.ENCODER_UTILIZATION,
+        only_work=True,
+    ),
+    Metric(
+        "agent",
+        AGENT_NAMESPACE,
+        "nvidia_smi_utilization_decoder",
+        Figure.DECODER_UTILIZATION,
+        only_work=True,
+    ),
     Metric("bound", BOUND_NAMESPACE, "nvidia_smi_utilization_gpu", Figure.UTILIZATION),
     Metric("custom", CUSTOM_NAMESPACE, "GPUUtilization", Figure.UTILIZATION, "Percent"),
     Metric(
@@ -166,7 +183,7 @@ class Window:
         measured: list[_Summary] = []
         for gpu, summaries in self._figures.items():
             summary = summaries.get(metric.figure)
-            if summary is None:
+            if summary is None or (metric.only_work and summary.high == 0):
                 continue
             measured.append(summary)
             if metric.group != BOUND:

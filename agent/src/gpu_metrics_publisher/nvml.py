@@ -247,6 +247,8 @@ class NvmlSource:
             ("memory", self._memory),
             ("temperature", self._temperature),
             ("power", self._power),
+            ("encoder utilization", self._encoder),
+            ("decoder utilization", self._decoder),
             ("SM clock", self._sm_clock),
             ("throttle reasons", self._throttle),
         ]
@@ -269,6 +271,14 @@ class NvmlSource:
     def _power(self, handle: Any) -> dict[Figure, float]:
         milliwatts = self._nvml.nvmlDeviceGetPowerUsage(handle)
         return {Figure.POWER_DRAW: milliwatts / 1000}
+
+    def _encoder(self, handle: Any) -> dict[Figure, float]:
+        percent, _sampled_microseconds = self._nvml.nvmlDeviceGetEncoderUtilization(handle)
+        return {Figure.ENCODER_UTILIZATION: float(percent)}
+
+    def _decoder(self, handle: Any) -> dict[Figure, float]:
+        percent, _sampled_microseconds = self._nvml.nvmlDeviceGetDecoderUtilization(handle)
+        return {Figure.DECODER_UTILIZATION: float(percent)}
 
     def _power_limit(self, handle: Any) -> dict[Figure, float]:
         milliwatts = self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
