@@ -59,6 +59,6 @@ class Claims(ShortTimeoutStore):
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:
-    """Return the write that takes a key until a time. Without a condition, it replaces any
-    claim."""
+    """Return the write that takes a key until a time, under `EVENT#<key>`, `SEEN`. It writes
+    nothing by itself. Without a condition, the write replaces any claim."""
     return update((f"EVENT#{key}", "SEEN"), {}, condition, until=until)

@@ -58,7 +58,7 @@ class Once:
         self, keys: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, CloudError | None]]
     ) -> dict[str, CloudError | None]:
         """Call `act` once with all keys for which no other call acted, and return the result of
-        each of these keys; empty if there are none.
+        each of these keys; empty if there are none. A key given twice counts once.
 
         A result is the error, or `None` if the action was done. If the keys could not be claimed,
         `act` is called with all of them. If they could not be claimed or noted as done, the
@@ -132,7 +132,8 @@ def begin(
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 
     def results(seconds: float) -> dict[Key, Result | CloudError]:
-        """Wait for the calls, and return the result of each by key, or its CloudError."""
+        """Wait up to these seconds for the calls, and return by key the result of each, its
+        CloudError, or an `Unavailable` if it is not done by then. Calls not begun are canceled."""
         wait(futures.values(), timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         result_by_key: dict[Key, Result | CloudError] = {}
@@ -153,7 +154,7 @@ def timeout_error(operation: str, limit: str) -> Unavailable:
 
 
 def _result(call: Callable[[], Result]) -> Result | CloudError:
-    """Return the call's result, or the CloudError that it raised."""
+    """Return the call's result, or the CloudError that it raised. Any other error is raised."""
     try:
         return call()
     except CloudError as error:

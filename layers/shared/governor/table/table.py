@@ -300,8 +300,8 @@ class Readable(Table):
         return self._whole.get(key)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist. Only those that were not read ahead are read now, in one
-        call. Raises: CloudError."""
+        """Return the items that exist, in any order; empty if none does. Only those that were not
+        read ahead are read now, in one call. Raises: CloudError."""
         items: list[Document] = []
         unknown_keys: list[Key] = []
         for key in keys:
@@ -327,8 +327,8 @@ class Readable(Table):
         return self._whole.query(pk, prefix, after=after)
 
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        """Yield the record of each item. A damaged item is left out, and its name added to
-        `unread`."""
+        """Yield the record of each item; none for no items. A damaged item is left out with a line
+        in the log, and its name is added to `unread`."""
         for item in items:
             try:
                 yield from self._whole.records(kind, [item])
