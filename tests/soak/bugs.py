@@ -798,8 +798,8 @@ BUGS = (
         (
             Edit(
                 "approvals.store.approvals:Approvals.end_keep",
-                'is_its = (has_its_date & is_its_own) | unset("snoozed_until")',
-                "is_its = present() | absent()",
+                'is_this_or_none = (has_its_date & is_its_own) | unset("snoozed_until")',
+                "is_this_or_none = present() | absent()",
             ),
             Edit(
                 "approvals.store.approvals:Approvals.end_keep",

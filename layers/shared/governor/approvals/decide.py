@@ -102,6 +102,7 @@ class Decide:
 
     def terms_now(self, episode: Episode) -> Terms:
         """Return the terms that allow only what both the question's terms and today's policy allow.
+        If overrides of the instance contradict each other, today's policy is the one without them.
         Raises: CloudError or PolicyError if today's policy cannot be read."""
         policy = policy_or_base(self.policies_now(), episode.instance)
         return stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
@@ -145,7 +146,13 @@ class Decide:
         typed_instance_id: str | None,
         losses_accepted: bool,
     ) -> Decided:
-        """Check the decision, store it, and deliver it. Raises: as `__call__`."""
+        """Check the decision, store it, and deliver it. A keep without a date gets the date of
+        `keep_end` first. The first of two approvals is only stored, and people are notified of it.
+
+        Raises: NotFound if the episode is gone; DecisionRefused, NotAllowed or TooLate if the
+        decision cannot be taken; CloudError; PolicyError for an exemption, if today's policy cannot
+        be read.
+        """
         now = self.clock.now()
         episode = self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
@@ -230,8 +237,11 @@ class Decide:
         exemption of the answer.
 
         The table takes either the hold or the note of the call to EC2, whichever comes first. Once
-        the call is noted, the keep or exemption is stored all the same. Raises: TooLate if the call
-        was noted first; any other DecisionRefused; CloudError.
+        the call is noted, the keep or exemption is stored all the same. If the same decision holds
+        the episode already, nothing is written. Raises: TooLate if the call was noted first;
+        NotAllowed; DecisionRefused if there is nothing to hold, or the answer is incomplete or no
+        stricter than the hold that stands; CloudError; PolicyError for an exemption, if today's
+        policy cannot be read.
         """
         hold_decision = with_trimmed_reason(decision)
         now = self.clock.now()

@@ -23,8 +23,9 @@ from governor.episode.store.episodes import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """Return the answer for the waiting task, as JSON data: `decision`, `reason` and `by`, and
-    `outcome` for a canceled question. Raises: ValueError while the question is pending."""
+    """Return the answer for the waiting task, as JSON data: `decision`, `reason` and `by`, which is
+    `the governor` if nobody answered; and for a canceled question the `outcome` of its episode,
+    such as `woke-up`. Raises: ValueError while the question is pending."""
     by = approval.decision.by if approval.decision else "the governor"
     document = {"decision": _answer(approval), "reason": _reason(approval, by), "by": by}
     if approval.status is ApprovalStatus.VOID:
@@ -55,8 +56,9 @@ def _answer(approval: Approval) -> str:
 
 
 def _reason(approval: Approval, by: str) -> str:
-    """Return who answered what, or why the question ended without an answer. Call it only for a
-    question that is no longer pending."""
+    """Return who answered what, as in `kept by alice@example.com`, or why the question ended
+    without an answer. `by` is the name of the person who answered. Call it only for a question that
+    is no longer pending."""
     if approval.status is ApprovalStatus.APPROVED:
         if approval.first_yes is not None:
             return f"approved by {approval.first_yes.by} and {by}"

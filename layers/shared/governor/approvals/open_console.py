@@ -32,9 +32,10 @@ class OpenConsole:
     """The console's address. Only making a code needs it."""
 
     def __call__(self, arn: str) -> str:
-        """Store a new code for the IAM caller with this ARN, and return the address to open.
+        """Store a new code for the IAM caller with this ARN, good once and for a minute, and return
+        the address to open: `<base URL>/console#<code>`.
 
-        The fragment of the address is the code, because browsers send no fragment to a server.
+        The code is the fragment of the address, because browsers send no fragment to a server.
         Raises: NotAllowed if people sign in at an issuer; CloudError.
         """
         if self.issuer:

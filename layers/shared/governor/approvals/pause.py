@@ -75,8 +75,8 @@ class PauseAll:
         """Pause everything, notify people, and return the pause that stands now, which somebody
         else may have begun before.
 
-        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused if others
-        kept pausing and ending their pauses; CloudError.
+        Raises: NotAllowed; InputError for a reason that is too long or has control characters;
+        DecisionRefused if others kept pausing and ending their pauses; CloudError.
         """
         if not may_pause(presser.grants, presser.person, policy):
             raise NotAllowed(_WHO_MAY_PAUSE)
@@ -138,8 +138,8 @@ class SendPauseMessages:
     once: Once
 
     def __call__(self) -> None:
-        """Send each message that is left to the sweep, once; nothing if there is none. Raises:
-        CloudError; the next sweep sends the messages that are left."""
+        """Send each message that no press has sent and whose time for that is over, once; nothing
+        if there is none. Raises: CloudError; the next sweep sends the messages that are left."""
         messages = self.pause_store.unsent_pause_messages()
         if not messages:
             return

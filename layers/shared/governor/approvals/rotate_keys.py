@@ -86,8 +86,9 @@ class RotateKeys:
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Carry out the step for the version that Secrets Manager named. Nothing is done for a
-        version in force.
+        """Carry out the step for the version that Secrets Manager named: `CREATE` stores its new
+        document unless it has one, `SET` does nothing, `TEST` tests the document, and `FINISH`
+        tests it again and puts it in force. Nothing is done for a version in force.
 
         Raises: ConfigurationError if the version is not waiting, or its document is unusable;
         CloudError.
@@ -108,8 +109,9 @@ class RotateKeys:
             self.secret.promote(version)
 
     def _test(self, version: str) -> None:
-        """Require that the new document can sign, and accepts links that the document in force has
-        signed. Raises: ConfigurationError if it cannot; CloudError."""
+        """Require that the new document holds the keys that it names as `current` and `next`, and
+        the key that signs now, so that it accepts the links that are out. Raises:
+        ConfigurationError if it does not, or there is no such document; CloudError."""
         pending = self.secret.pending(version)
         current = self.secret.current()
         if pending is None:

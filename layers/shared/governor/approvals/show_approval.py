@@ -63,8 +63,8 @@ class ApprovalView:
 
     @property
     def can_hold_late(self) -> bool:
-        """Return whether somebody can hold the plan although the call was sent. Such a hold counts
-        only if EC2 does not carry out the call."""
+        """Return whether somebody can hold the plan although the call to EC2 for its final step was
+        sent. Such a hold counts only if EC2 does not carry out the call."""
         return can_hold_late(self.episode, self.approval, self.now)
 
     @property
@@ -89,8 +89,8 @@ class ApprovalView:
 
     @property
     def idle_text(self) -> IdleText:
-        """Return for how long the instance has been idle, as a title, a sentence and a
-        predicate."""
+        """Return for how long the instance has been idle, as a title, a sentence and a predicate.
+        While the question or its notice is open, it counts as idle up to now."""
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
@@ -161,7 +161,9 @@ class ShowApproval:
         """Return those of the questions that are open, or can still be held, the most expensive
         first; empty if there are none.
 
-        `asked` has the execution name of the episode by the id of the question. Raises: CloudError.
+        `asked` has the execution name of the episode by the id of the question. Questions that do
+        not exist are left out. No deliveries are read. Raises: CloudError, also if a record is
+        damaged.
         """
         now = self.clock.now()
         views: list[ApprovalView] = []
@@ -172,11 +174,12 @@ class ShowApproval:
         return by_price(views)
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the questions of these targets that are open, or can still be held, the most
+        """Return the questions of these targets that are pending, or can still be held, the most
         expensive first; empty if there are none.
 
-        Unknown prices come last. One episode and one question are read for each idle instance.
-        Raises: CloudError.
+        A question past its time to answer is pending until its expiry is stored. Unknown prices
+        come last. One episode and one question are read for each instance with an open episode; no
+        deliveries are. Raises: CloudError.
         """
         now = self.clock.now()
         views: list[ApprovalView] = []

@@ -74,8 +74,8 @@ def outcome_alert(
     """Return the message of how an episode ended. It sends nothing. `episode` is `None` for one
     that ended before it was stored; the message then says that its workflow failed.
 
-    `link` leads to the record. Nobody is asked about it again before `again_at`; `None` if that is
-    not known.
+    `link` leads to the record. `approval` is the question; `None` without one. Nobody is asked
+    about the instance again before `again_at`; `None` if the next sweep may ask.
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
@@ -194,9 +194,10 @@ def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, obje
 
 
 def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
-    """Return what let the plan of this episode act: `approved`, `auto` or `silence`.
+    """Return what let the plan of this episode act: `approved`, `auto` (the mode) or `silence`.
 
-    Return an empty text if the reason of the outcome says so already, or none of these did.
+    Return an empty text if none of these did, and for all outcomes but `STOPPED`, `TERMINATED`,
+    `HELD` and `REFUSED`: nothing acted then, or the reason of the outcome says why.
     """
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""
@@ -222,7 +223,8 @@ def left_behind(episode: Episode) -> LeftBehind:
 
 def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
     """Return the message that no workflow fails any longer for the cause that these failures share.
-    `failures` must not be empty. `about` is the place that the message names."""
+    `failures` must not be empty. `about` is the place that the message names. Its text lists up to
+    40 of the instances; its facts have the ids of all."""
     first = min(failures, key=lambda failing: failing.at)
     names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in failures]
     facts = {

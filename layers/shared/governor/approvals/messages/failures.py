@@ -70,7 +70,11 @@ def error_and_cause(reason: str) -> ErrorAndCause:
 
 def failed_step_of(episode: Episode | None, reason: str) -> str:
     """Return the name of the step that failed, such as `stop`; `ask` if the episode failed before
-    its first step, or was never stored (`None`)."""
+    its first step, or was never stored (`None`).
+
+    It is the last step begun if the error says that this one did not complete, or no step is
+    ahead; else the first step ahead; `stop` for a plan without steps.
+    """
     if episode is None:
         return "ask"
     if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
@@ -102,8 +106,8 @@ def cause_of(reason: str) -> str:
 
 
 def readable(reason: str) -> str:
-    """Return the reason of an outcome as a sentence for people. An empty reason becomes the
-    sentence that the cause is not known."""
+    """Return the reason of an outcome as a sentence for people, with times like `2026-11-27 09:00
+    UTC`. An empty reason becomes the sentence that the cause is not known."""
     error, cause = error_and_cause(reason or "the cause is not known")
     text, *_ = template_lines("error", {"error": error, "cause": cause})
     with_times = _ISO.sub(r"\1 \2 UTC", people(text))

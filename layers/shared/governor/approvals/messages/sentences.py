@@ -167,7 +167,11 @@ def _idle_for_text(idle_for: str, reason: str) -> IdleText:
 
 def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
     """Return for how long the instance was measured idle, by the window of the evidence and the
-    stretch before it. An old measurement is given with its age."""
+    stretch before it; `over` stands before a stretch that may be longer.
+
+    A measurement that is an hour old or older is given with its age: as idle since then while
+    `is_open` and the episode has no outcome, else as idle at that time.
+    """
     window = episode.measurement.evidence.window
     idle = episode.idle
     since = window.start

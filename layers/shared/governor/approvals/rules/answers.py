@@ -19,7 +19,8 @@ _HOW_TO_CONFIRM = {
     "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
     "page": ("type its id into the field", "tick the box that says so"),
 }
-"""By the channel of the answer: how to name the instance, and how to accept that data is lost."""
+"""By the channel of the answer: how to name the instance, and how to accept that data is lost. For
+any other channel, as on the `page`."""
 
 
 def with_trimmed_reason(decision: Decision) -> Decision:
@@ -38,7 +39,8 @@ def check_confirmed(
     """Require of an approval what no link scanner does: to type the instance id if the plan
     terminates, and to accept the loss of data if it wipes local disks. Any other answer passes.
 
-    Raises: DecisionRefused, also if the episode is over.
+    Raises: DecisionRefused if one of the two is missing, with what to do; and for an approval of an
+    episode that is over.
     """
     if decision.answer is not Answer.APPROVE:
         return

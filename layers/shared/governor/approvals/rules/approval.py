@@ -69,8 +69,8 @@ def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
-    """Return the label of the keep button, like `Keep until Mon 09:00 ($408)`; without the cost if
-    the price is not known."""
+    """Return the label of the keep button, like `Keep until Mon 09:00 ($408)`, with the cost until
+    then; without the cost if the price is zero or not known."""
     end = keep_end(episode, now)
     text = f"Keep until {day_and_time(end, episode.asking.time_zone, now)}"
     price = episode.price.usd_per_hour
@@ -92,7 +92,8 @@ def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
 
 
 def _is_expired(approval: Approval, now: datetime) -> bool:
-    """Return whether the time to answer is over, even if that is not recorded yet."""
+    """Return whether the question has expired, or its time to answer is over and nobody answered.
+    It is false for a question that was not asked yet, or is decided otherwise."""
     if approval.status is ApprovalStatus.EXPIRED:
         return True
     was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
@@ -193,8 +194,8 @@ def hold_of(decision: Decision, project: str | None = None, approval_id: str | N
 
 def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:
     """Return whether the new answer keeps the instance for longer than the decision that holds the
-    episode: by a later date, or by an exemption. Raises: DecisionRefused for an incomplete
-    answer."""
+    episode: by a later date, or by an exemption. Nothing is stricter than an exemption. Raises:
+    DecisionRefused for an incomplete answer."""
     standing = hold_of(earlier_hold)
     if earlier_hold.answer is Answer.EXEMPT:
         return False
@@ -285,8 +286,8 @@ def notice_until(
     """Return when the notice period of mode auto is over; `None` if its message was delivered to
     nobody yet.
 
-    The period begins with the first delivery. `minutes` is the period of today's policy: it may
-    lengthen the period and never shorten it.
+    The period begins with the first delivery. `minutes` is the period of today's policy, 0 if that
+    does not matter: it may lengthen the recorded period and never shorten it.
     """
     delivered_at = _delivered_at(episode, Stage.TELL, deliveries)
     if delivered_at is None:

@@ -112,7 +112,8 @@ class LinkSigner:
         """Return the recipient named in a link of an earlier release, once its signature is found
         to be ours and its time is not over. `fields` are those of its query: `k`, `r`, `e` and `s`.
 
-        Raises: LinkForged, LinkExpired; ConfigurationError if the key is unusable.
+        Raises: LinkForged if no key of ours has signed exactly these fields; LinkExpired if the
+        time of the link is over; ConfigurationError if the key is unusable.
         """
         if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
             raise LinkForged(_FORGED)
@@ -129,7 +130,7 @@ class LinkSigner:
 
     def check_csrf(self, token: str, page_id: str, *whose: str) -> None:
         """Require the value that `csrf` made for the same page and the same `whose`. Raises:
-        LinkForged; ConfigurationError."""
+        LinkForged for any other value; ConfigurationError if the key is unusable."""
         key_id, _, signature = token.partition(".")
         self._check(signature, "csrf", page_id, key_id, *whose)
 

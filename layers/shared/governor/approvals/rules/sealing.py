@@ -61,8 +61,8 @@ def signature_of(seal: str | None) -> str | None:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return a hash of the whole plan as people saw it, such as its steps, losses, reasons and
-    saving."""
+    """Return the SHA-256 of the whole plan as people saw it (its steps, losses, reasons, saving and
+    all else), in 64 hexadecimal digits."""
     return hashlib.sha256(_json(plan)).hexdigest()
 
 
@@ -116,8 +116,8 @@ def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDateti
 
 
 def delivery_text(delivery: Delivery) -> bytes:
-    """Return the text under the seal of a delivery: which message was delivered, to whom, how and
-    when."""
+    """Return the text under the seal of a delivery, in JSON: all its fields that differ from their
+    defaults, except the seal itself, which counts as empty."""
     delivered = {**_parts(delivery), "seal": None}
     return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": delivered})
 
@@ -158,7 +158,8 @@ def given_yeses(approval: Approval) -> tuple[Decision, ...]:
 
 
 def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
-    """Return the text of a duty: these facts, and those that name the duty and the episode."""
+    """Return the text of a duty in JSON: these facts, and those that name the duty, the version of
+    the texts, the episode, its question, its evidence and its plan."""
     named = {
         "duty": duty,
         "version": VERSION,
@@ -201,8 +202,8 @@ def _plain(value: object) -> object:
 def _plain_collection(
     value: Mapping[object, object] | Set[object] | Sequence[object],
 ) -> dict[str, object] | list[str] | list[object]:
-    """Return a collection in the form of `_plain`: a set as a list of its sorted texts, a sequence
-    as a list."""
+    """Return a collection in the form of `_plain`: a mapping with texts as keys, a set as a list of
+    its sorted texts, a sequence as a list. Raises: TypeError for a member that has no form."""
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(member) for key, member in value.items()}
     if isinstance(value, Set):

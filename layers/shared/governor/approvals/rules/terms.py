@@ -60,7 +60,8 @@ def _verified_email(claims: Mapping[str, object]) -> str | None:
 
 
 def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
-    """Return the names of groups in this claim, at most 500; empty if it names none."""
+    """Return the names of groups in this claim, the first 500 of them; empty if it names none. A
+    text is the name of one group; members of a list that are no texts are left out."""
     claimed = claims.get(groups_claim)
     if isinstance(claimed, str):
         return (claimed,)
@@ -115,7 +116,9 @@ def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
 
 
 def _people_needed(rule: ApprovalRule, plan: Plan, price: Price) -> int:
-    """Return how many different people must approve the plan: at least one."""
+    """Return how many different people must approve the plan: at least one; at least two for a
+    termination of an instance whose price before discounts is above the rule's limit, or not
+    known."""
     if not plan.destroys:
         return max(1, rule.people_to_stop)
     limit = rule.two_people_above_usd_per_hour
@@ -182,7 +185,9 @@ def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -
 def _has_power(terms: Terms, person: str | None, wanted: Power) -> bool:
     """Return whether the terms give this person the `wanted` power; `None` is somebody unknown.
 
-    People whom the policy names by address have every power.
+    People whom the policy names by address have every power. Another address, which only a tag
+    names, has those of `tag_owner_may`; an identity of AWS those of `cli_may`; anybody else those
+    of a link to a list, `broadcast_may`.
     """
     if is_known(terms, person):
         return True
@@ -319,7 +324,8 @@ def _covers(console_scope: ConsoleScope, who: SignIn) -> bool:
 
 def _is_arn_like(pattern: str, arn: str) -> bool:
     """Return whether the pattern is this ARN. A `*` at the end of the pattern stands for any
-    session name, because a caller chooses that name."""
+    session name, because a caller chooses that name, as in
+    `arn:aws:sts::123456789012:assumed-role/Admin/*`."""
     role, star, _ = pattern.rpartition("*")
     if not star:
         return arn == pattern

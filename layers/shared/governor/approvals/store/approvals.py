@@ -161,9 +161,9 @@ class Approvals(Store):
         """Store the decision with its status, once, and the keep or the exemption of the answer,
         all or nothing. Return the question as it is stored.
 
-        `project` is that of the instance. Raises: ConflictError if the question is no longer
-        pending; NotFound; DecisionRefused for a keep without a date or an exemption without a
-        reason; CloudError.
+        `project` is that of the instance; `None` stores the keep or exemption without one. Raises:
+        ConflictError if the question is no longer pending; NotFound; DecisionRefused for a keep
+        without a date or an exemption without a reason; CloudError.
         """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         approval, decided = self._decision_write(approval_id, changes, _PENDING)
@@ -243,10 +243,11 @@ class Approvals(Store):
         ended = {"keep_ended_at": at, "keep_ended_by": by}
         not_ended = present() & unset("keep_ended_at") & _is_held_by(approval.hold)
         hold_key, old_hold_key = keys.holds(ref.target, ref.instance_id)
+        # Each place holds either this keep or none. The previous release stores no `kept_by`.
         has_its_date = where("snoozed_until", "=", kept.keep_until)
         is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
-        is_its = (has_its_date & is_its_own) | unset("snoozed_until")
-        is_its_copy = has_its_date | unset("snoozed_until")
+        is_this_or_none = (has_its_date & is_its_own) | unset("snoozed_until")
+        is_its_copy_or_none = has_its_date | unset("snoozed_until")
         stored = self._table.get(hold_key) or {}
         keep = Hold(kept.keep_until, kept_by=approval.approval_id)
         others = keeps.other_keeps(self._table, stored, at, keep)
@@ -256,10 +257,10 @@ class Approvals(Store):
                 hold_key,
                 holds.KEEP_ATTRIBUTES,
                 others,
-                is_its & keeps.are_keeps_unchanged(stored),
+                is_this_or_none & keeps.are_keeps_unchanged(stored),
             ),
             holds.end_hold_copy_write(
-                old_hold_key, holds.KEEP_ATTRIBUTES, others.longest, is_its_copy
+                old_hold_key, holds.KEEP_ATTRIBUTES, others.longest, is_its_copy_or_none
             ),
         )
 
@@ -304,7 +305,8 @@ class Approvals(Store):
         decision: Decision | None = None,
     ) -> None:
         """Note an answer that was refused, for the audit alone: only the first of its kind by the
-        same person. A failure is only logged. `decision` is the answer as it was given."""
+        same person. A failure is only logged. `why` is the text of the refusal, and `decision` the
+        answer as it was given; `None` stores the entry without it."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
         refused: Document = {
             "what": "refused",
@@ -319,8 +321,8 @@ class Approvals(Store):
 
 
 def _is_held_by(decision: Decision | None) -> Condition:
-    """Return the condition on a question that this decision holds its episode; with `None`, that
-    nobody does."""
+    """Return the condition on a question that this decision, known by its time, holds its episode;
+    with `None`, that nobody does. The decision is stored as `brake`."""
     if decision is None:
         return unset("brake")
     return where("brake.at", "=", decision.at)
