@@ -29,7 +29,7 @@ FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SHORTEST_WAIT = timedelta(minutes=1)
 _LONGEST_SPACING = timedelta(hours=2)
-_SPACING = 12
+_CHECKS_IN_TIME_WAITED = 12
 """A step that has waited for hours waits at least a twelfth of that before the next check."""
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the same room are spread over this time."""
@@ -62,13 +62,13 @@ def why_frozen_by_breaker(
 
 
 def wait_before_next_check(wait: timedelta, waited: timedelta) -> timedelta:
-    """Return how long a step waits for its next check: at least `wait` and a minute. A step that
-    has `waited` for hours waits longer.
+    """Return how long a step waits for its next check: the longest of `wait`, a minute, and a
+    twelfth of the time that it has `waited` already, which counts up to 2 hours.
 
     Without longer waits, a week of checks would pass the 25,000 events that the history of an
     execution may have (`tests/unit/template/test_history.py`).
     """
-    return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _SPACING))
+    return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _CHECKS_IN_TIME_WAITED))
 
 
 def caps_of(account: str, owner: str, caps: Caps) -> Mapping[str, int]:
@@ -181,17 +181,16 @@ class ShowLimits:
         return freezes
 
     def caps(self) -> list[CapUse]:
-        """Return the use of each cap that counts actions now, that of all accounts first. Raises:
+        """Return the use of the cap of all accounts, also if it is not used, then of each cap of an
+        account or an owner under which an action of the last 60 minutes counts. Raises:
         CloudError."""
         return used_caps(self.cap_store, self.policies.base().policy.caps, self.clock.now())
 
 
 def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[CapUse]:
-    """Return the use of each cap that counts actions now, in order of their names.
-
-    The cap of all accounts comes first, even if it counts none. Raises: CloudError if a count
-    cannot be read.
-    """
+    """Return the use of the cap of all accounts, also if it is not used, then of each other cap
+    under which an action of the last 60 minutes counts, in order of their names. Raises: CloudError
+    if a count cannot be read."""
     used = {_ALL_ACCOUNTS: 0, **cap_store.used(now)}
     in_order = sorted(used, key=lambda cap: (cap != _ALL_ACCOUNTS, cap))
     return [CapUse(cap, used[cap], _actions_allowed(caps, cap)) for cap in in_order]

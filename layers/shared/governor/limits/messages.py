@@ -45,7 +45,8 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
 ) -> Alert:
-    """Return the alert about a freeze. It sends nothing.
+    """Return the alert about a freeze. It sends nothing. A reminder is a warning, whatever severity
+    the template sets.
 
     `template` is `frozen` or `released` for a target, `all frozen` or `all released` for
     everything. `about` is the target, or the hub. `left` is how many of the instances that turned

@@ -57,8 +57,9 @@ class PauseMessage:
         """Return whether the sweep must send this message now. Call it only for a message that
         nobody was sent yet. `standing` is the pause that stands now; `None` if nothing is paused.
 
-        It is false in the first minutes, which are left to the function that made the message.
-        After them, a beginning is sent as long as its pause stands, and an end for seven days.
+        It is false in the first two minutes, which are left to the function that made the message.
+        After them it is true for a beginning as long as its pause stands, and for an end until that
+        is seven days ago.
         """
         age = now - self.at
         if age < _SENT_BY_THE_PRESS:

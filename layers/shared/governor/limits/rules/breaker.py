@@ -28,12 +28,12 @@ _DAYS_COMPARED = 14
 _NEW_FOR = timedelta(days=2)
 """One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
 usual."""
-_LONG = 12
+_LONG_HOURS = 12
 """The hours of the longer window."""
-_SHORT = 2
+_SHORT_HOURS = 2
 """The hours of the shorter window: an outage in a quiet hour stands out in it, but not in half a
 day."""
-_SHIFTS = (-1, 0, 1)
+_SHIFT_HOURS = (-1, 0, 1)
 """Hours by which habits may move, for example when clocks change."""
 
 
@@ -58,7 +58,9 @@ def turned_in_sweep(changes: Sequence[Change]) -> Turned:
     """Return how many instances turned idle or silent in this sweep, and which. Without changes all
     numbers are 0.
 
-    A silent instance counts only as silent: nobody knows whether it is idle.
+    An instance fell silent if it worked or was idle before, its metrics were read now, and there
+    were none. One turned idle if it worked by its newest reading, and is idle now. A silent
+    instance counts only as silent: nobody knows whether it is idle.
     """
     worked = 0
     measured = 0
@@ -149,9 +151,10 @@ def why_freeze_target(
 
 
 def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
-    """Return whether `count` instances are far more than the `most_before` of any earlier sweep.
+    """Return whether `count` is more than `rule.unusual_times_the_most` times `most_before`, the
+    most in any earlier sweep.
 
-    Return false for a few instances, and if the policy does not compare with earlier sweeps.
+    Return false for fewer than `rule.minimum_instances`, and if the policy sets no such factor.
     """
     times = rule.unusual_times_the_most
     if times is None or count < rule.minimum_instances:
@@ -168,7 +171,8 @@ def history_with(history: Sequence[SweepDay], today: date, turned: Turned) -> tu
     """Return the history with this sweep added to its day (`today`), oldest day first, without days
     that are more than 14 days old.
 
-    A sweep that froze the plans is added, too.
+    Each day holds the most that turned in one of its sweeps. A sweep that froze the plans is added,
+    too.
     """
     first_day = today - _HISTORY
     days = {known.day: known for known in history if first_day <= known.day <= today}
@@ -203,11 +207,13 @@ def why_freeze_everything(hub: Hub, now: datetime, rule: Breaker) -> ReasonToFre
     """Return how many instances turned, and why everything must freeze; `None` if nothing need
     freeze.
 
-    Everything freezes if, in the last 2 or the last 12 hours, far more instances turned and have
-    not worked since than turned in the same hours of the last 14 days.
+    Everything freezes if, in the last 2 or the last 12 hours, at least `rule.hub_minimum_instances`
+    turned and have not worked since, and that is more than `rule.hub_times_the_usual` times the
+    most that turned in the same hours of one of the last 14 days. Hours that began before
+    `rule.lift_freezes_before` are not counted.
     """
     lifted = _lifts_freezes_before(rule, now)
-    for length in (_SHORT, _LONG):
+    for length in (_SHORT_HOURS, _LONG_HOURS):
         hours = _hours_up_to(now, length)
         left = _left_since(hub, hours, lifted)
         if left < rule.hub_minimum_instances:
@@ -248,16 +254,17 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
     turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
     usual = 0
     for day in range(1, _DAYS_COMPARED + 1):
-        for shift in _SHIFTS:
-            earlier_by = timedelta(days=day) - HOUR * shift
+        for shift_hours in _SHIFT_HOURS:
+            earlier_by = timedelta(days=day) - HOUR * shift_hours
             turned = sum(turned_by_hour.get(hour - earlier_by, 0) for hour in hours)
             usual = max(usual, turned)
     return usual
 
 
 def turned_around(hub: Hub, freeze: BreakerState) -> TurnedAround:
-    """Return how many instances turned around the time of this freeze of everything, and how many
-    of them have not worked since. The first is no less than the number that the freeze names."""
+    """Return how many instances turned in the hours of `hours_around` this freeze of everything,
+    and how many of them have not worked since. The first is no less than the number that the freeze
+    itself counted."""
     counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     turned = sum(count.turned for count in counts)
     left = sum(count.left for count in counts)
@@ -265,11 +272,11 @@ def turned_around(hub: Hub, freeze: BreakerState) -> TurnedAround:
 
 
 def counted_by_new_freeze(hub: Hub, now: datetime) -> dict[datetime, int]:
-    """Return by the hour how many instances a freeze that begins at `now` would count: those that
-    turned in the last 12 hours and have not worked since. Hours without such instances are left
-    out."""
+    """Return how many instances a freeze that begins at `now` would count, by the start of the hour
+    in which they turned: those of the last 12 hours that have not worked since. Hours without such
+    instances are left out; empty if there are none."""
     left_by_hour: dict[datetime, int] = {}
-    for hour in _hours_up_to(now, _LONG):
+    for hour in _hours_up_to(now, _LONG_HOURS):
         if hour in hub.hours and hub.hours[hour].left:
             left_by_hour[hour] = hub.hours[hour].left
     return left_by_hour
@@ -299,18 +306,19 @@ def are_counts_new(hub: Hub, now: datetime) -> bool:
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
-    """Return the counted hours whose instances may have caused this freeze of everything, or turned
-    soon after it; empty if there are none."""
+    """Return the starts of the counted hours whose instances may have caused this freeze of
+    everything, or turned soon after it: from 11 hours before the hour of the freeze to 2 hours
+    after it; empty if there are none."""
     tripped_hour = hour_of(freeze.tripped_at)
-    first = tripped_hour - HOUR * (_LONG - 1)
-    last = tripped_hour + HOUR * _SHORT
+    first = tripped_hour - HOUR * (_LONG_HOURS - 1)
+    last = tripped_hour + HOUR * _SHORT_HOURS
     return [hour for hour in hub.hours if first <= hour <= last]
 
 
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
     """Return whether the freeze of everything ends: the policy has lifted it, or it has lasted for
-    `rule.hold_minutes`, nothing would freeze again, and its cause is gone. While the counts are too
-    young to show what is usual, only the policy ends it."""
+    `rule.hold_minutes`, the counts would not freeze everything again, and its cause is gone. While
+    the counts are too young to show what is usual, only the policy ends it."""
     if is_lifted_by_policy(freeze, rule, now):
         return True
     if are_counts_new(hub, now):

@@ -233,8 +233,9 @@ def _hour_counts(item: Document) -> dict[datetime, HourCount]:
 
 
 def _oldest_kept(hub: Hub, now: datetime) -> datetime:
-    """Return the time from which counts are kept: `DAYS_KEPT` days before now. While a freeze
-    stands, the days before the freeze are kept, too, because it is compared with them."""
+    """Return the time from which counts are kept: 15 days (`DAYS_KEPT`) before now. While a freeze
+    of everything stands, those of the 15 days before the freeze are kept, too, because it is
+    compared with them."""
     kept_before = now if hub.freeze is None else min(now, hub.freeze.tripped_at)
     return kept_before - timedelta(days=DAYS_KEPT)
 
@@ -287,7 +288,8 @@ def _attributes(hours: Iterable[datetime]) -> list[str]:
 
 
 def _turned_key(target: Target) -> Key:
-    """Return the key of the instances of a target that the hub counts."""
+    """Return the key of the instances of a target that the hub counts: `BREAKER#<place>`,
+    `TURNED`."""
     return f"BREAKER#{place(target)}", "TURNED"
 
 
@@ -298,8 +300,8 @@ def _is_hub_freeze(state: BreakerState) -> Condition:
 
 
 def _end_key(target: Target | None, freeze: BreakerState) -> Key:
-    """Return the key of the request to end this freeze; `target` is `None` for the freeze of
-    everything."""
+    """Return the key of the request to end this freeze: `ENDED#<place>`, or `ENDED#hub` for the
+    freeze of everything (`target` is `None`); then `FREEZE#` and the time at which it began."""
     frozen_place = "hub" if target is None else place(target)
     return f"ENDED#{frozen_place}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
 
@@ -316,6 +318,7 @@ def _hour(name: str) -> datetime:
 
 
 def _breaker_keys(target: Target) -> tuple[Key, Key]:
-    """Return the key of the breaker, and the key where the release before this one reads it, for a
-    rollback. Both are written and read for one release, so that no freeze is lost."""
+    """Return two keys of a target's breaker: `BREAKER#<place>`, `BREAKER`; then the key where the
+    software before this version reads it, for a rollback. Both are written and read for one
+    release, so that no freeze is lost."""
     return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

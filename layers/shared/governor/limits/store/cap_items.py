@@ -32,7 +32,7 @@ COUNTS_PK = "CAPS#rolling"
 _BY_MINUTE = "taken_"
 _MINUTE_FORMAT = "%Y%m%d%H%M"
 _HOUR_FORMAT = "%Y%m%d%H"
-_CLOSED = 1_000_000
+_COUNT_OF_CLOSED_HOUR = 1_000_000
 """Above every cap that a policy may set."""
 
 
@@ -79,7 +79,7 @@ class CapCount:
         return sorted(still_counted, key=lambda counted: counted.until)
 
     def taken(self, now: datetime) -> int:
-        """Return how many actions count at `now`."""
+        """Return how many actions count at `now`; 0 if none does."""
         return sum(counted.number for counted in self.counted(now))
 
     def room_at(self, most: int, now: datetime) -> datetime | None:
@@ -132,8 +132,8 @@ class Reservation:
 
 
 def count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> CapCount:
-    """Return the count of a cap from these items, which may lack any item: it then counts nothing.
-    `hours` are those of `old_release_hours`.
+    """Return the count of a cap from these items by key, which may lack any item: it then counts
+    nothing. `hours` are those of `old_release_hours`.
 
     Raises: CloudError if an item is damaged, so nothing may begin.
     """
@@ -152,7 +152,8 @@ def count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> 
 
 def _old_release_hour(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _OldReleaseHour:
     """Return the counter of the previous release at this key, which counts nothing if there is no
-    item. Raises: CloudError if it is damaged."""
+    item. The number of a closed counter is the one that was kept aside when it was closed. Raises:
+    CloudError if it is damaged."""
     item = items.get(key, {})
     try:
         stored = int(item["taken"]) if "taken" in item else None
@@ -166,8 +167,8 @@ def _old_release_hour(key: Key, begins: datetime, items: Mapping[Key, Document])
 
 
 def first_full_cap(counts: list[CapCount], caps: Mapping[str, int], now: datetime) -> str | None:
-    """Return the name of the first cap without room; `None` if each has room. `caps` holds how many
-    actions each cap allows, by its name."""
+    """Return the name of the first of these counts' caps that has no room for another action at
+    `now`; `None` if each has room. `caps` holds how many actions each cap allows, by its name."""
     for count in counts:
         if count.taken(now) >= caps[count.cap]:
             return count.cap
@@ -231,14 +232,15 @@ def _closing(count: CapCount, now: datetime) -> Iterator[Write]:
         if hour.is_closed:
             continue
         unchanged = absent("taken") if hour.stored is None else where("taken", "=", hour.stored)
-        closed = {"before": hour.number, "taken": _CLOSED}
+        closed = {"before": hour.number, "taken": _COUNT_OF_CLOSED_HOUR}
         yield update(
             (old_release_pk(hour.begins), count.cap), closed, unchanged, until=now + _KEPT_FOR
         )
 
 
 def is_unchanged(reservation: Reservation) -> Condition:
-    """Return the condition that the reservation is as it was read."""
+    """Return the condition that the reservation is stored with the minute and the attempts that
+    were read."""
     at = where("at", "=", f"{reservation.minute:{_MINUTE_FORMAT}}")
     return at & where("attempts", "=", list(reservation.attempts))
 
@@ -270,15 +272,18 @@ def minute_attribute(minute: datetime) -> str:
 
 
 def count_key(cap: str) -> Key:
-    """Return the key of the count of a cap."""
+    """Return the key of the count of a cap: `CAPS#rolling`, and the name of the cap, such as
+    `OWNER#alice`."""
     return COUNTS_PK, cap
 
 
 def old_release_pk(begins: datetime) -> str:
-    """Return the partition of the previous release's counters of the hour that begins then."""
+    """Return the partition of the previous release's counters of the hour that begins then, as in
+    `CAPS#2026112709`."""
     return f"CAPS#{begins:{_HOUR_FORMAT}}"
 
 
 def reservation_key(execution_name: str, step: str) -> Key:
-    """Return the key of the reservation of a step, such as `stop`, of an episode."""
+    """Return the key of the reservation of a step of an episode: `CAPS#<execution name>`, and the
+    name of the step, such as `stop`."""
     return f"CAPS#{execution_name}", step

@@ -69,6 +69,7 @@ class ActionCaps(Store):
         for _ in range(_ATTEMPTS):
             reservation = self._reservation(execution_name, step)
             counts = [self._count(cap, now) for cap in caps]
+            # A step that is counted already needs no room.
             stands = reservation is not None and reservation.stands(caps, now)
             if not stands:
                 full_cap = first_full_cap(counts, caps, now)
@@ -106,8 +107,9 @@ class ActionCaps(Store):
         self._give_back(execution_name, step, attempt=None)
 
     def _give_back(self, execution_name: str, step: str, *, attempt: str | None) -> None:
-        """Undo what one attempt reserved, or all attempts (`None`). It raises no CloudError: a
-        failure is only logged."""
+        """Undo what one attempt reserved, or all attempts (`None`), trying again while others
+        change the same counts. It raises no CloudError: a failure is only logged, and the step then
+        stays counted until it leaves the window."""
         is_given_back = False
         try:
             for _ in range(_ATTEMPTS):
@@ -158,10 +160,11 @@ class ActionCaps(Store):
         return taken_by_cap
 
     def _try_give_back(self, execution_name: str, step: str, attempt: str | None) -> bool:
-        """Try once to undo what one attempt reserved, or all attempts (`None`).
+        """Try once to undo what one attempt reserved, or all attempts (`None`). While other
+        attempts rest on the reservation, only the attempt is removed, and the count stays.
 
-        Return true if nothing of it is reserved any more, or was before; false if others changed
-        the reservation or a count meanwhile. Raises: CloudError.
+        Return true if nothing of it is reserved any more, or was before; false, with nothing
+        changed, if others changed the reservation meanwhile. Raises: CloudError.
         """
         reservation = self._reservation(execution_name, step)
         if reservation is None:
@@ -186,8 +189,8 @@ class ActionCaps(Store):
         return self._table.try_transaction(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> CapCount:
-        """Return the count of a cap, also of one that has counted nothing yet. Raises:
-        CloudError."""
+        """Return the count of a cap, which is empty for one that has counted nothing yet. Raises:
+        CloudError, also if it is damaged."""
         hours = old_release_hours(now)
         keys = [count_key(cap), *((old_release_pk(begins), cap) for begins in hours)]
         items = {key: self._table.get(key) or {} for key in keys}

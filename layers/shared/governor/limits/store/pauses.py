@@ -92,7 +92,8 @@ def _to_send(message: PauseMessage) -> Write:
 
 
 def _message_key(message: PauseMessage) -> Key:
-    """Return the key of a message. Keys of the partition sort by the time of their message."""
+    """Return the key of a message: its partition, then its time and event, as in
+    `2026-11-27T09:00:00+00:00#paused`. So the oldest message comes first."""
     return _MESSAGES, f"{as_utc(message.at).isoformat()}#{message.event}"
 
 
