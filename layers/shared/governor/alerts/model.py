@@ -30,8 +30,8 @@ class Owner(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return a short hash of the name and the project, which tells messages of one kind to
-        different owners or projects apart."""
+        """Return a short hash of the name and the project, for the ids of messages: messages of one
+        kind to different owners or projects then differ."""
         return short_hash(self.name, self.project)
 
 
@@ -212,7 +212,8 @@ class Facts:
         return tuple((label, value) for label, value in value_by_label.items() if value)
 
     def _cost(self, unpriced: str) -> str:
-        """Return the cost of the instance as text; `unpriced` if it is not known."""
+        """Return the cost of the instance as text, as in `$136 a day while it runs`; `no more than
+        its storage` if it is zero, `unpriced` if it is not known."""
         if self.usd_per_day is None:
             return unpriced
         if self.usd_per_day == 0:
@@ -290,7 +291,8 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
     passed. `now` is when it opens.
 
     Return `None` if the message is not critical, or its facts do not say until when the incident
-    lasts: another message closes it then, if it opens one.
+    lasts: another message closes it then, if it opens one. Raises: ValueError if the time in the
+    facts is no ISO time.
     """
     until = alert.facts.get(INCIDENT_UNTIL)
     if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
@@ -315,8 +317,8 @@ has to find the parts of a message in its text. Alerts of earlier releases do no
 
 
 def words_of(alert: Alert) -> Words:
-    """Return the words of an alert. If the facts do not hold a form for each line, all lines count
-    as text, and are shown as they were sent."""
+    """Return the words of an alert, without kind and severity. If the facts do not hold a known
+    form for each line, all lines count as text or empty, and are shown as they were sent."""
     letters = alert.facts.get(LINE_FORMS)
     if _has_form_for_each(letters, alert.lines):
         forms = [LineForm(letter) for letter in str(letters)]
@@ -343,7 +345,8 @@ but refuses a new field."""
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    """Return the alert as a JSON document, as it is put into the queue."""
+    """Return the alert as a JSON document, as it is put into the queue: its fields by name, and
+    `version`. The time is an ISO text."""
     document: dict[str, object] = {"version": 1}
     for alert_field in fields(alert):
         document[alert_field.name] = getattr(alert, alert_field.name)
@@ -395,5 +398,5 @@ def name_or_count(instances: Sequence[Instance]) -> str:
 
 
 def instance_ids(instances: Iterable[Instance]) -> list[str]:
-    """Return the ids of the instances."""
+    """Return the ids of the instances in their order; empty without instances."""
     return [instance.instance_id for instance in instances]

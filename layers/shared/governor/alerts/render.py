@@ -94,7 +94,7 @@ def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable
 
     @pass_context
     def filtered(context: Context, moment: datetime) -> str:
-        """Return the time in words. Without a time of the message, it is relative to itself."""
+        """Return `moment` in words. Without a time of the message, it is relative to itself."""
         now = context[_NOW] or moment
         return in_words(moment, context[_ZONE], now)
 
@@ -102,7 +102,8 @@ def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable
 
 
 def _bordered(value: object) -> str:
-    """Return the text of a value on one line, between two borders."""
+    """Return the text of a value on one line, between two borders. Borders inside the text are
+    removed, and `_BREAK` stands for its line breaks."""
     text = str(value).translate(_IN_VALUES)
     return f"{_BORDER}{text}{_BORDER}"
 
@@ -149,5 +150,6 @@ def _words_of(rendered_lines: Iterable[str]) -> Words:
 
 
 def _text(line: str) -> str:
-    """Return a rendered line as people read it: values without their borders."""
+    """Return a rendered line as people read it: values without their borders, and with their line
+    breaks."""
     return line.translate(_IN_TEXTS)

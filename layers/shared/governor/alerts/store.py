@@ -42,15 +42,16 @@ class Deliveries(Store):
         self._table.write(_keeping(delivery))
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
-        """Store a message until it is sent with others of its group. A repeated call replaces it.
-        `message` is its id, `document` its JSON text. Raises: CloudError."""
+        """Store a message until it is sent with others of its group, for seven days from `at`, the
+        present time, at most. A repeated call replaces it. `message` is its id, `document` its JSON
+        text. Raises: CloudError."""
         self._table.write(
             put((f"OUTBOX#{group}", message), {"document": document}, until=at + _OUTBOX_KEPT)
         )
 
     def outbox(self, group: str) -> list[tuple[str, str]]:
-        """Return the id and the document of each message of the group, by id; empty if there are
-        none. Raises: CloudError."""
+        """Return the id and the JSON text of each message of the group, in the order of their ids;
+        empty if there are none. Raises: CloudError."""
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
 
     def drop_outbox(self, group: str, message: str) -> None:

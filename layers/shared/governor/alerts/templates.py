@@ -119,7 +119,8 @@ def alert_from_words(
 
 
 def _fact(value: object) -> object:
-    """Return a time or an amount as text, as it stands in JSON, and anything else as it is."""
+    """Return a time or an amount as the text that stands for it in JSON, and anything else as it
+    is."""
     if isinstance(value, datetime | Decimal):
         return plain(value)
     return value
