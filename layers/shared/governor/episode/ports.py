@@ -33,12 +33,14 @@ class InstanceController(Protocol):
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         """Terminate the instance, and return the id of the request. With `dry_run`, EC2 only checks
-        that the call is allowed, and `None` comes back. Raises: as `stop`."""
+        that the call is allowed, and `None` comes back. Raises: Protected, Unsupported, WrongState,
+        NotFound, AccessDenied, Throttled, Unavailable."""
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         """Carry out a companion step, such as the cancellation of a Spot request, and return the id
         of the request. With `dry_run`, EC2 only checks that the call is allowed, and `None` comes
-        back. Raises: as `stop`."""
+        back. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled,
+        Unavailable."""
 
 
 class InstanceStarter(Protocol):
@@ -46,7 +48,7 @@ class InstanceStarter(Protocol):
 
     def start(self, target: Target, instance_id: str) -> str | None:
         """Start the instance, and return the id of the request. Raises: NoCapacity if EC2 has none;
-        else as `InstanceController.stop`."""
+        Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable."""
 
 
 class KeyReader(Protocol):
@@ -87,7 +89,8 @@ class Snapshotter(Protocol):
     ) -> Sequence[Snapshot]:
         """Make a crash-consistent set of snapshots of all volumes, or of all but the root volume if
         `boot` is false, and return it. With `dry_run`, EC2 only checks that the call is allowed,
-        and an empty sequence comes back. Raises: as `InstanceController.stop`."""
+        and an empty sequence comes back. Raises: Protected, Unsupported, WrongState, NotFound,
+        AccessDenied, Throttled, Unavailable."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
         """Return the snapshots with all of these tags; empty if there are none. Raises:
@@ -108,7 +111,8 @@ class SnapshotRemover(Protocol):
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
         """Delete the snapshot, and return the id of the request. Raises: Protected if an image
-        needs it, or it is locked; else as `InstanceController.stop`."""
+        needs it, or it is locked; Unsupported, WrongState, NotFound, AccessDenied, Throttled,
+        Unavailable."""
 
 
 class Workflow(Protocol):

@@ -83,11 +83,13 @@ def quiet_until(
     was_opened: bool,
     failures: int | None = None,
 ) -> UtcDatetime | None:
-    """Return when people may be notified of the same idleness again; `None` if the outcome itself
-    decides what is next.
+    """Return when people may be notified of the same idleness again: after one of the first three
+    failures in a row, in 5, 15 or 60 minutes; else in an hour if the episode was not opened, or
+    after `rule.ask_again_after_hours`. Return `None` if the outcome itself decides what is next, as
+    a stop does.
 
     `was_opened` is false if the episode was closed before anybody was asked or notified. `failures`
-    is how many episodes in a row had failed before; `None` for an aborted workflow.
+    is how many episodes in a row had failed before this one; `None` for an aborted workflow.
     """
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
@@ -271,8 +273,8 @@ class Episode:
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Return since when the instance had been idle when the episode was opened, by the day
-        before; `None` if that was not measured."""
+        """Return since when the instance had been idle when the episode was opened, by its
+        utilization of the day before; `None` if that was not read, or shows no idle stretch."""
         measured = self.measurement
         if measured.history is None:
             return None
@@ -286,7 +288,8 @@ class Episode:
 
     @property
     def gives_notice(self) -> bool:
-        """Return whether the plan is carried out without a question, once its notice is over."""
+        """Return whether the plan is carried out without a question, once its notice is over: in
+        mode auto, if it has steps."""
         return self.mode is Mode.AUTO and bool(self.plan.steps)
 
     @property
@@ -324,8 +327,9 @@ class Episode:
 
     @property
     def can_be_started(self) -> bool:
-        """Return whether people may have the instance started again: this episode stopped it, has
-        nothing more to do with it, nobody has undone the stop, and EC2 is not starting it."""
+        """Return whether people may have the instance started again: nobody has undone the stop,
+        EC2 is not starting it, and this episode ended with the instance stopped, or is open, has
+        asked EC2 to stop it, and plans no termination."""
         if self.is_undone or self.is_starting:
             return False
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
@@ -339,7 +343,8 @@ class Episode:
 
     def has_stopped(self, later: EpisodeRef) -> bool:
         """Return whether this episode stopped the run of the instance that the `later` episode is
-        about, and nobody has undone the stop."""
+        about, and nobody has undone the stop. A run is the time from a launch to the next one, so
+        both are of one instance and launch time."""
         is_same_run = replace(later, number=self.ref.number) == self.ref
         if not is_same_run or self.ref.number >= later.number:
             return False
@@ -380,14 +385,17 @@ class InstanceRecord:
         return self.warned_until is not None and now < self.warned_until
 
     def last_episode(self, launch_time: datetime) -> EpisodeRef:
-        """Return the newest episode of this run of the instance."""
+        """Return the newest episode of the instance, as one of the run that began at
+        `launch_time`; its number is 0 if the instance never had one."""
         target = self.target
         return EpisodeRef(
             target.account, target.region, self.instance_id, launch_time, self.episodes
         )
 
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
-        """Return whether nobody is asked yet about this run of the instance."""
+        """Return whether nobody is asked yet about the run of the instance that began at
+        `launch_time`, since an earlier episode of this run has an outcome that lasts until
+        `quiet_until`."""
         if self.quiet_until is None or self.quiet_launch_time != launch_time:
             return False
         return now < self.quiet_until

@@ -50,8 +50,9 @@ class Until(StrEnum):
 _INCLUDED_IOPS = {"gp3": 3_000, "io1": 0, "io2": 0}
 
 
-_INCLUDED_THROUGHPUT = {"gp3": 125}
-"""MiB/s, and IOPS, of volume types that are charged for more. Source: EBS pricing."""
+_INCLUDED_MIBPS = {"gp3": 125}
+"""IOPS, and MiB/s, that the price per GiB includes, for the volume types that are charged for more.
+Source: EBS pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class StoragePrices:
     address_usd_per_hour: UsdPerHour | None = None
 
     def usd_per_month(self, volume: Volume) -> Usd | None:
-        """Return the most that a volume can cost; `None` if it is not known.
+        """Return the most that a volume can cost a month: its size, and its IOPS and throughput
+        above those included; `None` if its size or a price is not known.
 
         An io2 volume costs less per IOPS from 32,000 on, which this leaves out.
         """
@@ -80,7 +82,7 @@ class StoragePrices:
         usd = size * self.usd_per_gib_month[kind]
         for amount, included_by_type, price_by_type in (
             (volume.iops or 0, _INCLUDED_IOPS, self.usd_per_iops_month),
-            (volume.throughput or 0, _INCLUDED_THROUGHPUT, self.usd_per_mibps_month),
+            (volume.throughput or 0, _INCLUDED_MIBPS, self.usd_per_mibps_month),
         ):
             # A type that is not listed is not charged for this amount.
             included = included_by_type.get(kind, amount)
@@ -109,7 +111,8 @@ class Price:
 
     @property
     def undiscounted(self) -> UsdPerHour | None:
-        """Return the list price; `None` if it is not known."""
+        """Return the price per hour before the policy's discount; `None` if the price is not
+        known."""
         if self.list_usd_per_hour is None:
             return self.usd_per_hour
         return self.list_usd_per_hour
@@ -125,14 +128,16 @@ class Saving:
 
     @property
     def saved_usd_per_hour(self) -> UsdPerHour | None:
-        """Return the saving per hour; `None` if a cost is not known."""
+        """Return the saving per hour, below zero if the plan costs more; `None` if a cost is not
+        known."""
         if self.cost_before_usd_per_hour is None or self.cost_after_usd_per_hour is None:
             return None
         return self.cost_before_usd_per_hour - self.cost_after_usd_per_hour
 
     @property
     def saved_usd_per_day(self) -> Usd | None:
-        """Return the saving per day; `None` if a cost is not known."""
+        """Return the saving per day, below zero if the plan costs more; `None` if a cost is not
+        known."""
         hourly = self.saved_usd_per_hour
         if hourly is None:
             return None
@@ -164,12 +169,14 @@ class Plan:
 
     @property
     def verb(self) -> str:
-        """Return the verb of the plan, for a sentence."""
+        """Return the verb of the plan, for a sentence: `terminate` or `stop`; `stop` also for a
+        plan without steps."""
         return "terminate" if self.destroys else "stop"
 
     @property
     def doing(self) -> str:
-        """Return the noun of the plan, for the beginning of a sentence."""
+        """Return the noun of the plan, for the beginning of a sentence: `Terminating` or
+        `Stopping`."""
         return "Terminating" if self.destroys else "Stopping"
 
 

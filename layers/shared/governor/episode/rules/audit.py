@@ -77,7 +77,9 @@ class Change:
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
     def document(self) -> dict[str, Any]:
-        """Return the document of the change, as JSON data without task tokens."""
+        """Return the document of the change, as JSON data without task tokens: what happened, who
+        did it and when, the episode, and the attributes that changed, `before` and `after`. The
+        place is `None` for an item of no episode."""
         item = self.after or self.before
         changed = self._changed_attributes()
         plan = item.get("plan")
@@ -133,8 +135,9 @@ class Change:
         return self.after.get("start_try") or {}
 
     def _who(self, changed: set[str]) -> str:
-        """Return the author of the change: a person as the record names them, AWS's principal, or
-        `gpu-governor`. `changed` are the names of the attributes that differ."""
+        """Return the author of the change: the person whom the item or a changed answer names, else
+        the AWS principal that deleted an expired item, else `gpu-governor`. `changed` are the names
+        of the attributes that differ."""
         if self.pk.startswith("ACCEPTED#"):
             return self.sk
         new_values = {name: self.after[name] for name in changed if self.after.get(name)}
@@ -153,13 +156,14 @@ class Change:
 
 
 def _attributes(item: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return those of the attributes that the item has, in order of their names."""
+    """Return those attributes of the item that are in `names`, with their values, in order of their
+    names; empty if the item has none of them."""
     return {name: item[name] for name in sorted(names & item.keys())}
 
 
 def _hash(plan: object) -> str:
-    """Return the hash of a plan as it is stored. Equal plans have one hash, whatever the order of
-    their attributes."""
+    """Return the SHA-256 of a plan as it is stored, in 64 hexadecimal digits. Equal plans have one
+    hash, whatever the order of their attributes."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 

@@ -41,8 +41,9 @@ class Expiry:
 
 
 def switched_off(policies: Sequence[Policy]) -> str | None:
-    """Return why these policies let no snapshot be deleted; `None` if each of them allows it.
-    Without a policy, nothing is allowed."""
+    """Return why these policies let no snapshot be deleted: one of them is in mode observe, or does
+    not set `plan.delete_expired_snapshots`. Return `None` if each of them allows it. Without a
+    policy, nothing is allowed."""
     if not policies or any(policy.mode is Mode.OBSERVE for policy in policies):
         return "mode observe changes nothing"
     if not all(policy.plan.delete_expired_snapshots for policy in policies):
@@ -169,7 +170,8 @@ class Holdings:
                 return
 
     def _date(self, episode: Episode, snapshot: Snapshot) -> UtcDatetime | None:
-        """Return the end of the snapshot's retention, or the later date in its tag.
+        """Return the end of the snapshot's retention, by the longest of the policies and of the
+        question; or the date in its tag if that is later.
 
         Return `None`, so that the snapshot is kept, if the episode is open, or the tag has no date:
         somebody who removed or changed the tag wants the snapshot kept.
@@ -189,8 +191,9 @@ class Holdings:
 def to_notice(
     dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime
 ) -> list[str]:
-    """Return the ids of the snapshots about which the owner must be notified now, sorted; empty if
-    there are none.
+    """Return the ids of the snapshots about which the owner must be notified now, sorted: their
+    date is at most 7 days ahead, and they have no notice, or one that is 30 days old. Return an
+    empty list if there are none.
 
     `dates` are those of `Holdings.dates`. `known` holds the notice about each snapshot, by its id.
     """

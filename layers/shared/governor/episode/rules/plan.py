@@ -129,8 +129,12 @@ def why_unstoppable(facts: PlanFacts) -> str | None:
 
 
 def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
-    """Return the action that is possible, with the reasons if it is not the policy's, and with what
-    could not be read; no reasons if neither is so."""
+    """Return the action that is possible, and the reasons why it is not the policy's, or what could
+    not be read; no reasons if neither is so.
+
+    The action is to notify only if another service runs the instance, a stop saves nothing, its
+    lifecycle is not known, or stop protection is on.
+    """
     if policy.plan.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
     refusal = why_left_alone(facts.instance, policy.managed.tag_keys)
@@ -241,7 +245,8 @@ def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
 
 
 def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """Return what the steps lose, a line each; empty if nothing is done."""
+    """Return what the steps lose, a line for each loss, as people read it; empty if there are no
+    steps."""
     if not steps:
         return ()
     losses: list[str] = []
@@ -298,7 +303,8 @@ def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
 
 
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
-    """Return what is left after the steps, a line each; empty if nothing is done.
+    """Return what is left after the steps, a line for each thing, as people read it; empty if there
+    are no steps.
 
     Among it are the tools that may undo the steps, so that people read it before they answer.
     """

@@ -34,6 +34,8 @@ from governor.table.table import (
 _JOURNAL_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Attempts of a close that read an older state."""
+_REFUSAL_CHARACTERS = 1_000
+"""The longest reason for a refusal that an episode keeps."""
 _CLOSED = where("phase", "=", Phase.CLOSED)
 IS_OPEN = present() & where("phase", "<>", Phase.CLOSED)
 """The condition that an episode exists and is not closed."""
@@ -72,11 +74,12 @@ class Episodes(Store):
     def clear_step(
         self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
     ) -> bool:
-        """Note that a recheck lets this step through once, and return true.
+        """Note that a recheck lets this step through once, and return true. The episode is then in
+        phase `ACTING`.
 
         `seen` is the episode as the recheck read it; `None` lets the step through whatever others
-        noted. Return false if another recheck has let a step through since. Raises: ConflictError
-        if the episode is closed, or does not exist; CloudError.
+        noted. Return false, with nothing changed, if another recheck has let a step through since.
+        Raises: ConflictError if the episode is closed, or does not exist; CloudError.
         """
         cleared_before = {} if seen is None else seen.progress.first_cleared
         cleared: Document = {
@@ -100,10 +103,15 @@ class Episodes(Store):
         return True
 
     def note_refusal(self, ref: EpisodeRef, name: str, why: str) -> None:
-        """Note why the episode goes no further. `name` is the outcome, or the name of the error.
-        Nothing is noted in a closed episode. Raises: CloudError."""
+        """Note why the episode goes no further, in place of an earlier note: `name`, which is the
+        outcome or the name of the error, and `why`, cut to 1,000 characters together. Nothing is
+        noted in a closed episode. Raises: CloudError."""
         self._table.try_write(
-            update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, IS_OPEN)
+            update(
+                keys.episode(ref),
+                {"last_no": f"{name}: {why}"[:_REFUSAL_CHARACTERS]},
+                IS_OPEN,
+            )
         )
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
@@ -131,8 +139,9 @@ class Episodes(Store):
         self._table.try_write(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
-        """Note the volume ids by snapshot id, once. Return those that are noted now, which may be
-        those of another attempt. Raises: ConflictError if there is no such episode; CloudError."""
+        """Note the volume ids by snapshot id, unless snapshots are noted already. Return those that
+        are noted now, which may be those of another attempt. Raises: ConflictError if there is no
+        such episode; CloudError."""
         change = update(
             keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
         )
@@ -257,7 +266,8 @@ class Episodes(Store):
             is_over = stored["phase"] == Phase.CLOSED if stored else not held_locks
             if is_over:
                 return False
-            # Without an episode, freeing the lock is the whole close, unless one is saved now.
+            # Without an episode, freeing the lock is the whole close. It fails, and is tried again,
+            # if the episode is stored meanwhile.
             writes = [check(keys.episode(ref), absent())]
             if stored:
                 writes = [update(keys.episode(ref), closed, IS_OPEN)]
@@ -288,7 +298,7 @@ def _is_as_seen(seen: StartTry) -> Condition:
 
 
 def _record(ref: EpisodeRef) -> Key:
-    """Return the key of the instance's record."""
+    """Return the key of the record of the episode's instance."""
     return keys.instance(ref.target, ref.instance_id)
 
 

@@ -130,7 +130,9 @@ def hold_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write
 def _keep_writes(
     target: Target, instance_id: str, hold: Hold, until: UtcDatetime
 ) -> list[list[Write]]:
-    """Return the alternatives of `hold_writes` for a keep that ends at `until`."""
+    """Return the alternatives of `hold_writes` for a keep that ends at `until`: no longer keep
+    stands, one stands only in the old place, one stands only in the new place, or one stands in
+    both. A keep that is shorter than the one that stands is only remembered."""
     hold_key, old_hold_key = keys.holds(target, instance_id)
     is_shorter = unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
@@ -162,8 +164,9 @@ def end_hold_write(
 def end_hold_copy_write(
     old_hold_key: Key, attributes: Sequence[str], next_keep: Hold, condition: Condition
 ) -> Write:
-    """Return the same as `end_hold_write` for the place of the previous release, which knows only
-    the end of a keep. `next_keep` is the longest other keep; `NO_HOLD` if there is none."""
+    """Return the write that removes these attributes of a hold in the place of the previous
+    release, or puts the end of `next_keep` there: that release knows only the end of a keep.
+    `next_keep` is the longest other keep; `NO_HOLD` if there is none."""
     kept: Document = {}
     if next_keep.snoozed_until is not None:
         kept = {"snoozed_until": next_keep.snoozed_until}

@@ -150,8 +150,8 @@ class Failures(Store):
     def failing(self) -> list[Failing]:
         """Return the newest failure of each instance and cause; empty if there is none.
 
-        Failures that are over are included, with their `over_at`. Damaged records are left out.
-        Raises: CloudError.
+        A failure is over once its step has worked later in the same target; it is included, with
+        that time as its `over_at`. Damaged records are left out. Raises: CloudError.
         """
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
@@ -166,8 +166,9 @@ class Failures(Store):
         return failures
 
     def _worked_at(self, failure: Failing, worked: Document) -> datetime:
-        """Return when the step of this failure last worked in its target, by the item `worked`; the
-        time of the failure if that is not known, or cannot be read."""
+        """Return when the step of this failure last worked in its target, by the item `worked`
+        (time by name of the step); the time of the failure if that is not known, or cannot be read,
+        which is logged."""
         text = worked.get(failure.step)
         if not text:
             return failure.at
@@ -178,7 +179,8 @@ class Failures(Store):
             return failure.at
 
     def note_failing(self, failure: Failing) -> None:
-        """Store the failure as the newest of its instance and cause. Raises: CloudError."""
+        """Store the failure as the newest of its instance and cause, for 30 days from its time.
+        Raises: CloudError."""
         self._table.write(update(_cause(failure), failure, until=failure.at + _FAILING_KEPT))
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
@@ -215,12 +217,13 @@ class Failures(Store):
 
 
 def _incident(key: str) -> Key:
-    """Return the key of an incident in the table."""
+    """Return the key in the table of the incident with this key."""
     return _INCIDENTS, key
 
 
 def _cause(failure: Failing) -> Key:
-    """Return the key under which the newest failure of this instance and cause is stored."""
+    """Return the key under which the newest failure of this instance and cause is stored:
+    `FAILING#all`, `CAUSE#<cause>#<account>#<Region>#<instance id>`."""
     failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
     return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
 

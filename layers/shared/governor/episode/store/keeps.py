@@ -34,7 +34,7 @@ def name_of(keep: Hold) -> str:
 
 
 def only_keep(hold: Hold) -> Hold:
-    """Return the keep of a hold, without its exemption."""
+    """Return the keep of a hold, without its exemption; an empty hold if it has no keep."""
     return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
 
 
@@ -65,7 +65,8 @@ def other_keeps(table: Table, item: Document, at: datetime, ended: Hold = NO_HOL
 
 
 def are_keeps_unchanged(item: Document) -> Condition:
-    """Return the condition that no keep came, and none was ended, since `item` was read."""
+    """Return the condition that no keep came, and none was ended, since `item` was read: its count
+    of both is as it was."""
     if COUNT not in item:
         return absent(COUNT)
     return where(COUNT, "=", item[COUNT])
