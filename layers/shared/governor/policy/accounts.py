@@ -55,8 +55,8 @@ class Accounts:
         account.
 
         `session` is the execution name of an episode and the person for whom the call is made:
-        the session with the role is named after them. Raises: ConfigurationError for a member
-        account if the function has no role there.
+        the session with the role is named after them; `None` for a call without either. Raises:
+        ConfigurationError for a member account if the function has no role there.
         """
         if account == self.hub_account:
             return Target(account, region, session=session)

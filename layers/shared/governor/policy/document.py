@@ -103,7 +103,7 @@ class PolicyBook:
 
     def add_accounts(self, accounts: Iterable[str]) -> Self:
         """Add these accounts, those of the document's organizational units, to the targets of the
-        policy. Return the changed book."""
+        policy. Policies that the book has made before are made anew. Return the changed book."""
         policy = self._base.policy
         targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))
         self._base = replace(self._base, policy=replace(policy, targets=targets))
@@ -129,7 +129,7 @@ class PolicyBook:
     @property
     def terms(self) -> str:
         """Return the hash of what people accept with this document: its overrides, and the settings
-        that decide what these do."""
+        that decide what these do, as 64 hexadecimal digits."""
         return terms_of_consent(self._settings, self.overrides)
 
     def apply_acceptances(self, acceptances: Acceptances) -> Self:
@@ -266,8 +266,8 @@ def parse_people_alone(text: str) -> PolicyBook:
 
 
 def _without_mistakes(settings: Any, mistakes: Sequence[Mistake]) -> Any:
-    """Return the settings without those that have these mistakes. `settings` itself is changed.
-    Return empty settings if one of them cannot be taken out."""
+    """Delete from `settings` those that have these mistakes, and return `settings`. Return empty
+    settings, a new mapping, if one of them cannot be deleted."""
     paths = {path for path, _ in mistakes}
     # The last item of a list first, so that the others keep their places.
     for path in sorted(paths, key=_sort_key, reverse=True):

@@ -17,11 +17,14 @@ from governor.core.units import UtcDatetime, listed, some_of
 from governor.policy.rules.consent import Unaccepted
 
 _MOST_LINES = 40
+"""The most lines of a diff in one message."""
 _MOST_CHARACTERS = 160
+"""The most characters of each of these lines."""
 _MOST_COMPARED = 3_000
 """Lines of both documents together. The time of a diff grows with their square: it takes seconds
 for the longest."""
-_NAMED = 12
+_MOST_SETTINGS_NAMED = 12
+"""The most risky settings that one message lists."""
 State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
@@ -47,8 +50,8 @@ class Difference:
 
 
 def difference(before: str, after: str) -> Difference:
-    """Return a unified diff of two documents: at most 40 printable lines, and how many more there
-    are.
+    """Return a unified diff of two documents: at most 40 lines of 160 printable characters, and how
+    many more lines there are.
 
     Return a `summary` with counts of lines instead if the documents are too long, and an empty
     `Difference` if they are the same.
@@ -105,7 +108,7 @@ def version_alert(
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
         "behind": ", ".join(sorted(supporters)) or "nobody",
-        "listed": some_of(risky, _NAMED),
+        "listed": some_of(risky, _MOST_SETTINGS_NAMED),
         "consents": consents,
         "changes": changes,
         "why_refused": why_refused,

@@ -117,7 +117,7 @@ def split_document(document: Mapping[str, Any]) -> Parts:
 
 def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
     """Return the settings without those of the release before (`_RETIRED`), and the paths of what
-    was left out."""
+    was left out. A section that has nothing else is left out, too. `settings` is not changed."""
     left = dict(settings)
     retired: list[Path] = []
     for section, names in _RETIRED.items():
@@ -139,7 +139,8 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the settings without those that held actions back in earlier releases
-    (`_REMOVED_GUARDS`), and for each of these a mistake: its path, and what to do instead."""
+    (`_REMOVED_GUARDS`), and for each of these a mistake: its path, and what to do instead. Without
+    such settings there are no mistakes. `settings` is not changed."""
     left = dict(settings)
     removed_guards: list[Mistake] = []
     for section, reason_by_name in _REMOVED_GUARDS.items():
@@ -174,7 +175,8 @@ def _read_override(
     item: object, base: Mapping[str, Any], base_mistakes: frozenset[Mistake]
 ) -> OverrideReading:
     """Return an override as it was read, with the policy that it alone makes of the settings in
-    `base`, and its mistakes. Mistakes of the base itself are not repeated."""
+    `base`, and its mistakes. `None` stands for an override, or a policy, that has mistakes. A
+    mistake of the base itself is repeated only if the override sets the same path."""
     override, mistakes = validated(Override, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if not isinstance(patch, dict):

@@ -84,7 +84,7 @@ class PolicyVersions(Store):
 
     def store_acceptances(self, version: str, consented: Consented) -> None:
         """Store whose acceptances of the version in force count. Raises: ConflictError, with
-        nothing stored, if another version is in force by now."""
+        nothing stored, if another version is in force by now; CloudError."""
         item = {**_counted(consented), "what": "acceptances of the policy counted"}
         self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
@@ -180,7 +180,8 @@ class PolicyVersions(Store):
 
 
 def _counted(consented: Consented) -> dict[str, object]:
-    """Return the attributes under which it is stored whose acceptances count."""
+    """Return the attributes that say whose acceptances count: the `terms`, the addresses that have
+    accepted them, and the `people` who count, by identity."""
     return {
         "terms": consented.acceptances.terms,
         "accepted_by": sorted(consented.acceptances.people),

@@ -35,7 +35,8 @@ def validated(
     """Return the section that these settings make, and no mistakes. If they have mistakes, return
     `None`, and each mistake with its path within the settings.
 
-    The values in `given` then replace those of the section, which is checked again.
+    The values in `given`, which are parsed sections by field, then replace those of the section,
+    which is checked again.
     """
     reader: TypeAdapter[Made] = _reader(cast(Any, kind))
     try:

@@ -66,7 +66,8 @@ class PolicyDocuments(Protocol):
     """The stored versions of the policy document. Raises: CloudError."""
 
     def newest(self) -> StoredPolicy | None:
-        """Return the newest version of the document; `None` if none is stored."""
+        """Return the newest version of the document; `None` if none is stored. Raises:
+        CloudError."""
 
     def read(self, version: str, *, patient: bool = True) -> str:
         """Return the text of a version. Without `patient`, give up within seconds. Raises: NotFound
@@ -126,7 +127,8 @@ class ReviewPolicy:
         self._count_acceptances()
 
     def _review_with_writer(self, version: str, writer: str) -> None:
-        """Store who wrote the version, review the newest one, and notify people once of the writer.
+        """Store who wrote the version, review the newest one, and notify people once of the writer,
+        unless the review has just notified them of that version.
 
         `writer` is an ARN. Raises: CloudError.
         """
@@ -334,8 +336,8 @@ class AcceptPolicy:
     def _refuse_needless_acceptance(
         self, person: str, writer: str, people: Ownership, *, is_in_force: bool
     ) -> None:
-        """Do nothing if the acceptance of this person changes something, although no override asks
-        for it: it may count as support of a version that waits.
+        """Refuse an acceptance that no override asks for and that would change nothing. Do nothing
+        if it may count as support of a version that waits.
 
         `writer` is the ARN that wrote the version, or empty. Raises: NotAllowed if the person wrote
         the version; DecisionRefused if it is in force.

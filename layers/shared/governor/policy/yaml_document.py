@@ -20,7 +20,8 @@ from governor.core.units import printable
 
 _MOST_CHARACTERS = 65_536
 """Far more than a policy needs, and far less than a reader can take."""
-_DEEPEST = 32
+_MOST_DEPTH = 32
+"""The most mappings and lists inside each other."""
 _MOST_VALUES = 20_000
 """The most values with aliases expanded; a document of that length without any has fewer."""
 _SHOWN_CHARACTERS = 40
@@ -143,10 +144,10 @@ class _Reader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose a node, as PyYAML's own method of this name does. Raises: ComposerError for a
         node that is deeper than a policy can be, so that no document exhausts the stack."""
-        if self._depth == _DEEPEST:
+        if self._depth == _MOST_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
-                None, None, f"it is nested more than {_DEEPEST} deep", mark
+                None, None, f"it is nested more than {_MOST_DEPTH} deep", mark
             )
         self._depth += 1
         try:
@@ -176,16 +177,19 @@ class _Reader(yaml.SafeLoader):
         """Count one more value of the document. Raises: PolicyError if there are too many by now,
         or this one is too deep."""
         self._settings += 1
-        if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
+        if self._settings > _MOST_VALUES or len(above) > _MOST_DEPTH:
             reason = (
-                f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
+                f"its aliases (*name) expand to more than {_MOST_VALUES} values, "
+                f"or {_MOST_DEPTH} deep"
             )
             raise _refused(reason, node.start_mark.line + 1)
 
     def _sequence(
         self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> list[Any]:
-        """Return the values of a list, and add the line of each to `lines`."""
+        """Return the values of a list, and add the line of each to `lines`. A value that is a
+        mistake is `None`. `above` are the nodes around its members, the list itself last. Raises:
+        PolicyError if there are too many values."""
         values: list[Any] = []
         for index, item in enumerate(node.value):
             item_path = (*path, str(index))
@@ -197,7 +201,9 @@ class _Reader(yaml.SafeLoader):
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
         """Return the settings of a mapping, and add the line of each to `lines`. A setting whose
-        key is no text or stands twice is left out, and is a mistake."""
+        key is no text or stands twice is left out, and is a mistake; a value that is one is `None`.
+        `above` are the nodes around its values, the mapping itself last. Raises: PolicyError if
+        there are too many values."""
         settings: dict[str, Any] = {}
         line_by_key: dict[str, int] = {}
         # Merged settings come first: the mapping's own keys, and their lines, replace them.
@@ -223,7 +229,8 @@ class _Reader(yaml.SafeLoader):
         """Return the settings of the mappings that the merge key `<<` names: one alias, or a list
         of them. If two of the mappings have the same key, the earlier one counts.
 
-        Anything but a mapping is a mistake, and is left out.
+        Anything but a mapping is a mistake, and is left out. `above` are the nodes around it, the
+        outermost first. Raises: PolicyError if there are too many values.
         """
         merged: dict[str, Any] = {}
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]

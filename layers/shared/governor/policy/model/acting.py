@@ -98,7 +98,8 @@ class PlanRule(Section):
     Data written after a snapshot began is not in it."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake."""
+        """Yield the path and the reason of each mistake: a key of `snapshot_tags` that is too long
+        or empty, or that only AWS or GPU Governor sets."""
         for key in self.snapshot_tags:
             path = ("snapshot_tags", key)
             if not _is_tag_key(key):

@@ -36,7 +36,7 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _CLOCK_OR_END = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
 _SEPARATORS = re.compile(r"[,;|]|\s+(?:and|und|&)\s+", re.IGNORECASE)
 """Between several owners in one tag."""
-_NAMED = 3
+_MOST_UNKNOWN_NAMED = 3
 """How many unknown owners of one tag a message names."""
 _BRACKETED = re.compile(r"<([^<>]+)>")
 _NO_ADDRESS = "it is not an email address like name@example.com"
@@ -238,12 +238,13 @@ class Ownership(Section):
         return NamedOwners(tuple(contacts), tuple(unknown))
 
     def why_others_are_asked(self, owner: str, project: str) -> str:
-        """Return why not exactly those whom the owner tag names are asked, as a sentence; an empty
-        text if they are, or the instance has no owner tag."""
+        """Return why not exactly those whom the owner tag names are asked, as a sentence that lists
+        up to three of the unknown ones; an empty text if all are known, or the instance has no
+        owner tag."""
         named = self.named_by(owner)
         if owner == self.default_owner or not named.unknown:
             return ""
-        unknown = listed([f"`{part}`" for part in named.unknown], _NAMED)
+        unknown = listed([f"`{part}`" for part in named.unknown], _MOST_UNKNOWN_NAMED)
         if named.contacts:
             return f"The owner tag also names {unknown}, whom the policy does not know."
         asked = "the default contacts are asked"
@@ -252,7 +253,8 @@ class Ownership(Section):
         return f"The owner tag names {unknown}, whom the policy does not know: {asked}."
 
     def _contact_of(self, name: str) -> Contact | None:
-        """Return the contact of one name or address; `None` if it is nobody known."""
+        """Return the contact of one name, in any letter case if only one contact is named so, or of
+        one address; `None` if it is nobody known."""
         if name in self.contacts:
             return self.contacts[name]
         folded = name.casefold()
@@ -264,7 +266,8 @@ class Ownership(Section):
     def _contact_of_address(self, address: str) -> Contact | None:
         """Return the contact of an address in lower case; `None` if it is nobody known.
 
-        It is that person alone, or that list, with the hours of the group.
+        It is that person alone, or that list, with the hours of the contact that has the address;
+        or a contact with default hours if only `email_domains` allows the address.
         """
         for contact in self.contacts.values():
             if address in addresses([contact]):
@@ -293,7 +296,8 @@ def _parts_of(owner: str) -> list[str]:
 
 
 def _words_of(text: str) -> list[str]:
-    """Return the parts between slashes. An address may hold a slash itself, so it stays whole."""
+    """Return the parts between slashes, without empty ones. An address may hold a slash itself, so
+    it stays whole."""
     if is_address(text):
         return [text]
     return [word for word in text.split("/") if word]

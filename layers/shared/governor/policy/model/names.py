@@ -69,8 +69,9 @@ class TagMatch(Section):
         return None
 
     def _is_meant_by(self, key: str) -> bool:
-        """Return whether a tag with this key means this tag: by letters and digits alone, the key
-        is the same, or the same followed by this tag's value."""
+        """Return whether an instance's tag with this key means this tag: the key is the same, or by
+        its letters and digits alone the same, or the same followed by this tag's value. It is false
+        for the governor's own keys."""
         if key == self.tag_key:
             return True
         wanted = letters_and_digits(self.tag_key)

@@ -124,8 +124,9 @@ class Policy(Section):
 
     @property
     def released_window(self) -> timedelta:
-        """Return the idle time after which people are asked while GPU memory is released. That is
-        `ask_window` if the lag is too long to see released memory."""
+        """Return the idle time after which people are asked while GPU memory is released: at least
+        the idle window and 15 minutes. That is `ask_window` if the lag is above 10 minutes, too
+        long to see released memory."""
         if self.lag > _LONGEST_LAG_OF_RELEASED:
             return self.ask_window
         asked_after = timedelta(minutes=self.approval.ask_after_released_minutes)
@@ -134,8 +135,8 @@ class Policy(Section):
     @property
     def why_never_asks(self) -> str | None:
         """Return the setting because of which readings never show that idleness lasts up to now, so
-        that nobody is ever asked, and what to set: `metrics.lag_seconds is 1200; set 120`. Return
-        `None` if there is no such setting."""
+        that nobody is ever asked, and what to set: `metrics.lag_seconds is 1200; set 120`. It is a
+        period above 5 minutes, or a lag above 15. Return `None` if there is no such setting."""
         if self.period > END_BIN:
             return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
         if self.lag > LONGEST_LAG:

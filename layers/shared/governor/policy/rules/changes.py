@@ -149,13 +149,16 @@ def settings_of(section: Any, above: str = "") -> Iterator[SettingValue]:
 
 
 def _union(lists: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """Return the members of all these lists, each once, in their order."""
-    return tuple(dict.fromkeys(item for items in lists for item in items))
+    """Return the members of all these lists, each once, in their order; empty if all are empty."""
+    members: dict[Any, None] = {}
+    for items in lists:
+        members |= dict.fromkeys(items)
+    return tuple(members)
 
 
 def _current_value(values: Sequence[Any]) -> Any:
-    """Return the value of today's policy, which comes first. If that is not set, the only value is
-    the one when the episode was opened."""
+    """Return the first of these values, which must not be empty: that of today's policy, or if it
+    is not set, the one when the episode was opened."""
     return values[0]
 
 
@@ -220,8 +223,9 @@ def _stricter(section: str, then: Section, now: Any) -> Any:
     the one by which fewer instances are idle or acted on.
 
     `then` is the section when the episode was opened, and `section` its name. `_COMPARED` names the
-    settings that are compared. Raises: SettingError if a setting of the risk `any` has changed, or
-    the values do not fit together.
+    settings that are compared; the others, and those that neither section sets, stay as they are
+    `now`. Raises: SettingError if a setting of the risk `any` has changed, or the values do not fit
+    together.
     """
     compared_names = _COMPARED[section]
     values_then = {setting.path: setting.value for setting in settings_of(then, f"{section}.")}

@@ -66,7 +66,8 @@ class KnownPeople:
         return frozenset(address for address in addresses if address is not None)
 
     def named_by(self, other: KnownPeople) -> KnownPeople:
-        """Return those of these people whom `other` has with the same identity and address."""
+        """Return those of these people whom `other` has with the same identity and address; nobody
+        if there are none."""
         known_to_both = {
             identity: address
             for identity, address in self.addresses.items()

@@ -29,8 +29,8 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    """Return the instances of each owner, and of each of their projects, in order; empty if there
-    are no instances."""
+    """Return the instances of each owner and project in their order; empty if there are no
+    instances. The key is an owner with one project, so an owner may have several."""
     instances_by_owner: dict[Owner, list[Instance]] = defaultdict(list)
     for instance in instances:
         instances_by_owner[owner_of(instance, rule)].append(instance)

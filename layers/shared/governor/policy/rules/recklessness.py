@@ -18,8 +18,10 @@ def reckless_rules(
     """Return the rules of a policy, under the `chosen` overrides, that would act without people or
     with too few, and an idle window that is too short. Each has its path and reason.
 
-    `known` are the addresses of the people who may vouch for an override. Return an empty list if
-    there are no such rules, or `known` is `None`: an earlier release accepted the document then.
+    They are checked in this order: the window, the numbers of people who must approve; and in mode
+    `auto`, unproven metrics and terminations that nobody vouches for. `known` are the addresses of
+    the people who may vouch for an override. Return an empty list if there are no such rules, or
+    `known` is `None`: an earlier release accepted the document then.
     """
     if known is None:
         return []
@@ -51,8 +53,8 @@ def _window_too_short(policy: Policy) -> Iterator[Mistake]:
 
 
 def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mistake]:
-    """Yield a mistake for each number of people that must approve, if it is lower than usual and no
-    override for a tag sets it."""
+    """Yield a mistake for each number of people that must approve, if it is lower than usual (one
+    to stop, two to terminate) and no override for a tag sets it."""
     for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
         number = getattr(policy.approval, name)
         is_set_by_tag = any(_sets_people(override, name) for override in chosen)

@@ -14,7 +14,7 @@ from governor.policy.model.contacts import Contact, Weekday
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
-_SEARCHED = timedelta(days=8)
+_SEARCHED_FOR = timedelta(days=8)
 """How far ahead an hour is searched in which all contacts work."""
 _LONGEST_OPEN = timedelta(days=29)
 """The key that signs its link is accepted for at least 30 days. Somebody who works one day a week
@@ -64,7 +64,7 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
     if there are no contacts.
     """
     candidate = moment
-    while candidate - moment < _SEARCHED:
+    while candidate - moment < _SEARCHED_FOR:
         # Move on to the time at which the last of them begins to work, until all work then.
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
         if latest == candidate:
@@ -105,7 +105,8 @@ def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
 
 
 def _end_of_work(contact: Contact, day: date, zone: ZoneInfo) -> UtcDatetime:
-    """Return when the contact's working hours end on this day, in UTC."""
+    """Return when the contact's working hours end on this day, in UTC: at `working_until` in the
+    time zone, or at the midnight after the day for `24:00`."""
     if contact.working_until == _MIDNIGHT:
         next_day = day + timedelta(days=1)
         return datetime.combine(next_day, time(0), tzinfo=zone).astimezone(UTC)
