@@ -32,7 +32,7 @@ Post = Callable[[ViewRequest], Page | Response | str]
 Answer = Callable[["Request", Mapping[str, str]], Response]
 """Answers a request, given the parameters of its path."""
 _CSV = ".csv"
-_OLD = timedelta(minutes=30)
+_NOT_READ_AFTER = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""
 _REFUSALS = {
     400: "That did not work",
@@ -133,7 +133,8 @@ class Console:
         GET, and any other method with 405."""
 
         def answer(request: Request, parameters: Mapping[str, str]) -> Response:
-            """Return the answer for the method of the request; refuse forms of other sites."""
+            """Return the answer for the method of the request: 403 for a form of another site, 405
+            for a method that the page does not know. Raises: what that method's answer raises."""
             if request.method == "POST" and request.is_from_elsewhere:
                 return failed(request, 403, "Refused", "The request came from another site.")
             method = "GET" if request.method == "HEAD" else request.method
@@ -147,7 +148,9 @@ class Console:
         self, answer: Answer, parameters: Mapping[str, str] = MappingProxyType({})
     ) -> Routed[str]:
         """Answer the request that `handle` was called with, given the parameters of its path as
-        they stand in it; return the answer as Powertools takes it."""
+        they stand in it: decoded, and without `.csv`, they go to `answer`. Return its answer as
+        Powertools takes it, for HEAD without a body. Raises: what `answer` raises, such as
+        CloudError."""
         request = self._request
         assert request is not None
         suffix = _CSV if request.wants_csv else ""
@@ -190,7 +193,8 @@ class Console:
             return self._refusal(request, error)
 
     def _without_grants(self, request: Request, caller: Caller) -> Response:
-        """Return the answer for a caller to whom the policy grants nothing."""
+        """Return the answer (403) for a caller to whom the policy grants nothing, with a link to
+        sign in again if an issuer is set up."""
         who = people(caller.by)
         text = (
             f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
@@ -263,7 +267,8 @@ class Console:
 
 
 def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of the form or of the query, with the parameters of the path."""
+    """Return the fields of the form for POST, else of the query, and in place of those of the same
+    name the parameters of the path. `select` is left out unless a page of ours sent the request."""
     given = request.form if request.method == "POST" else request.query
     fields = {**given, **parameters}
     if request.headers.get("sec-fetch-site") != "same-origin":
@@ -278,12 +283,12 @@ def _enter_page(_request: Request, _: Mapping[str, str]) -> Response:
 
 
 def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
-    """Return the answer for a page that does not exist, or that the caller may not see."""
+    """Return the answer (404) for a page that does not exist, or that the caller may not see."""
     return failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
 
 
 def _method_not_allowed(request: Request, _: Mapping[str, str]) -> Response:
-    """Return the answer for a method that the page does not know."""
+    """Return the answer (405) for a method that the page does not know."""
     return failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
@@ -305,11 +310,16 @@ def framed(
 
 
 def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
-    """Return the template's values for the header of a page: the stack, its mode, how old the sweep
-    of its targets is, and how many questions are open, all as far as the caller sees them."""
+    """Return the template's values for the header of a page: the stack, its mode, how old the
+    oldest sweep of its targets is (`None` before the first), how many targets were not read for 30
+    minutes, and how many questions are open, all as far as the caller sees them. Raises:
+    CloudError."""
     fleet_pages = [fleet_page for _, fleet_page in figures.targets_in(view_request)]
     sweep_times = [page.swept_at for page in fleet_pages if page is not None]
-    read_count = sum(view_request.now - swept_at <= _OLD for swept_at in sweep_times)
+    read_count = 0
+    for swept_at in sweep_times:
+        if view_request.now - swept_at <= _NOT_READ_AFTER:
+            read_count += 1
     return {
         "environment": view_request.reader.environment,
         "mode": view_request.reader.policy.mode.value,

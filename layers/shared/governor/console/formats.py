@@ -40,24 +40,26 @@ _CSV = "text/csv; charset=utf-8"
 
 
 def answer(status: int, body: str, kind: str = _HTML, **headers: str) -> Response:
-    """Return a response with the headers of the console; `kind` is its content type."""
+    """Return a response with the headers of the console; `kind` is its content type. `headers` are
+    further ones, or replace those of the same name."""
     return Response(status, body, {**_HEADERS, "Content-Type": kind, **headers})
 
 
 def html(status: int, template: str, **values: object) -> Response:
-    """Return a page: this template with these values."""
+    """Return a page of HTML: the template of this file name, such as `fleet.html`, with these
+    values. Raises: jinja2.UndefinedError if it names a value that is missing."""
     return answer(status, TEMPLATES.get_template(template).render(**values))
 
 
 def as_json(status: int, document: Mapping[str, object]) -> Response:
-    """Return a JSON document."""
+    """Return a response with this document as JSON; times and amounts in it become text."""
     return answer(status, json.dumps(document, default=plain), _JSON)
 
 
 def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return one table of a page as a CSV file, the first if `name` is empty. Unless `is_whole`,
-    the file's name says that something is missing. Raises: NotFound if the page has no such
-    table."""
+    """Return the table of a page with this name as a CSV file; its first one if `name` is empty.
+    Unless `is_whole`, the file's name ends with `-incomplete`, as something is missing. Raises:
+    NotFound if the page has no such table, or none at all."""
     for table in page.tables:
         if name in ("", table.name):
             break

@@ -175,7 +175,8 @@ class Caller:
 class ViewRequest:
     """A request for a view: by whom and when.
 
-    Its query also holds the parameters of the path. A table that is asked for as CSV has every row.
+    Its query also holds the parameters of the path, and the fields of a form. A table that is asked
+    for as CSV has every row.
     """
 
     reader: Reader
@@ -191,7 +192,8 @@ class ViewRequest:
 
     @cached_property
     def _rows(self) -> list[Row]:
-        """Return all instances that the caller may see, governed or not, with their pages."""
+        """Return all instances that the caller may see, governed or not, with their pages; empty if
+        there are none. Raises: CloudError."""
         sees = self.scope.sees
         rows: list[Row] = []
         for page in self.reader.pages:
@@ -215,9 +217,9 @@ class ViewRequest:
         return shown_rows
 
     def _hidden_questions(self, rows: Sequence[Row]) -> set[str]:
-        """Return the ids of the questions of these rows whose own project and owner are out of
+        """Return the ids of the open questions of these rows whose own project and owner are out of
         scope: tags may have moved the instance since. Questions of accounts that the caller sees as
-        a whole are not read. Raises: CloudError."""
+        a whole are not read. Return an empty set if there are none. Raises: CloudError."""
         sees = self.scope.sees
         episode_by_approval: dict[str, str] = {}
         for row, _ in rows:
@@ -234,13 +236,14 @@ class ViewRequest:
 
     @cached_property
     def ungoverned(self) -> list[Row]:
-        """Return the ungoverned instances that the caller may see; empty if there are none."""
+        """Return the ungoverned instances that the caller may see; empty if there are none. Raises:
+        CloudError."""
         return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
 
     @cached_property
     def open_questions(self) -> list[Row]:
         """Return the instances with a question whose time to answer is not over, as the last sweep
-        saw them: some may be answered since."""
+        saw them: some may be answered since. Empty if there are none. Raises: CloudError."""
         return [(row, page) for row, page in self.governed if _has_open_question(row, self.now)]
 
     @cached_property
@@ -256,13 +259,14 @@ class ViewRequest:
     @property
     def what_is_missing(self) -> str:
         """Return the sentence by which a page says that something is missing; empty if no record of
-        the caller's failed to be read so far."""
+        the caller's failed to be read so far. Raises: CloudError."""
         return _INCOMPLETE if self.is_incomplete else ""
 
     @property
     def is_incomplete(self) -> bool:
         """Return whether a record that could not be read so far belongs to the caller, as far as
-        its key says: it names an account or an instance, question or episode of theirs."""
+        its key says: it names an account or an instance, question or episode of theirs. For a
+        caller who sees everything, any such record counts. Raises: CloudError."""
         names = set(self.scope.accounts)
         for row, _ in self.governed:
             names.update((row.instance_id, row.approval_id or "", row.episode or ""))
@@ -316,12 +320,12 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """Return the table as CSV text, with a head of the columns."""
+        """Return the table as CSV text: a line with the names of the columns, then the rows."""
         return csv_text(self.columns, self.rows)
 
     @property
     def documents(self) -> list[dict[str, Cell]]:
-        """Return each row as a JSON object."""
+        """Return each row as an object with its cells by column; empty without rows."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 

@@ -49,8 +49,9 @@ _PICK = "pick-"
 
 def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> Page:
     """Return a page of the open questions, the most expensive first, with the `results` of those
-    just answered: the instance's name and what became of it. The query's `owner` filters; `select`
-    with the same owner ticks all. Raises: InputError for a page that cannot be; CloudError."""
+    just answered: the instance's name and what became of its question. The query's `owner` filters;
+    `select` with the same owner ticks all. As CSV, the questions of all pages are listed. Raises:
+    InputError for a page that cannot be; CloudError."""
     owner = addresses.text_of(request, "owner")
     all_open = figures.questions(request)
     rows = all_open
@@ -86,14 +87,14 @@ def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> 
 
 
 def _owners(rows: Sequence[Row]) -> list[str]:
-    """Return the owners of these rows, sorted."""
+    """Return the names of the owners of these rows, each once, sorted."""
     names = {row.owner for row, _ in rows}
     return sorted(names)
 
 
 def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:
     """Return these questions, grouped by where the caller answers them: together, on their own
-    pages, or not at all."""
+    pages, or not at all, as a caller may who is no approver of an instance."""
     return listed_questions(
         views,
         caller.person,
@@ -132,7 +133,7 @@ def question(request: ViewRequest) -> Page:
     environment = request.reader.environment
 
     def as_page_of_a_link(csrf: str) -> str:
-        """Return the page of the question, with this token in its forms."""
+        """Return the page of the question as HTML, with this token in its forms."""
         form = Form(visitor, csrf, path, request.what_is_missing, environment, in_console=True)
         return approval_page(view, form)
 
@@ -147,7 +148,8 @@ def question(request: ViewRequest) -> Page:
 
 
 def _table(name: str, documents: Sequence[Mapping[str, object]]) -> Table:
-    """Return these documents of questions as a table for CSV and JSON."""
+    """Return these documents of questions as a table for CSV and JSON, with `_COLUMNS`. Each
+    document must have them all."""
     rows = [tuple(document[column] for column in _COLUMNS) for document in documents]
     return Table(name, _COLUMNS, tuple(rows))
 
@@ -161,8 +163,9 @@ class Answers:
 
     def several(self, request: ViewRequest) -> Page:
         """Answer every ticked question; return the page of open questions with what became of each.
-        A refusal of one does not stop the others. Raises: InputError for a form that cannot be
-        carried out; NotFound if the caller may not see one of them; CloudError."""
+        A refusal of one is the text of its result, and does not stop the others. Raises: InputError
+        if none or more than 50 are ticked, or the form holds no answer; NotFound, before any is
+        answered, if the caller may not see one of them; CloudError."""
         picked = []
         for field, value in request.query.items():
             if field.startswith(_PICK) and value == "yes":
@@ -196,8 +199,9 @@ class Answers:
 
     def one(self, request: ViewRequest) -> str:
         """Do what the pressed button says: start the instance again, end its keep, or answer the
-        question. Return the path of the question's page. Raises: InputError; NotFound;
-        DecisionRefused (NotAllowed and Uncertain are such); CloudError."""
+        question. Return the path of the question's page. Raises: InputError if the form holds no
+        answer that can be; NotFound for a question out of the caller's scope; DecisionRefused
+        (NotAllowed and Uncertain are such); CloudError."""
         view = _view(request, request.query["approval_id"])
         caller = request.caller
         button = request.query.get("answer")
@@ -242,9 +246,9 @@ class Answers:
         *,
         in_a_list: bool = False,
     ) -> str:
-        """Record the caller's answer to a question; return the text that confirms it. With
-        `in_a_list`, the approval of a termination is refused. Raises: InputError; DecisionRefused;
-        CloudError."""
+        """Record the caller's answer to a question; return the text that confirms it. `in_a_list`
+        says that several are answered at once. Raises: InputError for an approval of a termination
+        in a list; NotAllowed; DecisionRefused; CloudError."""
         self._refuse_non_approver(view, request, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
@@ -296,7 +300,8 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
 
 def _decision(request: ViewRequest, zone: str = "UTC") -> Decision:
     """Return the answer in the request's form, as the caller's; nothing is recorded. A typed date
-    of a keep is in this time zone. Raises: InputError."""
+    of a keep is in this time zone; a keep without a date has no end yet. Raises: InputError if the
+    form has no known answer, or its date cannot be read."""
     decision = posted(
         request.query, request.caller.by, request.caller.person, "console", request.now
     )

@@ -84,20 +84,22 @@ class Doors:
 
     def _show_owner(self, secret: str, secret_hash: str) -> Response:
         """Return the page that says whose session a code opens, with a cookie by which the browser
-        proves for a minute that it was shown. Raises: NotAllowed if the code opens nothing."""
+        proves for a minute that it was shown. Raises: NotAllowed if the code opens nothing;
+        CloudError."""
         arn = self.console.caller(secret)
         page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
         cookie = set_cookie(_CODE_COOKIE, secret_hash, timedelta(minutes=1))
         return replace(page, cookies=(cookie,))
 
     def token(self, page: str, caller: Caller) -> str:
-        """Return the token that a form of this page must send back. It is valid for this page and
-        session only."""
+        """Return the token that a form of this page (its path) must send back. It is valid for this
+        page and the caller's session only. Raises: ConfigurationError without a key to sign
+        with."""
         return self.sessions.signer.csrf(*_form_binding(page, caller))
 
     def check_form(self, page: str, caller: Caller, token: str) -> None:
-        """Refuse a form whose token is not the one of this page (its path) and of the caller's
-        session. Raises: NotAllowed."""
+        """Require that a form's token is the one of this page (its path) and of the caller's
+        session. Raises: NotAllowed if it is not."""
         try:
             self.sessions.signer.check_csrf(token, *_form_binding(page, caller))
         except LinkForged:

@@ -17,9 +17,11 @@ from markupsafe import Markup
 from governor.core.units import Percent, Usd, UtcDatetime, day_and_time, usd
 
 _WIDTH = 1000
+"""The units of a chart's coordinates from left to right, whatever its size on the page."""
 _HEIGHT = 200
+"""Those from top to bottom."""
 _SPARK_HEIGHT = 12
-_STEPS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
+_ROUND_AMOUNTS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Chart:
 def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) -> Chart:
     """Draw a bar for each day, stacked of its amounts in the order of `kinds`, the first at the
     bottom. Amounts below zero (storage can make an avoided cost one) are not drawn: they stand in
-    the table beside it. Raises: ValueError without any day."""
+    the table beside it. `days` must not be empty, and each day has an amount for each of the
+    `kinds`."""
     top = _round_up(max(_sum_above_zero(amounts) for _, amounts in days))
     step = _WIDTH / len(days)
     boxes: dict[str, list[str]] = {kind: [] for kind in kinds}
@@ -77,7 +80,8 @@ def lines(
     days: Sequence[date], series: Sequence[tuple[str, Sequence[Usd]]], limit: Usd | None = None
 ) -> Chart:
     """Draw a line for each series, a name (the class of its color) and the sum up to each day, and
-    a level line at `limit` if there is one. A series may end before the last day."""
+    a level line at `limit` (`None`: no such line). A series may end before the last day; sums below
+    zero are drawn at zero. `days` must not be empty."""
     highest = max((amount for _, amounts in series for amount in amounts), default=Decimal(0))
     top = _round_up(max(highest, limit or Decimal(0)))
     step = _WIDTH / len(days)
@@ -97,8 +101,9 @@ def lines(
 def hourly(
     hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
 ) -> Chart:
-    """Draw a bar for the highest utilization in percent of each hour up to `until`; hours without a
-    reading (`None`) are drawn as gaps. Labels are in the time zone `zone`."""
+    """Draw a bar for the highest utilization in percent of each hour up to `until`, as work, or as
+    idle below `idle_below`; hours without a reading (`None`) are bars of full height, of the kind
+    `no data`. Labels are in the time zone `zone`, such as `Europe/Berlin`."""
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
@@ -121,7 +126,8 @@ def strip(
     spans: Iterable[tuple[str, UtcDatetime, UtcDatetime]], start: UtcDatetime, end: UtcDatetime
 ) -> Chart:
     """Draw spans of time (kind, from, to) on one line from `start` to `end`, later ones over those
-    before. Parts outside of that are cut off."""
+    before of another kind. Parts outside of that are cut off. The kinds are the classes of the
+    colors."""
     length = end - start
     boxes: dict[str, list[str]] = {}
     for kind, first, last in spans:
@@ -136,8 +142,8 @@ def strip(
 
 
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
-    """Draw one bar of a waterfall, from one amount to another, if `whole` takes the full width. The
-    kind is the class of its color."""
+    """Draw one bar of a waterfall, from one amount to another, if `whole` takes the full width (the
+    bar stands at the left if it is zero). The kind is the class of its color."""
     left, right = sorted([_place(start, whole), _place(end, whole)])
     shape = _path(kind, [_box(left, 0, max(2.0, right - left), _HEIGHT)])
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
@@ -190,7 +196,8 @@ def _markup(parts: Iterable[str]) -> Markup:
 
 
 def _paths(boxes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return one `<path>` for each kind with any box, all its boxes joined."""
+    """Return one `<path>` for each kind with any box, all its boxes joined; empty if there are no
+    boxes."""
     return [_path(kind, fragments) for kind, fragments in boxes.items() if fragments]
 
 
@@ -211,7 +218,7 @@ def _round_up(highest: Usd) -> Usd:
     if highest <= 0:
         return Decimal(1)
     unit = Decimal(1).scaleb(highest.adjusted())
-    return next(unit * step for step in _STEPS if unit * step >= highest)
+    return next(unit * step for step in _ROUND_AMOUNTS if unit * step >= highest)
 
 
 def _scale(top: Usd) -> tuple[str, ...]:
@@ -228,5 +235,5 @@ def _short(amount: Usd) -> str:
 
 
 def _ends(days: Sequence[date]) -> tuple[str, ...]:
-    """Return the first, the middle and the last day as text."""
+    """Return the first, the middle and the last day as text. `days` must not be empty."""
     return tuple(day_text(days[index]) for index in (0, len(days) // 2, -1))

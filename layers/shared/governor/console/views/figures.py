@@ -52,7 +52,8 @@ class Rate:
 
 
 def rate(rows: Sequence[Row]) -> Rate:
-    """Return the number of these instances and what an hour of them costs together."""
+    """Return the number of these instances and what an hour of them costs together; all zero
+    without instances. Unknown prices are left out of the cost, and counted."""
     prices = [row.usd_per_hour for row, _ in rows if row.usd_per_hour is not None]
     return Rate(
         instances=len(rows),
@@ -63,7 +64,8 @@ def rate(rows: Sequence[Row]) -> Rate:
 
 def targets_in(request: ViewRequest) -> list[tuple[Target, FleetPage | None]]:
     """Return the targets of the policy that the caller sees as a whole, or sees an instance of,
-    each with its page; `None` in place of a page if the target has not been swept yet."""
+    each with its page; `None` in place of a page if the target has not been swept yet. Raises:
+    CloudError."""
     page_by_target = {page.target: page for page in request.reader.pages}
     targets_of_rows = {page.target for _, page in request.governed}
     targets: list[tuple[Target, FleetPage | None]] = []
@@ -86,13 +88,15 @@ def family_of(row: FleetRow) -> Family:
 
 
 def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
-    """Return the lines of a table for these rows."""
+    """Return the lines of a table for these rows, in their order; empty without rows. Raises:
+    CloudError."""
     return [line(request, row, page) for row, page in rows]
 
 
 def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
     """Return one row as a table shows it: the verdict in words, and what happens next. For an
-    instance that is not governed, the next step is the command that tags it."""
+    instance that is not governed, the next step is the command that tags it. A question that was
+    answered since the sweep is taken out of the row. Raises: CloudError."""
     color, text = _verdict(row, request.now)
     if row.verdict == UNGOVERNED:
         selector = request.reader.policy.selector
@@ -214,7 +218,8 @@ def price(row: FleetRow) -> Decimal:
 
 
 def table(name: str, rows: Iterable[Row]) -> Table:
-    """Return the rows as a table for CSV and JSON."""
+    """Return the rows as a table of this name for CSV and JSON, with a cell for each of
+    `COLUMNS`."""
     cells_of_rows = []
     for row, _ in rows:
         cells_of_rows.append(tuple(getattr(row, column) for column in COLUMNS))
@@ -235,8 +240,8 @@ def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date
 
 
 def total(shares_to_add: Sequence[Share]) -> Share:
-    """Return the sum of these costs by part. They are added part by part, which is fast: there may
-    be tens of thousands."""
+    """Return the sum of these costs by part; all zero if there are none. They are added part by
+    part, which is fast: there may be tens of thousands."""
     amounts_of_shares = map(AMOUNTS, shares_to_add)
     sums = [sum(amounts, Decimal(0)) for amounts in zip(*amounts_of_shares, strict=True)]
     return Share(*sums)
@@ -244,15 +249,14 @@ def total(shares_to_add: Sequence[Share]) -> Share:
 
 def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
     """Return the booked actions whose saving may count between two moments, of what the caller may
-    see, in the order of booking. Whole months are returned. Raises: CloudError."""
+    see, in the order of booking; empty if there are none. Whole months are returned, from the month
+    of `first` less the time for which a saving counts. Raises: CloudError."""
     sees = request.scope.sees
     entries: list[LedgerEntry] = []
     for month in months(first - request.counts_for, last):
-        entries += [
-            entry
-            for entry in request.reader.ledger_store.entries(month)
-            if sees(entry.episode.account, entry.project, entry.owner)
-        ]
+        for entry in request.reader.ledger_store.entries(month):
+            if sees(entry.episode.account, entry.project, entry.owner):
+                entries.append(entry)
     return entries
 
 

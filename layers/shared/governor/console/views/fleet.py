@@ -19,7 +19,7 @@ from governor.verdict.model import IDLE, VerdictKind
 
 SIZES = (100, 250, 500)
 """Rows on a page."""
-_OFFERED = 50
+_NAMES_OFFERED = 50
 """The most names that a filter offers; any other can be typed."""
 _PLACES = ("owner", "project", "account", "region")
 _SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
@@ -82,8 +82,9 @@ _ORDER_WORDS = {
 
 
 def fleet(request: ViewRequest) -> Page:
-    """Return the page of the caller's instances that fit the query, sorted as it says. Raises:
-    InputError for an order, a verdict, a page or a text that cannot be; CloudError."""
+    """Return the page of the caller's instances that fit the query, sorted as it says. Without a
+    query: the governed ones, idle first, 100 on a page. Raises: InputError for an order, a verdict,
+    a page, its size or a text that cannot be; CloudError."""
     wanted = {name: addresses.text_of(request, name) for name in ("q", *_PLACES)}
     wanted["verdict"] = addresses.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
     is_ungoverned = wanted["verdict"] == UNGOVERNED
@@ -138,15 +139,17 @@ def fleet(request: ViewRequest) -> Page:
 
 
 def _sorted(rows: Sequence[Row], wanted: Mapping[str, str], order: str) -> list[Row]:
-    """Return the rows that fit the wanted values, sorted by the order of this name."""
+    """Return the rows that fit the wanted values, sorted by the order of this name, a key of
+    `_ORDERS`; empty if none fits."""
     key_of = _ORDERS[order]
     fitting = [(row, page) for row, page in rows if _fits(row, wanted)]
     return sorted(fitting, key=lambda row_and_page: key_of(row_and_page[0]))
 
 
 def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tuple[str, str, bool]]:
-    """Return the heads of the columns, each with its text, the address that sorts by it (empty if
-    there is none), and whether the table is sorted by it."""
+    """Return the heads of the columns, `last_head` at their end: each with its text, the address
+    that sorts by it (empty for a column that cannot be sorted, and for the present `order`), and
+    whether the table is sorted by it. The addresses keep the fields `asked`."""
     heads = []
     for text, name in (*_HEADS, (last_head, "")):
         heads.append((text, _order_href(asked, name, order), name == order))
@@ -155,7 +158,8 @@ def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tupl
 
 def _verdict_counts(request: ViewRequest) -> list[tuple[str, int]]:
     """Return how many of the caller's instances have each verdict, in the order in which the filter
-    lists the verdicts; that of the ungoverned comes last."""
+    lists the verdicts, also those that none has; that of the ungoverned comes last. Raises:
+    CloudError."""
     count_by_verdict = Counter(row.verdict for row, _ in request.governed)
     counts: list[tuple[str, int]] = [(kind, count_by_verdict[kind]) for kind in VerdictKind]
     return [*counts, (UNGOVERNED, len(request.ungoverned))]
@@ -164,7 +168,7 @@ def _verdict_counts(request: ViewRequest) -> list[tuple[str, int]]:
 def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
     """Return the first 50 names that the filter of a field (`owner`, `region`) offers, sorted."""
     names = {getattr(row, place) for row, _ in rows}
-    return sorted(names)[:_OFFERED]
+    return sorted(names)[:_NAMES_OFFERED]
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:

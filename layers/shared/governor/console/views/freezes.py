@@ -150,8 +150,9 @@ def _pause_document(request: ViewRequest) -> dict[str, object] | None:
 
 
 def _waiting(request: ViewRequest) -> list[str]:
-    """Return the names of the caller's instances whose plan was approved or notified and can still
-    be held: it goes on when the pause ends. Raises: CloudError."""
+    """Return the names of the caller's instances whose plan acts unless somebody holds it, and can
+    still be held: it goes on when the pause ends. They are sorted; empty if there are none. Raises:
+    CloudError."""
     episode_by_approval: dict[str, str] = {}
     for row, _ in request.governed:
         if row.approval_id and row.episode:
@@ -169,8 +170,9 @@ class FreezeForms:
 
     def take(self, request: ViewRequest) -> str:
         """Do what the pressed button says: pause everything, end the pause, or end a freeze. Return
-        the path of the page. Raises: InputError; NotFound; NotAllowed; DecisionRefused;
-        CloudError."""
+        the path of the page. Raises: InputError for a form without a button of the page; NotFound
+        if nothing is frozen in its place; NotAllowed, of which SignInTooOld is a kind;
+        DecisionRefused if something else stands by now than the page showed; CloudError."""
         match request.query.get("answer"):
             case "pause":
                 return self._begin_pause(request)
@@ -179,16 +181,19 @@ class FreezeForms:
         return end_freeze(self.breaker_store, request)
 
     def _begin_pause(self, request: ViewRequest) -> str:
-        """Pause everything, with the reason in the form; return the path of the page. Raises:
-        NotAllowed; InputError; CloudError."""
+        """Pause everything, with the reason in the form if there is one; return the path of the
+        page. Nothing changes if everything is paused already. Raises: NotAllowed; InputError for a
+        reason that is too long or has control characters; DecisionRefused if others kept pausing
+        and ending their pauses; CloudError."""
         self.pause_all.begin(
             _presser(request.caller), request.query.get("reason"), request.reader.policy
         )
         return PATH
 
     def _end_pause(self, request: ViewRequest) -> str:
-        """End the pause that the page showed; return the path of the page. Raises: InputError;
-        NotAllowed; SignInTooOld; DecisionRefused if it is another pause by now; CloudError."""
+        """End the pause that the page showed; return the path of the page. Raises: InputError if
+        the box is not ticked, or the form names no pause; NotAllowed; SignInTooOld; DecisionRefused
+        if that pause no longer stands; CloudError."""
         request.caller.require_fresh_sign_in(request.now)
         if request.query.get("confirmed") != "yes":
             raise InputError("check the box that says which steps continue when the pause ends")
@@ -210,8 +215,10 @@ def _presser(caller: Caller) -> Presser:
 
 def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
     """Record that the freeze which the page showed is ended, which the next sweep carries out;
-    return the path of the page. Raises: InputError; NotFound; NotAllowed; SignInTooOld;
-    DecisionRefused if it is another freeze by now, or somebody has ended it; CloudError."""
+    return the path of the page. Raises: NotFound if nothing is frozen in the place of the form;
+    NotAllowed if the caller is no admin of it, or the policy asks for two people; SignInTooOld;
+    InputError for another button; DecisionRefused if it is another freeze by now, or somebody has
+    ended it; CloudError."""
     place_name = addresses.text_of(request, "where")
     shown_since = addresses.text_of(request, "since")
     target, freeze = _freeze_at(request, place_name)
@@ -239,8 +246,9 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
 
 
 def _freeze_at(request: ViewRequest, place_name: str) -> tuple[Target | None, BreakerState]:
-    """Return the freeze of the place that a form names, such as `everything`, and its target
-    (`None` for everything). Raises: NotFound; CloudError."""
+    """Return the freeze of the place that a form names, `everything` or a target such as
+    `111122223333/eu-central-1`, and before it that target (`None` for everything). Raises: NotFound
+    if nothing is frozen there that the caller may see; CloudError."""
     for target, freeze in _standing_freezes(request):
         if _place_name(target) == place_name:
             return target, freeze
@@ -249,7 +257,7 @@ def _freeze_at(request: ViewRequest, place_name: str) -> tuple[Target | None, Br
 
 def _standing_freezes(request: ViewRequest) -> list[tuple[Target | None, BreakerState]]:
     """Return the freezes that the policy has not lifted, each with its target: that of everything
-    (`None`) first, then those of the targets that the caller sees. Raises:
+    (`None`) first, then those of the targets that the caller sees; empty if there are none. Raises:
     CloudError."""
     breaker_store = request.reader.breaker_store
     rule = request.reader.policy.breaker

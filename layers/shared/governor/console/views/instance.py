@@ -39,7 +39,7 @@ _PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter(
     "account", "region", "instance_id"
 )
 _HOUR = timedelta(hours=1)
-_DRAWN = 42
+_STOPS_DRAWN = 42
 """The most stops whose day before is drawn: one a night."""
 _COLUMNS = (
     "episode",
@@ -154,8 +154,9 @@ def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[s
 
 
 def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> dict[str, object]:
-    """Return the template's values about a keep or an exemption. Without a row, that is to callers
-    who do not see the instance now, only `hold` and its `key` are set."""
+    """Return the template's values about a keep or an exemption: the reason that may be shown,
+    whether it has `ended` since the last sweep, and whether the caller may end it (`may_end`). For
+    callers who do not see the instance now (`current_row` is `None`) these are `None`."""
     values: dict[str, object] = {"hold": hold, "key": hold_key(hold)}
     if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
@@ -168,7 +169,8 @@ def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> d
 
 
 def _hours_chart(request: ViewRequest, row: FleetRow, page: FleetPage) -> charts.Chart:
-    """Return the chart of the utilization in each of the hours before the sweep."""
+    """Return the chart of the utilization in each of the 24 hours before the last sweep, with the
+    policy's threshold of idleness, in the caller's time zone."""
     idle_below = request.reader.policy.idle.utilization_below_percent
     return charts.hourly(row.hours, page.swept_at, request.caller.zone, idle_below)
 
@@ -179,8 +181,8 @@ def _startable(
     stops: Sequence[Stop],
     current_row: Row | None,
 ) -> Episode | None:
-    """Return the first of these episodes whose instance is still stopped and may be started again
-    by the caller; `None` if there is none."""
+    """Return the first of these episodes whose instance is still stopped, as far as the ledger and
+    the last sweep say, and which the caller may start again; `None` if there is none."""
     run_again = {entry.episode for entry, _ in stops if entry.ended_at}
     for episode in episodes:
         if episode.ref not in run_again and _may_start(request, episode, current_row):
@@ -190,8 +192,9 @@ def _startable(
 
 def end_hold(decide: Decide, request: ViewRequest) -> str:
     """End the keep or exemption that the page showed, as only admins may; return the path of the
-    instance's page. Raises: InputError; NotFound; NotAllowed; SignInTooOld; DecisionRefused if it
-    is another hold by now; CloudError."""
+    instance's page. Raises: InputError for another button; NotFound if the caller does not see the
+    instance; NotAllowed if they are no admin of it; SignInTooOld; DecisionRefused if none stands,
+    or another hold by now; CloudError."""
     account, region, instance_id = _PLACE(request.query)
     caller = request.caller
     current_row = _find_row(request)
@@ -248,7 +251,8 @@ def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None
 
 def _may_start(request: ViewRequest, episode: Episode, current_row: Row | None) -> bool:
     """Return whether the episode has stopped its instance, the last sweep saw no later launch of
-    it, and the caller may start it again."""
+    it, and the caller may start it again: they are an approver of the episode, and its terms let
+    them undo."""
     if current_row is not None:
         row, _ = current_row
         if row.launched_at > episode.ref.launch_time:
@@ -285,7 +289,7 @@ def _episodes(
     """Yield up to two stored episodes of the page's instance that the caller may see. It also reads
     ahead those of the stops. Raises: InputError; CloudError."""
     refs = _episode_refs(request, current_row, stops, record)
-    refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
+    refs_of_stops = [entry.episode for entry, _ in stops[:_STOPS_DRAWN]]
     request.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
     for ref in refs:
         if not _is_at(request, ref):
@@ -327,7 +331,7 @@ def _spans(
     Later ones are drawn over those before. Raises: CloudError."""
     for entry, _ in stops:
         yield "running", entry.episode.launch_time, entry.booked_at
-    refs_of_stops = [entry.episode for entry, _ in stops[:_DRAWN]]
+    refs_of_stops = [entry.episode for entry, _ in stops[:_STOPS_DRAWN]]
     questions = request.reader.approval_store.open_questions(refs_of_stops)
     episode_by_ref = {episode.ref: episode for episode in episodes}
     for episode, _ in questions.values():
@@ -385,7 +389,8 @@ def _kind_of(percent: Percent | None, below: Percent) -> str:
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
-    """Return the cells of one stop, in the order of `_COLUMNS`."""
+    """Return the cells of one stop, in the order of `_COLUMNS`; `None` for a cell that is not
+    known."""
     entry, saved_usd = stop
     return (
         entry.episode.execution_name,

@@ -20,8 +20,8 @@ from governor.money.rules.cost import DAY, month_start
 from governor.money.rules.ledger import net_by_day, sum_saved
 from governor.verdict.model import Family
 
-_DAYS = 30
-_LISTED = 10
+_DAYS_SHOWN = 30
+_ROWS_LISTED = 10
 _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 """From the bottom of a bar to its top: what was spent, and what was not."""
 
@@ -40,7 +40,8 @@ def overview(request: ViewRequest) -> Page:
     }
     this_month = month_start(request.now)
     last_month = month_start(this_month - DAY)
-    entries = figures.ledger_in(request, min(last_month, request.now - DAY * _DAYS), request.now)
+    first_shown = request.now - DAY * _DAYS_SHOWN
+    entries = figures.ledger_in(request, min(last_month, first_shown), request.now)
     saved = sum_saved(entries, this_month, request.now, request.counts_for)
     # Compared with the same part of last month; otherwise every month would begin with a loss.
     same_part_ends = min(this_month, last_month + (request.now - this_month))
@@ -64,10 +65,10 @@ def overview(request: ViewRequest) -> Page:
             "chart": charts.stacked(days, _KINDS) if has_amounts else None,
             "days": days,
             "kinds": _KINDS,
-            "open": figures.lines(request, questions[:_LISTED]),
+            "open": figures.lines(request, questions[:_ROWS_LISTED]),
             "oldest": _earliest(asked_at),
             "next_end": _earliest(expires_at),
-            "lines": figures.lines(request, idle_rows[:_LISTED]),
+            "lines": figures.lines(request, idle_rows[:_ROWS_LISTED]),
         },
         document={
             **rates,
@@ -80,7 +81,8 @@ def overview(request: ViewRequest) -> Page:
 
 
 def _idle_and_unknown(request: ViewRequest) -> tuple[list[Row], list[Row]]:
-    """Return the caller's idle instances, and those that cannot be judged; both may be empty."""
+    """Return the caller's idle instances, and those that cannot be judged; both may be empty.
+    Raises: CloudError."""
     idle_rows = []
     unknown_rows = []
     for row, page in request.governed:
@@ -109,7 +111,8 @@ def _days(
 ) -> list[tuple[date, tuple[Usd, ...]]]:
     """Return each of the last 30 days (UTC) with what was spent and avoided on it, in the order of
     `_KINDS`. Raises: CloudError."""
-    days = figures.days_between(request.now.date() - DAY * (_DAYS - 1), request.now.date())
+    first_day = request.now.date() - DAY * (_DAYS_SHOWN - 1)
+    days = figures.days_between(first_day, request.now.date())
     shares_by_day: dict[date, list[Share]] = defaultdict(list)
     for day, _, share in figures.shares(request, days[0], days[-1]):
         shares_by_day[day].append(share)

@@ -62,8 +62,10 @@ def _is_unsent(row: FleetRow) -> bool:
 
 
 def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
-    """Yield the pause, and the freeze of everything or else of the caller's targets. Reasons count
-    instances of everybody, so only callers who see everything get them. Raises: CloudError."""
+    """Yield the pause; then the freeze of everything, or if there is none, one problem with the
+    targets in which the last sweep held an instance of the caller back (`HELD_BACK` verdicts).
+    Yield nothing if nothing is paused or frozen. Reasons count instances of everybody, so only
+    callers who see everything get them. Raises: CloudError."""
     sees_everything = request.scope.everything
     pause = request.reader.pause_store.pause()
     if pause is not None:
@@ -82,16 +84,19 @@ def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
             "/freezes",
         )
         return
-    frozen = sorted(
-        {str(page.target) for row, page in request.governed if row.verdict in HELD_BACK}
-    )
-    if frozen:
-        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
+    frozen_targets: set[str] = set()
+    for row, page in request.governed:
+        if row.verdict in HELD_BACK:
+            frozen_targets.add(str(page.target))
+    if frozen_targets:
+        names = listed(sorted(frozen_targets), 3)
+        yield Problem(f"Plans are frozen in {names}.", "See the freeze", "/freezes")
 
 
 def _sweep_problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield a problem for each of the caller's targets whose last sweep is missing, was incomplete,
-    or is more than an hour old."""
+    or is more than an hour old; nothing if all are well. Why a sweep was incomplete is shown only
+    to callers who see the whole target. Raises: CloudError."""
     for target, page in figures.targets_in(request):
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")

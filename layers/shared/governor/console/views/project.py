@@ -22,7 +22,7 @@ from governor.money.rules.cost import DAY, cost_between, month_end, month_of, mo
 from governor.money.rules.forecast import PAST, forecast
 from governor.verdict.model import Family
 
-_LISTED = 25
+_INSTANCES_LISTED = 25
 _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "budget_usd")
 
 
@@ -42,13 +42,14 @@ class Spending:
 
     @property
     def share(self) -> Share:
-        """Return what was spent on the days of the month, by part: used, idle, kept, not
-        measured."""
+        """Return what was spent on the days of the month for which costs are stored, by part: used,
+        idle, kept, not measured; all zero if there are none."""
         return figures.total(list(self.days.values()))
 
     @property
     def spent(self) -> Usd:
-        """Return the cost of the month so far, in USD."""
+        """Return the cost of the month so far, in USD, with the days for which only a sum is
+        stored."""
         return self.before_days + self.share.total
 
     @property
@@ -61,8 +62,8 @@ class Spending:
         return self.spent + cost_between(self.rate.usd_per_hour, now, month_end(now))
 
     def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
-        """Return when the budget is used up if everything that runs now keeps running; `None` if
-        there is no budget, or it lasts this month."""
+        """Return when the budget is used up if everything that runs now keeps running: `now` if it
+        is used up already. Return `None` if there is no budget, or it lasts this month."""
         if self.budget is None or self.if_it_runs_on(now) <= self.budget:
             return None
         left = max(Decimal(0), self.budget - self.spent)
@@ -128,7 +129,7 @@ def project(request: ViewRequest) -> Page:
             "runs_out": runs_out_at,
             "by_past": by_past,
             "chart": charts.lines(days, [("this-month", sums)], spending.budget),
-            "lines": figures.lines(request, rows[:_LISTED]),
+            "lines": figures.lines(request, rows[:_INSTANCES_LISTED]),
             "questions": questions,
         },
         document={
@@ -166,7 +167,8 @@ def _spending_of(request: ViewRequest, name: str) -> Spending:
 
 def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
     """Return each project of which the caller sees an instance, or a cost since the month began or
-    within the `past` until now, whichever is longer. Raises: CloudError."""
+    within the `past` until now, whichever is longer; in any order, empty if there are none. Raises:
+    CloudError."""
     month_begins = month_start(request.now).date()
     first_day = min(month_begins, (request.now - past).date())
     rows_by_project: dict[str, list[Row]] = defaultdict(list)

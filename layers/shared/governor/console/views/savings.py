@@ -18,13 +18,15 @@ from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import COLUMNS, GROUPS, Report, report
 
 _ROWS = 100
-_NAMED = 10
+"""Entries of the ledger on one page."""
+_GROUPS_SHOWN = 10
+"""The most groups of each kind that the page shows, the largest first."""
 _MOMENT = timedelta(microseconds=1)
 
 
 def savings(request: ViewRequest) -> Page:
-    """Return the page of the savings in the month that the query names. Raises: InputError for a
-    month or a page that cannot be; CloudError."""
+    """Return the page of the savings in the month that the query names, or in this month if it
+    names none. Raises: InputError for a month or a page that cannot be; CloudError."""
     start = addresses.month_in(request)
     now = request.now
     counts_for = request.counts_for
@@ -43,7 +45,7 @@ def savings(request: ViewRequest) -> Page:
     if month_report.provisional:
         final_at = month_end(start) + PROVISIONAL
     next_month = end if end < now else None
-    largest_groups = {name: month_report.by(name)[:_NAMED] for name in GROUPS}
+    largest_groups = {name: month_report.by(name)[:_GROUPS_SHOWN] for name in GROUPS}
     name_by_id = {row.instance_id: row.name for row, _ in request.governed}
     return Page(
         title=f"Savings in {month_name}",
