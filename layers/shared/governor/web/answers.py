@@ -31,8 +31,9 @@ UNDO: Final = "undo"
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
-    """Return the HTTP status for an answer that was not taken: 400 if it was wrong, 403 if this
-    person may not give it, 409 if it came too late, 503 if its outcome is not certain."""
+    """Return the HTTP status for an answer that was not taken: 400 if it was wrong, or may be sent
+    again as the question is still open; 403 if this person may not give it, 409 if it came too late
+    or is refused for good, 503 if its outcome is not certain."""
     if isinstance(error, NotAllowed):
         return 403
     if isinstance(error, Uncertain):
@@ -71,8 +72,9 @@ def posted(
     form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime
 ) -> Decision:
     """Return the answer in a page's form as a decision of this identity (`by`) and person, without
-    the end of a keep; nothing is recorded. `person` is `None` if they are not proven. Raises:
-    InputError, whose text says what to do."""
+    the end of a keep; nothing is recorded. `channel` is the way it came: `page` or `console`.
+    `person` is `None` if they are not proven. Raises: InputError, which says what to do, without a
+    known answer, or for a reason that is too long."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
@@ -89,7 +91,8 @@ def posted(
 
 def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
     """Return until when a form asks to keep the instance: nine o'clock in that time zone on the
-    typed date; without a date, the chosen end. Raises: InputError if neither can be read."""
+    typed date (`keep_date`); without a date, the chosen end (`keep_until`, ISO text). Raises:
+    InputError if the form has neither, or it cannot be read."""
     date = form.get("keep_date", "")
     offered_end = form.get("keep_until", "")
     try:
@@ -106,7 +109,8 @@ def start_again(
     decide: Decide, undoer: Undoer, episode: Episode, by: str, person: str | None, channel: str
 ) -> None:
     """Have EC2 start the instance that the episode has stopped. Raises: NotAllowed if this person
-    may not, DecisionRefused if it was not started, Uncertain if that is not known."""
+    may not; DecisionRefused if it was not started; Uncertain if that is not known; CloudError or
+    PolicyError if today's policy cannot be read."""
     if not may_undo(decide.terms_now(episode), person):
         raise NotAllowed(why_not(person, by, UNDO))
     try:

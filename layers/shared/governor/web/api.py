@@ -118,14 +118,15 @@ class ApprovalApi:
         raise NotFound("there is no such route")
 
     def _open_questions(self) -> Mapping[str, Any]:
-        """Return the open questions of all targets, as `{"questions": [...]}`. Raises:
-        CloudError."""
+        """Return the questions of all targets that are pending or can still be held, the most
+        expensive first, as `{"questions": [...]}`. Raises: CloudError."""
         return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
 
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Record that the caller accepts a version of the policy, which puts it in force if enough
-        people do; return who supports it, and if it is in force. Raises: NotFound; NotAllowed;
-        CloudError."""
+        """Record that the caller accepts a version of the policy, which the next review counts;
+        return who supports the version, whether it is in force, and the overrides that still count
+        as `ask`. Raises: NotFound; NotAllowed if the caller is no known person, or wrote the
+        version; DecisionRefused if it is in force already and asks nobody; CloudError."""
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
             # No id of S3 has this form: there is no such version.
             raise NotFound("S3 names no version so")
@@ -154,7 +155,9 @@ class ApprovalApi:
         return {"in_force": standing.version, "document": text, "accepted": accepted}
 
     def _pause(self, request: ApiRequest) -> Mapping[str, Any]:
-        """Pause everything that destroys; return the pause. Raises: InputError; NotAllowed;
+        """Pause everything that destroys; return the pause that stands now, which somebody else may
+        have begun before. Raises: InputError for an unknown field, or a reason that is no short
+        text; NotAllowed; DecisionRefused if others kept pausing and ending their pauses;
         CloudError."""
         _refuse_other_fields(request.document, _PAUSE_FIELDS)
         reason = request.document.get("reason")
@@ -164,8 +167,9 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
-        """End the pause that began at the document's `since`; return it. Raises: InputError;
-        NotAllowed; DecisionRefused if it is another pause by now; CloudError."""
+        """End the pause that began at the document's `since`; return it. Raises: InputError for an
+        unknown field, or without a time in `since`; NotAllowed; DecisionRefused if that pause no
+        longer stands; CloudError."""
         _refuse_other_fields(request.document, _RESUME_FIELDS)
         try:
             began = parse_iso(str(request.document.get("since")))
@@ -212,7 +216,9 @@ class ApprovalApi:
 
     def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
         """Record the caller's answer to a question, or end its keep; return the question as it is
-        after that. Raises: NotFound; InputError; DecisionRefused; CloudError."""
+        after that. `needs_another` in it says that a second person must approve, too. Raises:
+        NotFound; InputError for a document without a known answer, or with a field that cannot be;
+        DecisionRefused; CloudError; PolicyError if today's policy is needed and cannot be read."""
         identity = f"aws:{request.caller}"
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
@@ -244,8 +250,8 @@ class ApprovalApi:
 
 
 def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
-    """Return the answer for a question or version that is missing, with the command that lists
-    those that exist; 403 if S3 denied the version."""
+    """Return the answer (404) for a question or version that is missing, with the command that
+    lists those that exist; 403, with what to do, if S3 denied the version."""
     if error.code == "AccessDenied":
         return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
     kind = "question"
@@ -258,14 +264,15 @@ def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
 
 
 def _refuse_other_fields(document: Mapping[str, Any], fields: frozenset[str]) -> None:
-    """Refuse a document that has any field but these. Raises: InputError."""
+    """Require that a document has no fields but these. Raises: InputError, which names an unknown
+    field and those that are known."""
     unknown = sorted(set(document) - fields)
     if unknown:
         raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(fields))}")
 
 
 def _pause_document(pause: Pause) -> dict[str, Any]:
-    """Return a pause as JSON."""
+    """Return a pause as JSON: since when (ISO text), by whom, and why (`None` without a reason)."""
     return {"since": pause.at.isoformat(), "by": pause.by, "reason": pause.reason}
 
 
@@ -300,7 +307,8 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
 
 
 def _answer_fields(approval: Approval) -> dict[str, str | None]:
-    """Return who answered, when and how; `None` in every field if nobody has."""
+    """Return who answered, when, how, and until when the instance is kept. The first three are
+    `None` if nobody has answered; the last if no answer keeps it, or the keep was ended."""
     fields: dict[str, str | None] = dict.fromkeys(("decided_by", "decided_at", "decision"))
     decision = approval.decision
     if decision is not None:
@@ -327,8 +335,9 @@ def _iso_or_none(moment: UtcDatetime | None) -> str | None:
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
-    """Return the answer in a document, given by this identity and person; nothing is recorded.
-    Raises: InputError, whose text says what to send."""
+    """Return the answer in a document, given by this identity (`by`) and person; nothing is
+    recorded. The end of a keep is left out of any other answer; a keep may name none. Raises:
+    InputError, whose text says what to send."""
     _refuse_other_fields(document, _FIELDS)
     try:
         answer = Answer(str(document.get("answer")))

@@ -31,7 +31,7 @@ _STRIP_HEIGHT = 14.0
 _STRIP_PITCH = 18.0
 """Distance from the top of one strip to the top of the next."""
 _FOOT = 20.0
-_LETTER = 5.8
+_LETTER_WIDTH = 5.8
 """The width of a letter of a label, roughly."""
 _HEATS = (25.0, 50.0, 75.0, 100.0)
 """The highest percent of each shade, from pale to dark."""
@@ -107,8 +107,9 @@ def _runs(highest: Sequence[float | None], below: float) -> Iterator[str]:
 
 
 def strips_svg(episode: Episode) -> Markup:
-    """Draw a strip for each GPU, darker when busier, then for memory and power. If the history is
-    shown, the judged window is framed."""
+    """Draw a strip for each GPU, darker when busier, then for memory and power if the history has
+    them. If the history is shown, the judged window is framed; without a history the strips show
+    that window alone."""
     window, strips = _gpu_strips(episode)
     history = episode.measurement.history
     if history is not None:
@@ -201,9 +202,10 @@ def _area(kind: str, x: float, step: float, percents: Sequence[float]) -> str:
 
 def _named(kind: str, label: str, start: float, end: float) -> Iterator[str]:
     """Yield the shape of a time from x `start` to x `end`, as high as the chart, and its label if
-    there is room for it."""
+    there is room for it. `kind` is the class of the shape. The label is not escaped: call it only
+    with text of our own."""
     yield _rect(kind, start, _TOP, end - start, _BOTTOM - _TOP)
-    if len(label) * _LETTER < end - start:
+    if len(label) * _LETTER_WIDTH < end - start:
         # Between the lines of 100 and 50 percent.
         y = _TOP + 22
         yield f'<text class="axis middle" x="{(start + end) / 2:.1f}" y="{y:g}">{label}</text>'
@@ -224,17 +226,18 @@ def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[
 
 
 def _level_line(kind: str, y: float) -> str:
-    """Return a horizontal line across the chart at this y, with a class."""
+    """Return a horizontal line across the chart at this y, whose class is `kind`."""
     return f'<line class="{kind}" x1="{_CHART_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
-    """Return a rectangle with a class."""
+    """Return a rectangle whose class is `kind`, with its upper left corner at `x` and `y`."""
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"/>'
 
 
 def _begin(height: float, name: str, title: str) -> str:
-    """Return the opening tag of a picture, with its title. `name` is the id of the title."""
+    """Return the opening tag of a picture of this height, with its title. `name` is the id of the
+    title. Neither is escaped: call it only with text of our own."""
     return (
         f'<svg class="picture" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" '
         f'aria-labelledby="{name}"><title id="{name}">{title}</title>'

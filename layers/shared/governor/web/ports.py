@@ -17,7 +17,8 @@ class IdentityProvider(Protocol):
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
         """Return the address to which the browser is sent. With `fresh`, the person must prove
-        again who they are. Raises: IssuerUnavailable, ConfigurationError."""
+        again who they are. Raises: IssuerUnavailable if the issuer does not answer;
+        ConfigurationError if its settings cannot be used."""
 
     def redeem(
         self, *, code: str, nonce: str, verifier: str, redirect_uri: str

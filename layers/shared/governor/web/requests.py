@@ -65,7 +65,8 @@ class HttpRequest(Event):
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
-        """Return the cookies by name, without those that are sent twice with different values."""
+        """Return the cookies by name, without those that are sent twice with different values;
+        empty if there are none."""
         values_by_name: dict[str, set[str]] = {}
         # API Gateway takes the cookies out of the headers; a proxy in front of it may not.
         for pair in ";".join([*self.cookies, self.headers.get("cookie", "")]).split(";"):
@@ -122,8 +123,8 @@ class HttpRequest(Event):
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields of a form or query (`a=1&b=2`) by name. Raises: InputError if it is not
-    readable, or a field stands twice."""
+    """Return the fields of a form or query (`a=1&b=2`) by name; empty for an empty text. Raises:
+    InputError if it is not readable, has more than 60 fields, or a field stands twice."""
     try:
         pairs = parse_qsl(
             text,

@@ -98,8 +98,8 @@ class Response:
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Return the page of a refusal, with this status, title and text. `note` is for the log;
-    `cookies` are whole values of `Set-Cookie`."""
+    """Return the page of a refusal, with this status, title and text. `note` is for the log, `None`
+    for none; `cookies` are whole values of `Set-Cookie`."""
     body = TEMPLATES.get_template("refusal.html").render(title=title, text=text)
     return Response(status, body, HEADERS, note, cookies)
 
@@ -128,7 +128,8 @@ def bad_link(error: LinkError) -> Response:
 
 
 def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...] = ()) -> Response:
-    """Return the answer that sends the browser to another address with a GET."""
+    """Return the answer (303) that sends the browser to this address with a GET. `note` is for the
+    log; `cookies` are whole values of `Set-Cookie`."""
     return Response(303, "", {**HEADERS, "Location": location}, note, cookies)
 
 

@@ -57,7 +57,8 @@ class Sessions:
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
         """Return the session in the cookie; `None` if there is no valid cookie of ours, or its time
-        is over. The stored session may have ended since: it must be read, too."""
+        is over. The stored session may have ended since: it must be read, too. Raises:
+        ConfigurationError if the key is unusable."""
         sealed = cookies.get(SESSION_COOKIE)
         if not sealed:
             return None

@@ -30,7 +30,7 @@ LIFE = timedelta(minutes=10)
 """How long a sign-in may take."""
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
-_LATEST = 2**32
+_LATEST_SECOND = 2**32
 """The latest time, in seconds since 1970. A later value may not fit into a date."""
 _LONGEST_LINK = 1500
 """The longest link to come back to, in characters. The cookie that holds it must fit into 4,096
@@ -98,8 +98,8 @@ class SignInSite:
 
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
         """Check the place to come back to; return it as `_back` reads it: `path` for a page of the
-        console, `id` and `query` for a link. Raises: LinkForged for anything but our own;
-        LinkExpired."""
+        console, `id` and `query` for a link of an earlier release. Raises: LinkForged for anything
+        but our own, an empty text too; LinkExpired if the time of the link is over."""
         if _PATH.fullmatch(link) is not None:
             return {"path": link}
         path, _, fields = link.partition("?")
@@ -186,7 +186,7 @@ def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
     auth_time = claims.get("auth_time")
     if not isinstance(auth_time, int) or auth_time <= 0:
         return datetime.fromtimestamp(0, UTC)
-    return datetime.fromtimestamp(min(auth_time, _LATEST), UTC)
+    return datetime.fromtimestamp(min(auth_time, _LATEST_SECOND), UTC)
 
 
 def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
@@ -200,13 +200,15 @@ def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
 def _refused(
     text: str, status: int = 403, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Return the page for a sign-in that failed, with this text; `note` is for the log."""
+    """Return the page for a sign-in that failed, with this text. `note` is for the log, `None` for
+    none; `cookies` are whole values of `Set-Cookie`."""
     return refusal(status, "Not signed in", text, note=note, cookies=cookies)
 
 
 def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> Response:
     """Return the page (503) for a sign-in that cannot work now, because the issuer, the settings or
-    the table do not let it."""
+    the table do not let it. The `error` goes to the log alone; `cookies` are whole values of
+    `Set-Cookie`."""
     # The status raises the alarm for errors of the page; the note in the log says what to do.
     text = (
         "The sign-in does not work at this moment. Open the link of the message again in a minute."

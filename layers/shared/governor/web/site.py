@@ -146,8 +146,8 @@ class ApprovalSite:
         return recipient_by_number.get(number, default)
 
     def _is_over(self, page_id: str, now: UtcDatetime) -> bool:
-        """Return whether the links of all questions of a page have ended; false if none is stored.
-        Raises: CloudError."""
+        """Return whether the links of all questions of a page, one or those of a digest, have
+        ended; false if none is stored. Raises: CloudError."""
         approval_ids: Sequence[str] = (page_id,)
         if page_id.startswith(DIGEST_PREFIX):
             approval_ids = self.show.delivery_store.digest(page_id)
@@ -156,8 +156,9 @@ class ApprovalSite:
         return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
-        """Carry out the form, and return what to show next; if it is refused, the page again with
-        the reason, and NotAllowed is recorded. Raises: NotFound; CloudError."""
+        """Carry out the form, and return what to show next. If it is refused, return the page again
+        with the reason and the status of the refusal, and record a NotAllowed for the audit.
+        Raises: NotFound if the question is gone; CloudError."""
         try:
             if visitor.sign_in is not None:
                 raise errors.NotAllowed("sign in first: nothing was decided")
@@ -200,9 +201,9 @@ class ApprovalSite:
         )
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
-        """Return the page that refuses a form of another site, page or session; `None` if the form
-        belongs to this page. Raises: DecisionRefused if it is an answer to a question that is over;
-        CloudError."""
+        """Return the page (403) that refuses a form of another site, page or session; `None` if the
+        form belongs to this page. Raises: DecisionRefused if the token is not of this page, and the
+        form answers a question that is over; CloudError."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -255,7 +256,9 @@ class ApprovalSite:
         return redirect(request.address, note=note)
 
     def _start_again(self, episode: Episode, visitor: Visitor) -> None:
-        """Start a stopped instance again. Raises: NotAllowed, DecisionRefused, Uncertain."""
+        """Have EC2 start the stopped instance again. Raises: NotAllowed if the visitor may not;
+        DecisionRefused if it was not started; Uncertain if that is not known; CloudError or
+        PolicyError if today's policy cannot be read."""
         if visitor.role is not Role.APPROVER:
             raise errors.NotAllowed(
                 "you are signed in, but not in the group that may start an instance"
@@ -271,7 +274,9 @@ class ApprovalSite:
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
         """Answer every ticked question of a digest; return its page with what became of each. A
-        refusal of one does not stop the others. Raises: InputError; NotAllowed; CloudError."""
+        refusal of one is the text of its result, and does not stop the others. A date of a keep is
+        in the time zone of the first one. Raises: InputError if none is ticked, or the form holds
+        no answer; NotAllowed if the visitor's role may not give it; CloudError."""
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
@@ -290,13 +295,13 @@ class ApprovalSite:
         return self._page(request, visitor, results=results)
 
     def _picked(self, request: Request) -> list[ApprovalView]:
-        """Return the questions of a digest that the form ticks; empty if it ticks none. Raises:
-        CloudError."""
-        return [
-            view
-            for view in self.show.digest(request.approval_id)
-            if request.form.get(f"pick-{view.approval.approval_id}") == "yes"
-        ]
+        """Return the questions of the request's digest that its form ticks, in their order; empty
+        if it ticks none. Raises: NotFound if the digest is gone; CloudError."""
+        picked: list[ApprovalView] = []
+        for view in self.show.digest(request.approval_id):
+            if request.form.get(f"pick-{view.approval.approval_id}") == "yes":
+                picked.append(view)
+        return picked
 
     def _page(
         self,
@@ -322,8 +327,8 @@ class ApprovalSite:
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
-        """Return the same recipient's link to a question of the digest, relative to its page.
-        Raises: CloudError."""
+        """Return the same recipient's link to a question of the digest, relative to its page; the
+        link for everybody if the question was not sent to that recipient. Raises: CloudError."""
         recipient = request.query["r"]
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
@@ -341,7 +346,8 @@ def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:
     """Return the answer in a form, as the visitor's; nothing is recorded. A typed date of a keep is
-    in this time zone. Raises: InputError; NotAllowed if the visitor's role may not give it."""
+    in this time zone. Raises: InputError without a known answer, or for a keep whose end is missing
+    or cannot be read; NotAllowed if the visitor's role may not give it."""
     decision = posted(form, visitor.by, visitor.person, "page", now)
     check_role(visitor.role, decision.answer)
     if decision.answer is not Answer.KEEP:
