@@ -200,8 +200,8 @@ def _cash_saved(
 
 
 def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour | None:
-    """Return an amount of the instance with the policy's discount added again, so that it is at
-    AWS's list price; `None` if it is not known."""
+    """Return an amount per hour of the instance with the policy's discount on an hour added again,
+    so that it is at AWS's list price; `None` if it is not known."""
     if usd_per_hour is None:
         return None
     discount = (price.undiscounted or Decimal(0)) - (price.usd_per_hour or Decimal(0))
@@ -209,8 +209,8 @@ def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour 
 
 
 def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
-    """Return the cost of the instance from the start of its idleness to `booked_at`; `None` if its
-    price is not known."""
+    """Return the cost of the instance from the start of its idleness, or if that is not known from
+    the start of the judged window, to `booked_at`; `None` if its price is not known."""
     if episode.price.usd_per_hour is None:
         return None
     idle = episode.idle
@@ -297,9 +297,9 @@ def settle_replaced(
 def _replaced_by(
     instance: Instance, owner: Owner, savings: Sequence[LedgerEntry]
 ) -> LedgerEntry | None:
-    """Return the first of the savings whose instance this one may replace: another instance of the
-    same type, owner and project, stopped before this one's start. Return `None` if there is
-    none."""
+    """Return the first of these savings whose instance this one may replace: another instance of
+    the same type, owner and project, stopped or terminated before this one's start. Return `None`
+    if there is none."""
     wanted = (instance.instance_type, owner.name, owner.project)
     for entry in savings:
         is_alike = (entry.instance_type, entry.owner, entry.project) == wanted

@@ -228,10 +228,10 @@ class SumUpMonth:
         self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Notify the owner of each project, given with its budget, that has reached a percentage of
-        it. While a budget is used up, keep its incident open.
+        it (`budget.tell_at_percent`): once for the highest that is reached.
 
-        Return the projects whose owners this call has notified, and texts about what failed; both
-        may be empty.
+        Return the projects whose owners this call has notified, and texts about what failed, such
+        as a message that was not accepted; both may be empty. It raises no GovernorError.
         """
         notified = []
         problems = []

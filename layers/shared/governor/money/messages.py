@@ -23,7 +23,7 @@ from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import GROUPS, GroupSum, Report
 from governor.verdict.model import Family, known_kind
 
-_NAMED = 5
+_MOST_NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 _LEAST_USED = 3
 """Instances with low utilization named in the text."""
@@ -85,7 +85,7 @@ def budget_alert(
         whose = Owner(owner, UNASSIGNED)
     outlook = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
-    places = listed(targets, _NAMED) if len(targets) > 1 else None
+    places = listed(targets, _MOST_NAMED) if len(targets) > 1 else None
     error_text = None if forecast_error is None else money(forecast_error, 0)
     unpriced_hours_text = money(cost.unpriced_hours, 1) if cost.unpriced_hours else None
     words = {
@@ -121,7 +121,8 @@ class _Outlook(NamedTuple):
 
 def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> _Outlook:
     """Return what becomes of the budget if the instances that run now run on to the end of the
-    month: `nothing` with a price runs, the month ends `within` the budget, or goes `over` it."""
+    month: `nothing` with a price runs, the month ends `within` the budget, or goes `over` it, and
+    when. A budget that is used up already counts as `within`: nothing runs out any more."""
     usd_left = budget - cost.usd
     usd_per_hour = cost.usd_per_hour
     if not usd_per_hour:
@@ -234,6 +235,6 @@ def _day(at: UtcDatetime) -> str:
 
 
 def _listed(sums: Sequence[GroupSum]) -> str:
-    """Return the first members of a group with their savings: `vision $136, llm $12 and 3 more`;
-    empty if there are none."""
-    return listed([f"{member.name} {usd(member.net_usd)}" for member in sums], _NAMED)
+    """Return the first five members of a group with their savings: `vision $136, llm $12 and 3
+    more`; empty if there are none."""
+    return listed([f"{member.name} {usd(member.net_usd)}" for member in sums], _MOST_NAMED)

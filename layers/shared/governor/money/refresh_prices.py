@@ -33,16 +33,19 @@ class PriceReader(Protocol):
     """AWS's prices of a Region, and the commitments of the hub's account. Raises: CloudError."""
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
-        """Return the hourly On-Demand prices of a type, by `key_of`; empty if it has none."""
+        """Return the hourly On-Demand prices of a type, by `key_of`; empty if it has none. Raises:
+        CloudError."""
 
     def storage(self, region: str) -> StoragePrices:
-        """Return the prices of storage and addresses; a price that AWS does not list is missing."""
+        """Return the prices of storage and addresses; a price that AWS does not list is missing.
+        Raises: CloudError."""
 
     def savings_plans(self) -> Sequence[Commitment]:
-        """Return the active Savings Plans; empty if there are none."""
+        """Return the active Savings Plans; empty if there are none. Raises: CloudError."""
 
     def reserved(self, region: str) -> Sequence[Commitment]:
-        """Return the active Reserved Instances of a Region; empty if there are none."""
+        """Return the active Reserved Instances of a Region; empty if there are none. Raises:
+        CloudError."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class ReportStore(Protocol):
 
 
 _CENT = Decimal("0.01")
-_WRITING = timedelta(hours=1)
+_LEFT_OUT = timedelta(hours=1)
 """The time of an entry is that at which its writing began. A statement leaves out the last hour, as
 some of its entries may not be written yet."""
 _LATE = timedelta(days=3)
@@ -113,8 +113,9 @@ class ReportSavings:
     hub: Target
 
     def __call__(self) -> Night:
-        """Close the books of each month whose bill may still change, and send the reports that are
-        due. Return what was done; a failure becomes a problem of the result."""
+        """Close the books of this month, and of the last one while its bill may still change, and
+        send the reports that are due. Return what was done; a GovernorError of a step becomes a
+        problem of the result."""
         now = self.clock.now()
         night = Night()
         policy = self.policies.base().policy
@@ -146,7 +147,7 @@ class ReportSavings:
                 night.problems.append(problem)
         entries = books.entries(start - books.counts_for, now)
         self.ledger_store.keep_statement(
-            statement_of(entries, month, now - _WRITING, books.counts_for)
+            statement_of(entries, month, now - _LEFT_OUT, books.counts_for)
         )
         savings = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
@@ -187,7 +188,7 @@ class Books:
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
-        """Return the entries booked in the months from that of `start` to that of `end`, whole
+        """Return the entries booked in the months from that of `start` to that of `end`, both whole
         months, oldest first; empty if there are none. Raises: CloudError."""
         entries: list[LedgerEntry] = []
         for month in months(start, end):
@@ -216,11 +217,10 @@ class Books:
     ) -> Report:
         """Return the report of the time from `start` to before `end`, with only the amounts that
         `reader` sees. Raises: CloudError."""
-        entries = [
-            entry
-            for entry in self.entries(start - self.counts_for, end)
-            if reader.sees(_whose(entry))
-        ]
+        entries: list[LedgerEntry] = []
+        for entry in self.entries(start - self.counts_for, end):
+            if reader.sees(_whose(entry)):
+                entries.append(entry)
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
         return report(entries, shares, start, end, now, self.counts_for)
 
@@ -231,10 +231,12 @@ def _whose(entry: LedgerEntry) -> Whose:
 
 
 def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
-    """Yield the readers of the reports of a period: one for everything, then one for each owner who
-    is a contact of the policy, and one for each project with an owner there.
+    """Yield a reader for each report of a period: one for everything; then one for each owner who
+    is a contact of the policy, and one for each project that has an owner in the policy, each
+    sorted by name.
 
-    Owners and projects without amounts in the period are left out. Raises: CloudError.
+    Owners and projects without an entry that may count in the period, and without costs in it, are
+    left out. Raises: CloudError.
     """
     yield Reader()
     owners = set()

@@ -26,7 +26,7 @@ UNTAGGED = "untagged"
 
 Shares = dict[tuple[str, str], Share]
 """Shares of a day's cost, by owner and project."""
-_ROUNDED_TO = Decimal("1E-9")
+_ROUNDED_TO_USD = Decimal("1E-9")
 """Precision of the USD in a day's shares: the error stays under a cent in a century of sweeps, and
 the numbers are short enough to store."""
 PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
@@ -190,7 +190,7 @@ def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict
     for (whose, part, start, end), usd_per_hour in rates.items():
         for midnight, next_midnight in _days_between(start, end):
             usd = cost_between(usd_per_hour, max(start, midnight), min(end, next_midnight))
-            share = Share(**{part: usd.quantize(_ROUNDED_TO)})
+            share = Share(**{part: usd.quantize(_ROUNDED_TO_USD)})
             shares = days[midnight.date()]
             shares[whose] = shares.get(whose, Share()) + share
     return days
@@ -271,7 +271,8 @@ def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Us
 
 
 def months(first: datetime, last: datetime) -> list[str]:
-    """Return the months from that of `first` to that of `last`, as `yyyy-mm`, oldest first."""
+    """Return the months from that of `first` to that of `last`, as `yyyy-mm`, oldest first; empty
+    if `last` lies before the month of `first`."""
     names = []
     month = month_start(first)
     while month <= last:

@@ -72,7 +72,7 @@ def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
 
 def _best_rule(days: Days, today: date) -> tuple[Decimal, Rule]:
     """Return the smallest error of a rule in past weeks, in percent, and that rule; the first of
-    two with the same error."""
+    two with the same error. At least two weeks of `days` must be known."""
     errors = [(_error(rule, days, today), rule) for rule in _RULES]
     return min(errors, key=lambda error_and_rule: error_and_rule[0])
 

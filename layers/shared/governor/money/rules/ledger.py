@@ -105,8 +105,8 @@ def saved_in(
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
-    """Return whether the entry is a stop, and the instance was started again `within` this time:
-    the stop was wrong then."""
+    """Return whether the entry is a stop, and the instance was started again `within` this time
+    after its booking: the stop was wrong then."""
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 
@@ -135,7 +135,8 @@ def statement_of(
 
 
 def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
-    """Return the entry as it was stored at `at`: open if its end was written later."""
+    """Return the entry as it was stored at `at`: open if its end was written later. Corrections by
+    a bill stay."""
     end_written_at = entry.settled_at or entry.ended_at
     if end_written_at is None or end_written_at <= at:
         return entry
@@ -177,7 +178,8 @@ def _sum_amounts(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
     """Return the amounts that these entries save from `start` to before `end`, without those whose
-    price is not known. The counts in the result, such as `actions`, stay zero."""
+    price is not known; all zero if there are none. A false stop adds to the avoided and the undone
+    cost alone. The counts in the result, such as `actions`, stay zero."""
     avoided = Decimal(0)
     undone = Decimal(0)
     storage = Decimal(0)

@@ -43,8 +43,9 @@ class PriceList:
     """`None` until they are read."""
 
     def price(self, instance: Instance) -> UsdPerHour | None:
-        """Return the On-Demand price of an instance, by its type, software and tenancy; `None` if
-        the list has none. A metal instance without a price has that of a dedicated one."""
+        """Return the On-Demand price of an instance per hour, by its type, software and tenancy;
+        `None` if the list has none, or a record of an earlier release does not say how AWS charges
+        its platform. A metal instance without a price has that of a dedicated one."""
         if instance.operation == PLAIN_OPERATION and instance.platform != LINUX:
             # A record of an earlier release, which did not store how AWS charges the platform.
             return None
@@ -101,7 +102,7 @@ def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
     return price_by_name(documents, key_of_product, ("Hrs",))
 
 
-_USAGE = {
+_PRICE_KEY_BY_USAGE = {
     "EBS:VolumeUsage": "gib|standard",
     "EBS:VolumeUsage.piops": "gib|io1",
     "EBS:VolumeUsage.gp2": "gib|gp2",
@@ -140,7 +141,7 @@ def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
         if product.get("regionCode") != region:
             return ""
         usage_type = re.sub("^[A-Z]+[0-9]*-", "", product.get("usagetype", ""))
-        return _USAGE.get(usage_type, "")
+        return _PRICE_KEY_BY_USAGE.get(usage_type, "")
 
     documents = tuple(documents)
     prices = price_by_name(documents, key_of_product, _UNITS)
@@ -157,7 +158,7 @@ def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
 
 def _by_volume_type(prices: Mapping[str, Decimal], measure: str) -> dict[str, Decimal]:
     """Return the prices of one measure (`gib`, `iops` or `throughput`) by volume type, such as
-    `gp3`. `prices` are by `measure|type`, as in `_USAGE`."""
+    `gp3`; empty if there are none. `prices` are by `measure|type`, as in `gib|gp3`."""
     price_by_type: dict[str, Decimal] = {}
     for key, usd in prices.items():
         key_measure, _, volume_type = key.partition("|")

@@ -82,8 +82,8 @@ class Line(NamedTuple):
 
     @property
     def what(self) -> str:
-        """Return how the question ended, in words: `stopped`, `stopped by others`, `not
-        answered`."""
+        """Return how the question ended, in words: `stopped`, `stopped by others`, or `not
+        answered` and the like for an outcome without an action."""
         outcome = self.entry.outcome
         if outcome in _WITHOUT_ACTION:
             return _WITHOUT_ACTION[outcome]
@@ -166,13 +166,14 @@ class Report:
 
     @property
     def rows(self) -> tuple[tuple[object, ...], ...]:
-        """Return a row with the values of `COLUMNS` for each ended question, the newest first."""
+        """Return a row with the values of `COLUMNS` for each ended question, the newest first;
+        empty if there are none. A value that is not known is `None`."""
         return tuple(self._row(line) for line in self.lines)
 
     @property
     def document(self) -> dict[str, object]:
-        """Return the report as a document of records and amounts, ready to be written as JSON: for
-        the console and the command line."""
+        """Return the report as a document of records and amounts, ready to be written as JSON: its
+        net saving, its steps, the sums by each group of `GROUPS`, and its `entries` by column."""
         document: dict[str, object] = {
             "is_provisional": self.provisional,
             "net_usd": self.saved.net_usd,
@@ -186,7 +187,8 @@ class Report:
         return document
 
     def _row(self, line: Line) -> tuple[object, ...]:
-        """Return the values of a line in the order of `COLUMNS`."""
+        """Return the values of a line in the order of `COLUMNS`; `None` for one that is not
+        known."""
         entry = line.entry
         saved = line.saved
         ref = entry.episode

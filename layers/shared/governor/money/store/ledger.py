@@ -93,8 +93,9 @@ class Ledger(Store):
         return self._table.try_transaction(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
-        """Store the cash saving an hour that a bill shows for an entry. `source` names the bill.
-        The last correction counts. Raises: CloudError."""
+        """Store the cash saving an hour that a bill shows for an entry, beside the entry. `source`
+        names the bill. The last correction counts. Raises: ConflictError if one of the same second
+        exists; CloudError."""
         correction = replace(
             entry,
             cash_low_usd_per_hour=cash.low,
@@ -191,17 +192,20 @@ def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:
-    """Return the key of an entry in the ledger: its month, then its time and episode."""
+    """Return the key of an entry in the ledger: `LEDGER#2026-11` by its month, then the ISO time of
+    its booking, a `#` and the execution name of its episode."""
     sk = f"{iso(entry.booked_at)}#{entry.episode.execution_name}"
     return f"LEDGER#{month_of(entry.booked_at)}", sk
 
 
 def _open_key(entry: LedgerEntry) -> Key:
-    """Return the key of the copy of an entry that is kept while the entry is open."""
+    """Return the key of the copy of an entry that is kept while the entry is open: `TARGET#<place>`
+    and `OPENLEDGER#<instance id>#<execution name>`."""
     ref = entry.episode
     return target_pk(ref.target), f"OPENLEDGER#{ref.instance_id}#{ref.execution_name}"
 
 
 def _meter_key(target: Target, month: str) -> Key:
-    """Return the key of the meter of a target for a month (`yyyy-mm`)."""
+    """Return the key of the meter of a target for a month (`yyyy-mm`): `COST#<month>`, and account
+    and Region as `123456789012#us-east-1`."""
     return f"COST#{month}", place(target)

@@ -29,7 +29,7 @@ class Prices(Store):
             return None
 
     def keep_price_list(self, price_list: PriceList) -> None:
-        """Store the prices of a Region in place of earlier ones. Raises: CloudError."""
+        """Store the prices of a Region in place of all earlier ones. Raises: CloudError."""
         # The prices of a Region are few enough to fit into one part.
         parts = packed([self._table.document(price_list)])
         self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
