@@ -53,7 +53,8 @@ class _AlarmDocument(Event):
     state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
 
     def alert(self) -> Alert:
-        """Return the alert about the alarm, without words. Nothing in it is proved yet."""
+        """Return the alert about the alarm, without words: its end if the new state is `OK`.
+        Nothing in it is proved yet. The Region is `unknown` if the ARN does not hold one."""
         arn_parts = self.arn.split(":")
         region = arn_parts[3] if len(arn_parts) > 3 else "unknown"
         dedup_id = f"alarm-{self.alarm_name}-{self.changed_at.isoformat()}"

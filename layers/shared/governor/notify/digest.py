@@ -34,9 +34,13 @@ def digest_of(
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:
-    """Return one message about several alerts: questions at the same stage, or workflows that
-    failed for one cause. `episodes` are those of the questions, in the same order. `digest_id`
-    stands in place of the id of an episode."""
+    """Return one message about several alerts, at least one: questions at the same stage, or
+    workflows that failed for one cause. Its severity is the highest of theirs.
+
+    `episodes` are those of the questions, one for each and in the same order; failures need none.
+    `digest_id` stands in place of the id of an episode. Times are relative to `now`; without it, to
+    the first alert. Raises: ValueError if questions and episodes are not as many.
+    """
     first = alerts[0]
     now = now or first.at
     is_failure = first.kind is AlertKind.FAILURE
@@ -79,9 +83,10 @@ def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
 def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
-    """Return the fields of a message about several questions: its words, with a section for each,
-    the most expensive instance first; the text of its button; and `acts` (something happens by
-    itself)."""
+    """Return the fields of a message about several questions of one stage: its words, with a
+    section for each, the most expensive instance first; the text of its button; and `acts` (for one
+    of them something happens by itself). `alerts` and `episodes` are in the same order, as many,
+    and not empty."""
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
@@ -148,7 +153,7 @@ def _most_expensive_first(
     alerts: Sequence[Alert], episodes: Sequence[Episode]
 ) -> list[tuple[Alert, Episode]]:
     """Return each alert with its episode, the most expensive instance first. Instances without a
-    price come last."""
+    price come last. Raises: ValueError if there are not as many alerts as episodes."""
 
     def negative_price(pair: tuple[Alert, Episode]) -> Decimal:
         """Return the sort key that puts the most expensive first."""
@@ -159,8 +164,9 @@ def _most_expensive_first(
 
 
 def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
-    """Return the fields of a message about failures of one cause: its words, which list every
-    instance, the text of its button, and its data."""
+    """Return the fields of a message about failures of one cause, at least one: its words, which
+    list every instance, the text of its button, and its data. The failed step is named only if it
+    is the same in all."""
     first = alerts[0]
     reason = reason_of(first)
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}

@@ -88,8 +88,8 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Send what is left to be sent of these alerts, several to a person as one message; return
-        the counts.
+        """Send what is left to be sent of these alerts, which are of one kind, several to a person
+        as one message; return the counts. Without alerts they are zero.
 
         An alert older than a day that a channel does not take is parked for a person. `again` means
         that a person put it back: what was given up is then tried once more.
@@ -241,8 +241,9 @@ class Dispatch:
 
     def _try(self, route: Route, items: Sequence[Item]) -> None:
         """Claim the deliveries of these items by one route, and send them as one message. What
-        another worker has claimed, or what cannot be read now, is left. It raises nothing, so that
-        no other delivery is stopped."""
+        another worker has claimed, or what cannot be read now, is left. Do nothing for a single
+        item whose message the channel is not for (`takes`). It raises nothing, so that no other
+        delivery is stopped."""
         claimed_items: list[Item] = []
         message: Message | None = None
         try:
@@ -368,7 +369,8 @@ class Dispatch:
         """Return the recipients of earlier messages of the episode if this alert goes to them too;
         else an empty mapping.
 
-        People who left the policy get the end of an episode, without a link of their own.
+        People who left the policy get the end of an episode, without a link of their own. While it
+        can still be answered or held, their mail addresses are left out.
         """
         if item.alert.kind not in _FOLLOWS:
             return {}

@@ -29,7 +29,8 @@ class Dispatched:
     retry_after_seconds: int | None = None
 
     def plus(self, addend: Dispatched) -> Dispatched:
-        """Return the sum of both counts, with the shortest wait of those left."""
+        """Return the sum of both counts. Its wait is the shortest of those left; `None` if nothing
+        is left, or one of them names no time."""
         waits = [count.retry_after_seconds for count in (self, addend) if count.left]
         return Dispatched(
             self.taken + addend.taken,
@@ -107,8 +108,8 @@ def deadline_of(item: Item) -> UtcDatetime | None:
 
 
 def thread_of(route: Route, known: Sequence[Delivery]) -> str | None:
-    """Return the thread that the channel named for the first of the `known` deliveries by this
-    route; `None` if there is none, or the channel has no threads."""
+    """Return the thread that the channel named for the earliest of the `known` deliveries by this
+    route that have one; `None` if none has."""
     first: Delivery | None = None
     for delivery in known:
         if delivery.key != route.key or delivery.thread is None:

@@ -33,8 +33,7 @@ from governor.policy.model.contacts import is_address
 
 _HTML_BYTES = 90_000
 """The longest HTML. Gmail hides everything after 102 KB behind a link."""
-_SUBJECT = 150
-"""The longest subject, in characters."""
+_SUBJECT_CHARACTERS = 150
 
 
 class MailService(Protocol):
@@ -65,7 +64,9 @@ class EmailChannel(Channel):
         self._recipient = recipient
 
     def send(self, message: Message) -> Delivered:
-        """Mail the message. Raises: DeliveryRetryable, DeliveryRefused."""
+        """Mail the message; the delivery id is that of the service, and mails have no threads.
+        Raises: DeliveryRetryable if the service is busy or gave no answer; DeliveryRefused if it
+        refused the mail."""
         mail = email_document(message, sender=self._sender, recipient=self._recipient)
         try:
             mail_id = self._service.send(self._sender, self._recipient, mail.as_bytes())
@@ -81,14 +82,14 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """Return the message as a mail with a text and an HTML part. Mails of one episode have the same
-    `References`, by which mail programs group them."""
+    """Return the message as a mail with a text and an HTML part, shortened as `fitting` does.
+    Mails of one episode have the same `References`, by which mail programs group them."""
     text, page = fitting(message)
     episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
-    mail["Subject"] = clip(message.title, _SUBJECT)
+    mail["Subject"] = clip(message.title, _SUBJECT_CHARACTERS)
     mail["Date"] = message.at
     # SES sets the Message-ID itself. Mails that refer to the same id are grouped, even if no mail
     # with this id exists.

@@ -22,11 +22,10 @@ ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answ
 
 NOTE_IF_SHORTENED = "There is more on the page."
 """The note under a message that does not show everything."""
-# The longest texts, in characters.
-_LINE = 1024
-_SHORT = 300
-_HEADING = 200
-_CELL = 100
+_LINE_CHARACTERS = 1024
+_SHORT_LINE_CHARACTERS = 300
+_HEADING_CHARACTERS = 200
+_CELL_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,8 @@ class Message:
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """Return the facts about the instance as pairs of a label and a text, in reading order."""
-        return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
+        rows = self.facts.rows()
+        return tuple((label, one_line(value, _LINE_CHARACTERS)) for label, value in rows)
 
     @property
     def reference(self) -> str:
@@ -130,7 +130,7 @@ class Message:
         episode."""
         if self.stage == self.episode:
             return ""
-        return one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
+        return one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE_CHARACTERS)
 
     @property
     def delivery_key(self) -> str:
@@ -139,18 +139,21 @@ class Message:
         return f"{self.stage}-{self.episode}"
 
     def shortened(self) -> Iterator[Message]:
-        """Yield the message itself, then three versions, each shorter than the one before: without
-        evidence, with fewer and shorter lines, and without sections. They are for channels that
-        limit the size: the first that fits is sent."""
+        """Yield the message itself, then three versions, each shorter than the one before, for
+        channels that limit the size: the first that fits is sent.
+
+        The second has no evidence. The third has no details either, and of the lead and of each of
+        the first 8 sections only 5 lines of 300 characters. The last has no lead and no sections.
+        """
         yield self
         yield replace(self, evidence=None)
         brief_sections = [
-            Section(section.heading, _on_lines(section.lines[:5], _SHORT))
+            Section(section.heading, _on_lines(section.lines[:5], _SHORT_LINE_CHARACTERS))
             for section in self.sections[:8]
         ]
         brief = replace(
             self,
-            lead=_on_lines(self.lead[:5], _SHORT),
+            lead=_on_lines(self.lead[:5], _SHORT_LINE_CHARACTERS),
             sections=tuple(brief_sections),
             details=(),
             evidence=None,
@@ -211,7 +214,7 @@ class Channel(Protocol):
         ...
 
 
-def _on_lines(part: Any, limit: int = _LINE) -> Any:
+def _on_lines(part: Any, limit: int = _LINE_CHARACTERS) -> Any:
     """Return this part of a message with each of its texts on one line, of at most `limit`
     characters (headings, captions and cells have limits of their own). Anything but texts, sections
     and tables is returned as it is."""
@@ -221,11 +224,11 @@ def _on_lines(part: Any, limit: int = _LINE) -> Any:
         case tuple() | list():
             return tuple(_on_lines(member, limit) for member in part)
         case Section():
-            return Section(one_line(part.heading, _HEADING), _on_lines(part.lines))
+            return Section(one_line(part.heading, _HEADING_CHARACTERS), _on_lines(part.lines))
         case Table():
-            columns = _on_lines(part.columns, _CELL)
-            rows = _on_lines(part.rows, _CELL)
-            return Table(one_line(part.caption, _HEADING), columns, rows)
+            columns = _on_lines(part.columns, _CELL_CHARACTERS)
+            rows = _on_lines(part.rows, _CELL_CHARACTERS)
+            return Table(one_line(part.caption, _HEADING_CHARACTERS), columns, rows)
     return part
 
 

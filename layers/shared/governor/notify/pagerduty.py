@@ -23,7 +23,7 @@ EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 """The address for accounts outside of the EU service region, which is `events.eu.pagerduty.com`."""
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
-_LINES = 50
+_MOST_LINES = 50
 """The most lines of one detail."""
 _OVER = ENDS_FOR_MACHINES | {AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED}
 """Kinds that resolve the incident of their cause."""
@@ -121,7 +121,8 @@ def dedup_key(episode: str) -> str:
 
 
 def _details(message: Message) -> dict[str, str]:
-    """Return the texts of a message by heading, for the details of the incident."""
+    """Return the texts of a message by heading, for the details of the incident; parts that the
+    message does not have are left out. Of two texts with the same heading the later one stays."""
     details: dict[str, str] = {}
     first_lines = [line for line in (message.happens, *message.lead) if line]
     if first_lines:
@@ -138,5 +139,5 @@ def _details(message: Message) -> dict[str, str]:
 
 
 def _text(lines: Sequence[str]) -> str:
-    """Return the first 50 lines as one text."""
-    return "\n".join(lines[:_LINES])
+    """Return the first 50 lines as one text, and drop the others."""
+    return "\n".join(lines[:_MOST_LINES])

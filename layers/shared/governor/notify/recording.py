@@ -45,7 +45,8 @@ class Recording:
 
     def give_up(self, item: Item) -> None:
         """Park an alert, once for all channels that did not take it, and settle these deliveries as
-        given up. If it cannot be parked, no person could put it back: they are left instead."""
+        given up. If it cannot be parked, no person could put it back: they are left instead. Call
+        it only for an item with routes in `given_up`. It raises nothing."""
         reasons = "; ".join(why for _, why in item.given_up)
         try:
             self.park(item.sent, reasons)

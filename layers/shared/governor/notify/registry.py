@@ -125,7 +125,8 @@ class Registry:
 
     def _conversations(self, contacts: Sequence[Contact], earlier: Recipients) -> list[str]:
         """Return the ids of the conversations of the contacts and of earlier messages, each once;
-        the secret's conversation stands in for contacts without one."""
+        the secret's conversation stands in for contacts without one, and if there are no contacts.
+        Empty if there is none of these."""
         default = self.secret.get("slack_channel")
         conversations = [contact.slack_channel or default for contact in contacts]
         if not contacts:

@@ -36,8 +36,7 @@ _NO_PREVIEWS = {"unfurl_links": False, "unfurl_media": False}
 _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
-# Codes of errors that may pass.
-_LATER = frozenset(
+_RETRYABLE_CODES = frozenset(
     (
         *("ratelimited", "rate_limited", "message_limit_exceeded", "internal_error", "fatal_error"),
         *("service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"),
@@ -51,14 +50,14 @@ LINES = 12
 """The most lines before the buttons."""
 BLOCKS = 50
 """The most blocks of a message."""
-# The longest texts of a header, a context, a section and a confirmation, in characters.
-_HEADER = 150
-_FIELD = 2000
-_SECTION = 3000
-_CONFIRM = 300
+_HEADER_CHARACTERS = 150
+_CONTEXT_CHARACTERS = 2000
+_SECTION_CHARACTERS = 3000
+_QUESTION_CHARACTERS = 300
+"""The longest question that Slack asks before it sends an answer."""
 _LINE_CHARACTERS = 1000
-_FALLBACK = 3000
-"""Characters of the text that notifications show. Slack cuts it at 40,000, and asks for less than
+_NOTIFICATION_CHARACTERS = 3000
+"""The longest escaped text that notifications show. Slack cuts it at 40,000, and asks for less than
 4,000."""
 ACTION_PREFIX = "governor."
 OPEN_ACTION = "governor.open"
@@ -104,19 +103,20 @@ class SlackApi:
             self._clock.now(),
             # A proxy may send any text in place of a code: it is not repeated.
             code=code if _CODE.fullmatch(code) else "without a code",
-            later=code in _LATER,
+            later=code in _RETRYABLE_CODES,
             advice=first_line_of("refused by slack", code=code),
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
         """Send an ephemeral message to one person (`U0123456789`) in the conversation of a thread.
-        It gets a button that holds the plan of approval `held`, if that is given. Raises:
-        DeliveryError; ValueError for a thread of another form."""
+        It gets a button that holds the plan of the approval with the id `held`; `None` for no
+        button. Raises: DeliveryRetryable, DeliveryRefused; ValueError for a thread of another
+        form."""
         channel, _ = _conversation_and_stamp(thread)
         arguments: dict[str, Any] = {
             "channel": channel,
             "user": user_id,
-            "text": escaped(text, 3000),
+            "text": escaped(text, _NOTIFICATION_CHARACTERS),
         }
         if held:
             arguments["blocks"] = hold_blocks(text, held)
@@ -168,7 +168,8 @@ class SlackAppChannel(Channel):
         self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
         """Post a new message to a conversation; return Slack's answer, which is `ok` or has an
-        error code in `unless`. Raises: as `SlackApi.call`."""
+        error code in `unless`. Raises: DeliveryRetryable or DeliveryRefused for any other answer,
+        or if there is none."""
         arguments = {"channel": channel, **_NO_PREVIEWS, **content}
         return self._api.call("chat.postMessage", arguments, unless=unless)
 
@@ -245,11 +246,13 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
 
 
 def slack_text(message: Message) -> str:
-    """Return the text for notifications and screen readers, as escaped mrkdwn."""
+    """Return the text for notifications and screen readers, as escaped mrkdwn: the title, what
+    happens, and the instance, owner and cost if they are known, cut to 1,000 characters before they
+    are escaped."""
     rows = dict(message.rows)
     about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
     text = f"{message.title} · {message.happens} {about}"
-    return escaped(clip(text, _LINE_CHARACTERS), _FALLBACK)
+    return escaped(clip(text, _LINE_CHARACTERS), _NOTIFICATION_CHARACTERS)
 
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
@@ -263,7 +266,8 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
     """Yield the blocks above the answers: title, first lines, these sections, and the chart."""
-    yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
+    title = clip(message.title, _HEADER_CHARACTERS) or message.kind.value
+    yield {"type": "header", "text": _plain(title)}
     yield from _texts(_first_lines(message))
     yield from _sections(sections)
     if message.chart:
@@ -343,7 +347,8 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
 
 def _line(text: str) -> str:
     """Return the text escaped for Slack, short enough for a section."""
-    return escaped(text, _SECTION - 100)
+    # Less than a section holds, because a bullet or bold marks may come around it.
+    return escaped(text, _SECTION_CHARACTERS - 100)
 
 
 def _button(answer: Answer, value: str | None, text: str) -> Block:
@@ -367,7 +372,7 @@ def _answer_button(message: Message, answer: Answer) -> Block:
         button["style"] = "danger"
         button["confirm"] = {
             "title": _plain("Stop it?"),
-            "text": _plain(clip(question, _CONFIRM)),
+            "text": _plain(clip(question, _QUESTION_CHARACTERS)),
             "confirm": _plain("Stop it"),
             "deny": _plain("Go back"),
             "style": "danger",
@@ -385,10 +390,10 @@ def _sections(sections: Iterable[Section]) -> Iterator[Block]:
 
 def _texts(pieces: Iterable[str]) -> Iterator[Block]:
     """Yield blocks with these escaped pieces of text, one a line, as many in a block as it may
-    hold."""
+    hold; nothing without pieces. Each piece must fit into a block."""
     text = ""
     for piece in pieces:
-        if text and len(text) + 1 + len(piece) > _SECTION:
+        if text and len(text) + 1 + len(piece) > _SECTION_CHARACTERS:
             yield {"type": "section", "text": _mrkdwn(text)}
             text = ""
         text = f"{text}\n{piece}" if text else piece
@@ -398,7 +403,7 @@ def _texts(pieces: Iterable[str]) -> Iterator[Block]:
 
 def _context(text: str) -> Block:
     """Return a block of small gray text, without markup."""
-    return {"type": "context", "elements": [_plain(clip(text, _FIELD))]}
+    return {"type": "context", "elements": [_plain(clip(text, _CONTEXT_CHARACTERS))]}
 
 
 def _plain(text: str) -> Block:

@@ -35,7 +35,7 @@ _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _USER = re.compile(r"[UW][A-Z0-9]{2,20}")
 _VALUE = re.compile(r"(?P<id>\S{1,200})(?: (?P<until>[1-9][0-9]{9}))?")
-_SHORTEST_SECRET = 16
+_SHORTEST_SECRET_CHARACTERS = 16
 
 
 class SlackAnswer(NamedTuple):
@@ -104,7 +104,8 @@ class SlackActions:
 
     def _record_answer(self, answer: SlackAnswer, now: UtcDatetime) -> str:
         """Record the answer as a decision; return the text that confirms it, or says why it was
-        refused. Raises: InputError; CloudError."""
+        refused. The end of a keep is left out if it is over by now, and a reason unless it is that
+        of an exemption. Raises: InputError; CloudError."""
         identity = f"slack:{answer.user_id}"
         keep_until = answer.keep_until
         if keep_until is not None and keep_until <= now:
@@ -148,7 +149,7 @@ def verify_slack_request(
 
     Raises: CallbackRefused; ConfigurationError for a secret that is missing or too short.
     """
-    if len(signing_secret) < _SHORTEST_SECRET:
+    if len(signing_secret) < _SHORTEST_SECRET_CHARACTERS:
         raise ConfigurationError(
             "the signing secret of Slack is missing or too short: store the app's"
         )

@@ -19,6 +19,8 @@ _PAYLOAD_BYTES = 26_000
 2 KB are a margin."""
 _TITLE_CHARACTERS = 250
 _LINE_CHARACTERS = 600
+_HEADING_CHARACTERS = 100
+_CELL_CHARACTERS = 100
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
 _DETAILS = "details"
 
@@ -79,7 +81,9 @@ def _envelope(message: Message, note_if_shortened: str) -> Element:
 
 
 def _body(message: Message, note_if_shortened: str) -> Iterator[Element]:
-    """Yield the elements that are always shown."""
+    """Yield the elements that are shown without a click: the title in the color of the severity;
+    then what happens, the lead, the sections, the chart, the facts about the instance, the note and
+    the reason of the message, each only if there is one. Long lines are clipped."""
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
     if message.happens:
@@ -101,7 +105,8 @@ def _body(message: Message, note_if_shortened: str) -> Iterator[Element]:
 def _sections(sections: Iterable[Section]) -> Iterator[Element]:
     """Yield a text block for each heading and each line of these sections."""
     for section in sections:
-        yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
+        heading = _run(section.heading, _HEADING_CHARACTERS, weight="Bolder")
+        yield {**_text(heading), "separator": True}
         for line in section.lines:
             yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
 
@@ -111,7 +116,8 @@ def _details(message: Message) -> Iterator[Element]:
     nor evidence."""
     yield from _sections(message.details)
     if message.evidence is not None:
-        yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
+        caption = _run(message.evidence.caption, _HEADING_CHARACTERS, weight="Bolder")
+        yield {**_text(caption), "separator": True}
         yield _row(message.evidence.columns, weight="Bolder")
         for row in message.evidence.rows:
             yield {**_row(row), "spacing": "Small"}
@@ -121,7 +127,7 @@ def _row(cells: Sequence[str], **style: str) -> Element:
     """Return a row of a table with these cells; `style` is that of their text."""
     columns: list[Element] = []
     for cell in cells:
-        text = _text(_run(cell, 100, **style))
+        text = _text(_run(cell, _CELL_CHARACTERS, **style))
         columns.append({"type": "Column", "width": "stretch", "items": [text]})
     return {"type": "ColumnSet", "columns": columns}
 
@@ -132,5 +138,6 @@ def _text(*runs: Element) -> Element:
 
 
 def _run(text: str, limit: int, **style: str | bool) -> Element:
-    """Return a text run of at most `limit` characters."""
+    """Return a text run of at most `limit` characters; a space for an empty text. `style` are
+    properties of an Adaptive Card's `TextRun`, such as `weight`."""
     return {"type": "TextRun", "text": clip(text, limit) or " ", **style}

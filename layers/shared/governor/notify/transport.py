@@ -20,7 +20,7 @@ JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-go
 LONGEST_WAIT_SECONDS = 43_200
 """The longest time for which SQS hides a message. If a receiver asks for a longer wait, it is tried
 again after this one."""
-_LATER = frozenset({408, 425, 429})
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
 """Statuses, besides 5xx, after which a repeat may help."""
 
 
@@ -115,7 +115,7 @@ def failure(
     """
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
-    if later or status in _LATER or status >= 500:
+    if later or status in _RETRYABLE_STATUSES or status >= 500:
         wait_seconds = retry_after_seconds(answer.headers.get("retry-after"), now)
         return DeliveryRetryable(text, wait_seconds)
     if not advice:

@@ -61,9 +61,10 @@ class Vouch:
     def __call__(self, sent: Alert) -> Vouched:
         """Return the alert that may be sent in place of `sent`, with its stored episode and
         approval if it names one: an alarm as CloudWatch has it, any other without seal and link.
+        One about an episode has the record's place and owner; without a seal, all its words, too.
 
-        Raises: AlertRefused if nothing proves it; CloudError if the record, the seal's key or the
-        alarm could not be read.
+        Raises: AlertRefused if nothing proves it, the record contradicts it, or it is older than 60
+        days; CloudError if the record, the seal's key or the alarm could not be read.
         """
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))

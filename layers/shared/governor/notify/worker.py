@@ -32,8 +32,8 @@ FIRST_WAIT_SECONDS = 15
 LONGEST_BACKOFF_SECONDS = 900
 _LEASE_SECONDS = 300
 """The timeout of the function: a worker that holds a lease for longer has died."""
-_LONGEST_DIGEST = 40
-"""The most alerts in one message; the rest come in another one."""
+_MOST_ALERTS_IN_A_MESSAGE = 40
+"""The other alerts come in another message."""
 _HOUR_SECONDS = 3600
 """The least time between two messages about failures of one cause."""
 
@@ -113,8 +113,11 @@ class Worker:
 
     def _carry_out(self, dispatch: Dispatch, body: str) -> Dispatched:
         """Send the alert in a body, or the waiting messages that it names; return the counts. An
-        alert that is refused is put aside and counts as refused. Raises: LeaseTaken; InputError for
-        a body of another form; CloudError."""
+        alert that is refused is put aside and counts as refused. An alert for machines alone, and
+        the end of another stack's alarm, is not sent and counts nothing.
+
+        Raises: LeaseTaken; InputError for a body of another form; CloudError.
+        """
         parsed = self.parse(body)
         if isinstance(parsed, Flush):
             # Each waiting message has queued a flush. The first flush sends all of them.
@@ -206,7 +209,7 @@ class Worker:
                 done = self._send_failures(dispatch, group, waiting)
             else:
                 is_digest = bool(digest_from) and len(waiting) >= digest_from
-                most_together = _LONGEST_DIGEST if is_digest else 1
+                most_together = _MOST_ALERTS_IN_A_MESSAGE if is_digest else 1
                 done = self._send_parts(dispatch, group, waiting, most_together)
             total = total.plus(done)
         return total
@@ -218,7 +221,7 @@ class Worker:
         if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
             self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
             return Dispatched(0, 0)
-        done = self._send_parts(dispatch, group, waiting, _LONGEST_DIGEST)
+        done = self._send_parts(dispatch, group, waiting, _MOST_ALERTS_IN_A_MESSAGE)
         if done.left:
             # So that the next try need not wait for an hour.
             self.delivery_store.end_lease(f"{group}-hour")
@@ -239,7 +242,8 @@ class Worker:
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
         """Return the waiting messages of a group by their audience (the group that they belong to
         now), and the counts of those that were refused or left. Refused ones are put aside and
-        leave the outbox. Raises: CloudError."""
+        leave the outbox; one that fails otherwise is logged, and left. Raises: CloudError; of
+        failures to check a message, only Throttled and Unavailable."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
         for name, text in self.delivery_store.outbox(group):
