@@ -11,8 +11,14 @@ from governor.wiring.policies import asking, ready
 
 
 def acting(parts: Ec2Parts) -> Ready[PutAway]:
-    """Return the use case of `put_away`. It reads members with credentials that change nothing:
-    each call that stops or terminates takes credentials of its own."""
+    """Return a function that makes the use case of `put_away` for each invocation, under the policy
+    in force then, with the projects over budget if it asks about those. The function raises
+    PolicyError if that is refused, CloudError if it cannot be read.
+
+    The use case reads members with credentials that change nothing: each call that stops or
+    terminates takes credentials of its own. Raises: ConfigurationError now, at cold start, if a
+    setting is missing.
+    """
     parts.clients.only_read_members()
 
     def make(policies: PolicyBook) -> PutAway:

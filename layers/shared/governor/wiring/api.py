@@ -16,7 +16,9 @@ from governor.wiring.policies import accepted, or_defaults, ready
 
 
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
-    """Return what `serve_api` answers requests with. Each request sees one policy."""
+    """Return a function that makes the API of `serve_api` for each request, under the policy in
+    force then, or under defaults for all but its people if that is refused. The function raises
+    CloudError if it cannot be read. Raises: ConfigurationError if a setting is missing."""
     accept = _accept_policy(parts)
     open_console = _open_console(parts)
 

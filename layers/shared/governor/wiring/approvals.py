@@ -10,7 +10,12 @@ from governor.wiring.policies import present, ready
 
 
 def ask_owner(parts: Parts) -> Ready[AskOwner]:
-    """Return the use case of `ask_owner`."""
+    """Return a function that makes the use case of `ask_owner` for each invocation, under the
+    policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> AskOwner:
         """Return the use case under this policy."""

@@ -68,7 +68,8 @@ class Basics:
 
     @cached_property
     def link_keys(self) -> SecretDocument:
-        """Return the secret with the keys that sign links, forms and sessions."""
+        """Return the secret with the keys that sign links, forms and sessions; its value is read
+        later. Raises: ConfigurationError if its ARN is not set."""
         return self._secret("link_key_secret_arn")
 
     @cached_property
@@ -80,12 +81,14 @@ class Basics:
 
     @cached_property
     def channel_secret(self) -> SecretDocument:
-        """Return the secret with the settings of the channels."""
+        """Return the secret with the settings of the channels; its value is read later. Raises:
+        ConfigurationError if its ARN is not set."""
         return self._secret("channel_secret_arn")
 
     @cached_property
     def client_secret(self) -> SecretDocument:
-        """Return the secret by which the OpenID Connect issuer knows the stack."""
+        """Return the secret by which the OpenID Connect issuer knows the stack; its value is read
+        later. Raises: ConfigurationError if its ARN is not set."""
         return self._secret("oidc_client_secret_arn")
 
     def _secret(self, setting: str) -> SecretDocument:

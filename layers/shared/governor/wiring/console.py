@@ -43,7 +43,9 @@ VIEWS: Mapping[str, View] = {
 
 
 def console(parts: Parts) -> Console:
-    """Return the console of `serve_console`. Each request sees one policy."""
+    """Return the console of `serve_console`. Each request sees one policy: that in force, or
+    defaults for all but its people if that is refused. Raises: ConfigurationError if a setting is
+    missing."""
     policies = or_defaults(parts)
     settings = parts.settings
 

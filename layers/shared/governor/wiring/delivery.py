@@ -19,7 +19,12 @@ from governor.wiring.policies import or_last
 
 
 def delivery_worker(parts: Parts, count_result: Callable[[Dispatched, float], None]) -> Worker:
-    """Return the worker of `deliver_alert`. Policy and secret are read for each message."""
+    """Return the worker of `deliver_alert`. For each message it reads the channel secret, and the
+    policy: that in force, or the last accepted one. It alone stores the accepted one for that.
+
+    `count_result` gets the counts of each message, and by how many seconds it is late. Raises:
+    ConfigurationError if a setting is missing.
+    """
     policies = or_last(parts, keep=True)
     secret = parts.channel_secret
     sender = parts.settings.email_sender
@@ -52,8 +57,9 @@ def delivery_worker(parts: Parts, count_result: Callable[[Dispatched, float], No
         )
 
     def dispatch() -> Dispatch:
-        """Return the dispatch of one message, with policy and secret read now. Raises:
-        CloudError."""
+        """Return the dispatch of one message, with policy and secret read now. If the secret is no
+        JSON object of strings, it counts as empty, and one route refuses each message with that
+        reason. Raises: CloudError."""
         stored: Mapping[str, str] = {}
         problem = None
         try:

@@ -137,14 +137,14 @@ class Ec2Parts(Parts):
 
     @cached_property
     def market(self) -> SpotMarket:
-        """Return the reader of Spot prices and placement scores."""
+        """Return the reader of Spot prices and placement scores. It knows no stored price lists."""
         from governor.aws.pricing import AwsPrices
 
         return AwsPrices(self.clients)
 
     @cached_property
     def hook(self) -> CheckpointHook | None:
-        """Return the checkpoint hook; `None` if none is set up."""
+        """Return the checkpoint hook; `None` if the setting names no document for it."""
         document = self.settings.checkpoint_document_name
         if not document:
             return None
@@ -161,5 +161,6 @@ class Ec2Parts(Parts):
 
     @cached_property
     def spread(self) -> Spread:
-        """Return the function that makes several small calls at once."""
+        """Return the function that makes calls about one instance each, 20 at a time, and returns
+        their answers in order."""
         return partial(at_once, most=SMALL_CALLS_AT_A_TIME)

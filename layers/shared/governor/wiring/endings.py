@@ -16,7 +16,12 @@ from governor.wiring.policies import or_defaults, ready
 
 
 def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
-    """Return the use case of `record_outcome`."""
+    """Return a function that makes the use case of `record_outcome` for each invocation, under the
+    policy in force then, or under defaults for all but its people if that is refused. The function
+    raises CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> RecordOutcome:
         """Return the use case under this policy."""
@@ -38,7 +43,12 @@ def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
 
 
 def handle_execution_end(parts: Ec2Parts) -> Ready[CloseDead]:
-    """Return the use case of `handle_execution_end`."""
+    """Return a function that makes the use case of `handle_execution_end` for each invocation,
+    under the policy in force then, or under defaults for all but its people if that is refused. The
+    function raises CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> CloseDead:
         """Return the use case under this policy."""

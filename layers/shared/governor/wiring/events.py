@@ -27,8 +27,11 @@ class ToInterruptions(NamedTuple):
 
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
-    """Return the response of `handle_spot_interruption`: it also cancels the question, takes
-    snapshots and advises where else to run."""
+    """Return the response of `handle_spot_interruption`, made for each invocation, and what keeps
+    a warning that cannot be read. The response also cancels the question, takes snapshots and
+    advises where else to run. It works under the policy in force, or the last accepted one if that
+    is refused or cannot be read. Raises: ConfigurationError if a setting is missing."""
+    # Opened now, so that the first message is sealed without a delay.
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
@@ -45,8 +48,11 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
 
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """Return the response of `handle_lifecycle_action`: it also cancels the question and completes
-    the lifecycle hook."""
+    """Return the response of `handle_lifecycle_action`, made for each invocation: it also cancels
+    the question and completes the lifecycle hook. It works under the policy in force, or the last
+    accepted one if that is refused or cannot be read. Raises: ConfigurationError if a setting is
+    missing."""
+    # Opened now, so that the first message is sealed without a delay.
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
@@ -57,8 +63,9 @@ def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
 
 
 def respond_to_rebalance_recommendation(parts: Ec2Parts) -> Ready[RespondToWarnings]:
-    """Return the response of `handle_rebalance_recommendation`: it notifies and sends the
-    checkpoint only."""
+    """Return the response of `handle_rebalance_recommendation`, made for each invocation: it
+    notifies and sends the checkpoint only. It works under the policy in force, or the last accepted
+    one if that is refused or cannot be read. Raises: ConfigurationError if a setting is missing."""
 
     def make(policies: PolicyBook) -> RespondToWarnings:
         """Return the use case under this policy."""
@@ -76,7 +83,9 @@ def _respond_to_warnings(
     advise: AdviseElsewhere | None = None,
     hooks: LifecycleHooks | None = None,
 ) -> RespondToWarnings:
-    """Return the response that notifies and sends the checkpoint, with these further steps."""
+    """Return the response that notifies and sends the checkpoint, and has these further steps: to
+    void the question, make snapshots, advise where else to run, and complete lifecycle hooks. A
+    step that is `None` belongs to no cause of the function."""
     return RespondToWarnings(
         clock=parts.clock,
         policies=policies,
@@ -94,7 +103,12 @@ def _respond_to_warnings(
 
 
 def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
-    """Return the use case of `handle_notice`."""
+    """Return a function that makes the use case of `handle_notice` for each invocation, under the
+    policy in force then, or the last accepted one if that is refused or cannot be read. The
+    function raises CloudError if neither can be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> NotifyDates:
         """Return the use case under this policy."""

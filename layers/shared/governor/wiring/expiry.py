@@ -10,7 +10,12 @@ from governor.wiring.policies import present, ready
 
 
 def expire_snapshots(parts: Ec2Parts) -> Ready[ExpireSnapshots]:
-    """Return the use case of `expire_snapshots`."""
+    """Return a function that makes the use case of `expire_snapshots` for each invocation, under
+    the policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> ExpireSnapshots:
         """Return the use case under this policy."""

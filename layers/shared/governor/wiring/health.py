@@ -12,8 +12,12 @@ from governor.wiring.policies import by_target, present
 
 
 def check_health(parts: Ec2Parts) -> Callable[[str, str], HealthSummary]:
-    """Return the function that checks the GPUs of an account and a Region. It raises SafetyError
-    for a place that is no target."""
+    """Return the function that takes an account and a Region, and checks the GPUs there under the
+    policy in force then.
+
+    It raises SafetyError for a place that is no target, PolicyError if the policy is refused, and
+    CloudError. Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> CheckHealth:
         """Return the use case under this policy."""

@@ -13,7 +13,12 @@ from governor.wiring.policies import present, ready
 
 
 def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
-    """Return the use case of `sum_up_month`."""
+    """Return a function that makes the use case of `sum_up_month` for each invocation, under the
+    policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> SumUpMonth:
         """Return the use case under this policy."""
@@ -31,7 +36,12 @@ def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
 
 
 def report_savings(parts: Parts) -> Ready[ReportSavings]:
-    """Return the use case of `report_savings`."""
+    """Return a function that makes the use case of `report_savings` for each invocation, under the
+    policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> ReportSavings:
         """Return the use case under this policy."""
@@ -50,7 +60,12 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
 
 
 def refresh_prices(parts: Ec2Parts) -> Ready[RefreshPrices]:
-    """Return the use case of `refresh_prices`."""
+    """Return a function that makes the use case of `refresh_prices` for each invocation, under the
+    policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> RefreshPrices:
         """Return the use case under this policy."""

@@ -109,7 +109,8 @@ def count(
     name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str
 ) -> None:
     """Add a value to a metric of the invocation, in the namespace of the stack. With dimensions, it
-    is published at once as a metric of its own. Do not call it from a thread: see `tally`."""
+    is published at once as a metric of its own. Call it from the main thread alone: `tally` is for
+    others."""
     if not dimensions:
         metrics.add_metric(name=name, unit=unit, value=value)
         return

@@ -12,7 +12,8 @@ from governor.wiring.parts import Parts
 
 
 def approval_site(parts: Parts) -> ApprovalSite:
-    """Return the page of `serve_approval`."""
+    """Return the page of `serve_approval`, with a sign-in in front of decisions if an OIDC issuer
+    is set. Raises: ConfigurationError if a setting is missing."""
     has_sign_in = bool(parts.settings.oidc_issuer)
     policies = _policies_now(parts) if has_sign_in else _policies_later(parts)
     stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
@@ -27,15 +28,16 @@ def approval_site(parts: Parts) -> ApprovalSite:
 
 
 def _policies_now(parts: Parts) -> Ready[Policies]:
-    """Return the function that reads the policy, with its parser loaded now."""
+    """Return the function that reads the policy in force, or its people with defaults for the rest
+    if it is refused. The parser is loaded now. That function raises CloudError."""
     from governor.wiring.policies import or_defaults
 
     return or_defaults(parts)
 
 
 def _policies_later(parts: Parts) -> Ready[Policies]:
-    """Return the function that reads the policy, and loads its parser only then, so that a page
-    without a sign-in starts without it."""
+    """Return the function that reads the policy as that of `_policies_now` does, and loads the
+    parser only then, so that a page without a sign-in starts without it."""
 
     def read_policy() -> Policies:
         """Return the policy in force, or defaults if it is refused. Raises: CloudError."""

@@ -217,7 +217,8 @@ class Parts(Basics):
 
     @cached_property
     def accounts(self) -> Accounts:
-        """Return the part that names the targets: an account, a Region, and the role there."""
+        """Return the part that names the targets: an account, a Region, and the role there, which
+        is `None` in a function that needs no role in member accounts."""
         from governor.policy.accounts import Accounts
 
         return Accounts(

@@ -32,11 +32,12 @@ class SweepPlan(NamedTuple):
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
-    """Return the steps of `plan_sweep`, among them the review of the policy, and the account and
-    Region of every target of the policy in force.
+    """Return the steps of `plan_sweep`, among them the review of the policy, and `places`, which
+    returns the account and Region of every target of the policy in force when it is called.
 
-    If the organizational units cannot be read, `places` raises: a sweep of the last known
-    accounts, or of fewer, would be wrong.
+    `places` raises PolicyError if the policy is refused; CloudError if it or its organizational
+    units cannot be read: a sweep of the last known accounts, or of fewer, would be wrong. Raises:
+    ConfigurationError if a setting is missing.
     """
     hub = parts.hub
     text = parts.policy_text

@@ -24,10 +24,12 @@ Summary = TypeVar("Summary")
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
-    """Return a function that reads the policy and makes the use case of one invocation under it.
+    """Return a function that calls `policies` to read the policy, and returns the use case that
+    `make` makes under it. Call that function once for each invocation; it raises what `policies`
+    raises.
 
-    One use case is made now, under the default policy, so that a missing setting shows at cold
-    start. Raises: ConfigurationError.
+    One use case is made now, at cold start, under the default policy, so that a missing setting
+    shows. Raises: ConfigurationError if one is missing.
     """
     make(parse_policy(""))
     return lambda: make(policies())
@@ -38,9 +40,13 @@ def by_target(
     policies: Ready[PolicyBook],
     make: Callable[[PolicyBook], Callable[[Target], Summary]],
 ) -> Callable[[str, str], Summary]:
-    """Return a function that runs a use case for the target of an account and a Region, under the
-    policy in force then. It raises SafetyError for a place that is no target, PolicyError and
-    CloudError."""
+    """Return a function that takes an account and a Region, makes the use case under the policy
+    that `policies` reads then, runs it for the target of that place, and returns its summary.
+
+    It raises SafetyError if the place is no target of the policy, and the errors of `policies` and
+    of the use case. `make` makes the use case; it is called once now, at cold start. Raises:
+    ConfigurationError if a setting is missing.
+    """
 
     def make_with_policy(book: PolicyBook) -> tuple[Callable[[Target], Summary], Policy]:
         """Return the use case under this policy, and the policy."""
@@ -49,7 +55,8 @@ def by_target(
     use_case_and_policy = ready(policies, make_with_policy)
 
     def run(account: str, region: str) -> Summary:
-        """Run the use case for one target."""
+        """Run the use case for one target, and return its summary. Raises: SafetyError if the
+        policy does not govern the place; PolicyError; CloudError."""
         use_case, policy = use_case_and_policy()
         accounts.require_governed(policy, account, region)
         return use_case(accounts.target(account, region))
@@ -60,17 +67,18 @@ def by_target(
 def present(
     parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy, *, must: bool = True
 ) -> Ready[PolicyBook]:
-    """Return a function that reads the document in force, with the acceptances and the accounts
-    that belong to it.
+    """Return a function that reads the document in force by `parse`, with the acceptances and the
+    accounts that belong to it.
 
-    It raises PolicyError if `parse` refuses the document; CloudError, also if the accounts of its
-    organizational units are not known yet and `must` be.
+    It raises PolicyError if `parse` refuses the document; CloudError if something cannot be read;
+    Unavailable if the accounts of its organizational units are not known yet. Without `must` it has
+    no accounts of units then, and does not raise.
     """
     text = parts.policy_text
     parts.clients.client("s3")
 
     def read_policy() -> PolicyBook:
-        """Return the policy in force now."""
+        """Return the policy in force now. Raises: PolicyError; CloudError."""
         book = _with_acceptances(parts, parse(text.read()))
         return _with_accounts(parts, book, must=must)
 
@@ -86,7 +94,8 @@ def asking(parts: Parts) -> Ready[PolicyBook]:
     clock = parts.clock
 
     def read_policy() -> PolicyBook:
-        """Return the policy in force now, with the projects over budget."""
+        """Return the policy in force now; with the projects over budget, as stored for this month,
+        if it asks about those. Raises: PolicyError; CloudError."""
         book = policies()
         if book.base().policy.budget.act != "ask":
             return book
@@ -105,10 +114,11 @@ def or_defaults(parts: Parts) -> Ready[PolicyBook]:
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     """Return a function that reads the document in force or, if that is refused or cannot be read,
-    the last accepted one: for messages that must reach people. It raises CloudError if the document
-    cannot be read and none was ever accepted.
+    the last accepted one: for messages that must reach people. If the document is refused and none
+    was ever accepted, defaults count. It raises CloudError if the document cannot be read and none
+    was ever accepted.
 
-    With `keep` it also stores an accepted document for that; only one function may.
+    With `keep` it also stores an accepted document for that; only one Lambda function may.
     """
     text = parts.policy_text
     policy_store = parts.policy_store
@@ -116,7 +126,9 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     parts.clients.client("s3", patient=False)
 
     def read_policy() -> PolicyBook:
-        """Return the policy in force now, or the last accepted one."""
+        """Return the policy in force now; the last accepted one if that is refused, not found or
+        not answered in time, or defaults if it is refused and none was accepted. With `keep`, store
+        a document that was accepted. Raises: CloudError."""
         try:
             document = text.read(patient=False)
             book = parse_policy(document)

@@ -10,7 +10,12 @@ from governor.wiring.policies import present, ready
 
 
 def check_progress(parts: Ec2Parts) -> Ready[CheckProgress]:
-    """Return the use case of `check_progress`."""
+    """Return a function that makes the use case of `check_progress` for each invocation, under the
+    policy in force then. The function raises PolicyError if that is refused, CloudError if it
+    cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> CheckProgress:
         """Return the use case under this policy."""

@@ -14,7 +14,12 @@ from governor.wiring.policies import asking, ready
 
 
 def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
-    """Return the use case of `open_episode`."""
+    """Return a function that makes the use case of `open_episode` for each invocation, under the
+    policy in force then, with the projects over budget if it asks about those. The function raises
+    PolicyError if that is refused, CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> OpenEpisode:
         """Return the use case under this policy."""
@@ -37,7 +42,12 @@ def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
 
 
 def recheck_episode(parts: Ec2Parts) -> Ready[RecheckEpisode]:
-    """Return the use case of `recheck_episode`."""
+    """Return a function that makes the use case of `recheck_episode` for each invocation, under the
+    policy in force then, with the projects over budget if it asks about those. The function raises
+    PolicyError if that is refused, CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> RecheckEpisode:
         """Return the use case under this policy."""
@@ -56,7 +66,12 @@ def recheck_episode(parts: Ec2Parts) -> Ready[RecheckEpisode]:
 
 
 def take_snapshot(parts: Ec2Parts) -> Ready[TakeSnapshot]:
-    """Return the use case of `take_snapshot`."""
+    """Return a function that makes the use case of `take_snapshot` for each invocation, under the
+    policy in force then, with the projects over budget if it asks about those. The function raises
+    PolicyError if that is refused, CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> TakeSnapshot:
         """Return the use case under this policy."""

@@ -10,7 +10,9 @@ from governor.wiring.parts import Parts
 
 
 def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
-    """Return the site of `sign_in`."""
+    """Return the site of `sign_in`. Without `provider` it signs people in at the OIDC issuer of the
+    settings. Raises: ConfigurationError if a setting is missing, or the issuer's address is not
+    https."""
     settings = parts.settings
     client = Client(
         issuer=settings.need("oidc_issuer"),

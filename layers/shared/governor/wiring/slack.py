@@ -17,8 +17,13 @@ from governor.wiring.policies import or_last
 
 
 def slack_actions(parts: Parts) -> Ready[SlackActions]:
-    """Return what `handle_slack_action` answers presses with. The secret is read at each
-    invocation, the policy only for an answer."""
+    """Return a function that makes the use case of `handle_slack_action` for each invocation, with
+    the channel secret as it is then. The policy is read only for an answer: that in force, or the
+    last accepted one.
+
+    The function raises CloudError if the secret cannot be read, ConfigurationError if it is no JSON
+    object of strings. Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
     secret = parts.channel_secret
     policies = or_last(parts)
     public = Https(only_public=True)
@@ -34,7 +39,9 @@ def slack_actions(parts: Parts) -> Ready[SlackActions]:
         api_url = stored.get("slack_api_url") or API_URL
 
         def send_ephemeral(thread: str, user_id: str, text: str, held: str | None) -> None:
-            """Confirm an answer to a person, as `SlackApi.send_ephemeral` does."""
+            """Send an ephemeral text to one person in a thread, with a button that holds the
+            approval `held` unless that is `None`. Raises: ConfigurationError if the secret holds no
+            usable token or address; DeliveryError."""
             https = https_of("slack", stored, public, private)
             slack = SlackApi(token, https, parts.clock, api_url)
             slack.send_ephemeral(thread, user_id, text, held)

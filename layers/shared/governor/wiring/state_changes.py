@@ -10,7 +10,8 @@ from governor.wiring.policies import or_last
 
 
 def react_to_state_change(parts: Parts) -> ReactToStateChange:
-    """Return the use case of `handle_state_change`. It reads the policy only if a saving ends."""
+    """Return the use case of `handle_state_change`. It reads the policy only if a saving ends: that
+    in force, or the last accepted one. Raises: ConfigurationError if a setting is missing."""
     return ReactToStateChange(
         policies=or_last(parts),
         clock=parts.clock,

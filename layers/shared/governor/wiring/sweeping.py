@@ -19,8 +19,12 @@ from governor.wiring.policies import asking, by_target
 
 
 def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
-    """Return the function that sweeps the target of an account and a Region. It raises SafetyError
-    for a place that is no target."""
+    """Return the function that takes an account and a Region, and sweeps that target under the
+    policy in force then, with the projects over budget if it asks about those.
+
+    It raises SafetyError for a place that is no target, PolicyError if the policy is refused, and
+    CloudError. Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> SweepTarget:
         """Return the use case under this policy."""

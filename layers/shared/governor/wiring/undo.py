@@ -11,7 +11,12 @@ from governor.wiring.policies import or_defaults, ready
 
 
 def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
-    """Return the use case of `undo_episode`."""
+    """Return a function that makes the use case of `undo_episode` for each invocation, under the
+    policy in force then, or under defaults for all but its people if that is refused. The function
+    raises CloudError if it cannot be read.
+
+    Raises: ConfigurationError now, at cold start, if a setting is missing.
+    """
 
     def make(policies: PolicyBook) -> UndoEpisode:
         """Return the use case under this policy."""
