@@ -39,8 +39,8 @@ def detail(*path: str, **more: Any) -> Any:
 
 
 def moment(text: object) -> UtcDatetime:
-    """Return the moment that a text names in ISO 8601 or RFC 1123. Raises: ValueError if it names
-    none, or a year before 2006 or from 3000 on."""
+    """Return the moment, in UTC, that a text names in ISO 8601 or RFC 1123. Raises: ValueError if
+    it names none, or no time zone, or a year before 2006 or from 3000 on."""
     try:
         parsed = parse_iso(str(text))
     except ValueError:
@@ -221,8 +221,9 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """Return the change, with a notice for each instance. A closed event, and one whose
-        entities are all resolved, is over; then the notices are of all its instances."""
+        """Return the change, with a notice for each instance that is left to care for. A closed
+        event, and one whose entities are all resolved, is over; then the notices are of all its
+        instances. Entities that are no instance are left out."""
         entities = self.affected_entities or ()
         pending = [entity for entity in entities if not entity.is_resolved]
         is_all_resolved = bool(entities) and not pending
@@ -312,8 +313,8 @@ class QueueBatch(Event):
 
 
 def require_account(account: str, event: Mapping[str, Any]) -> None:
-    """Require that an event, or each record of a queue or a stream in it, is from this account.
-    Raises: InputError."""
+    """Require that an event of EventBridge, or each record of a queue or a stream in it, is from
+    this account (its id). Raises: InputError if one is not, or names no account."""
     for record in event.get("Records", (event,)):
         # Events of EventBridge name their account; the ARN of a queue or stream holds it.
         arn_parts = record.get("eventSourceARN", "").split(":")

@@ -31,9 +31,9 @@ from governor.events.model.interruption import (
 from governor.events.model.notice import TERMINATED_BEFORE_END, BlockChange, Notice
 from governor.policy.model.policy import Policy
 
-_NAMED = 20
+_MOST_NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""
-_ADVISED = 5
+_MOST_ZONES = 5
 """Zones named in an advice, cheapest first."""
 
 
@@ -46,7 +46,11 @@ def warning_alert(
     hook: HookAnswer,
 ) -> Alert:
     """Return the message to the owner about one warning, with the action, its end and the state of
-    the `hook`. `checkpoint` is `None` if the stack has no checkpoint hook."""
+    the `hook`. `checkpoint` is `None` if the stack has no checkpoint hook.
+
+    The fact `ends_at` is `None` unless EC2 takes the instance back (a Spot Instance or a
+    reservation), or the warning states its end.
+    """
     has_known_end = warned.response.is_taken_back or warned.stated_end is not None
     is_hook_sent = checkpoint is not None and checkpoint.send
     facts = {
@@ -144,10 +148,10 @@ def _known(endangered: Sequence[Instance] | None) -> str:
 
 
 def _names(instances: Sequence[Instance]) -> str:
-    """Return the names and ids of the first instances, and how many more there are, as a list in
-    one line."""
+    """Return the names and ids of the first 20 instances, and how many more there are, as a list in
+    one line; an empty text without instances."""
     names = [f"{instance.name} ({instance.instance_id})" for instance in instances]
-    return listed(names, _NAMED)
+    return listed(names, _MOST_NAMED)
 
 
 def checkpoint_failed_alert(
@@ -176,15 +180,15 @@ def elsewhere_alert(
     owner: Owner,
     now: UtcDatetime,
 ) -> Alert | None:
-    """Return the message that names the cheapest other zones for the same type; `None` if no price
-    of another zone is known. `prices` are sorted, cheapest first.
+    """Return the message that names the five cheapest other zones for the same type; `None` if no
+    price of another zone is known. `prices` are sorted, cheapest first.
 
     `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs; empty if
     there are none.
     """
     zone = instance.availability_zone
     usd_here = next((price.usd_per_hour for price in prices if price.zone == zone), None)
-    other_zones = [price for price in prices if price.zone != zone][:_ADVISED]
+    other_zones = [price for price in prices if price.zone != zone][:_MOST_ZONES]
     if not other_zones:
         return None
     facts = {
@@ -296,7 +300,8 @@ def block_alert(
     change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime
 ) -> Alert:
     """Return the message that a Capacity Block has begun, or that its instances are terminated in
-    minutes. `instances` are those of one owner.
+    minutes (`change.is_expiring`). `instances` are those of one owner; a block that has begun may
+    have none yet.
 
     A block is paid whether it is used or not.
     """

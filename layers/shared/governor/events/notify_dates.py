@@ -106,7 +106,7 @@ class NotifyDates:
         """Require that EC2 knows the block that an event names. If the role may not ask EC2, as in
         a member stack of an earlier release, believe the event: only AWS can send such an event.
 
-        Raises: SafetyError; CloudError.
+        Raises: SafetyError if EC2 does not know it; CloudError if EC2 cannot be asked.
         """
         try:
             is_known = self.instances.knows_reservation(target, reservation_id)

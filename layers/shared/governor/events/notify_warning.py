@@ -81,7 +81,9 @@ class Notified(StrEnum):
 
 @dataclass(slots=True)
 class Reaction:
-    """Effects of one event. `notes` are failures that did not hold up any step."""
+    """Effects of one event. `notes` are failures that did not hold up any step. `voided`: its open
+    question was canceled. `advised`: the owner got prices elsewhere. `completed`: the lifecycle
+    hook was completed."""
 
     ours: bool = True
     """False if the instance is not governed."""

@@ -45,8 +45,9 @@ class LifecycleHooks(Protocol):
 
 
 _PATIENCE_SECONDS = 10.0
-"""How long to wait for an account or Region that hangs: a third of the function's time."""
-_NOTE = "dynamodb:TransactWriteItems"
+"""How long to wait for an account or Region that hangs: a third of the function's time. A call that
+is not done by then goes on, and counts as failed."""
+_NOTE_OPERATION = "dynamodb:TransactWriteItems"
 _NOTE_SECONDS = 2.0
 """How long the notes of warnings may still take once the hooks are sent. Both begin together."""
 _GONE = ("shutting-down", "terminated")
@@ -85,8 +86,9 @@ class RespondToWarnings:
         or an exception.
 
         An exception stands for a warning whose instance could not be read, or whose response had a
-        failed step. All other steps were done, and the warning should be delivered again. Raises
-        nothing for a single warning.
+        failed step. All other steps were done, and the warning should be delivered again. The
+        failure of one warning raises nothing; ConfigurationError is raised if the function has no
+        role in a member account that a warning is from.
         """
         base = self.policies.base().policy
         attempts = [Attempt(warned=warned) for warned in batch]
@@ -207,10 +209,12 @@ class RespondToWarnings:
 
     def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
         """Send the hooks that go before any notification, and at the same time store the warnings
-        of the instances that are `taken_back`. A failed store is added to each of their cases."""
-        wait_for_notes = begin({_NOTE: partial(self._store_warnings, taken_back)}, _NOTE)
+        of the instances that are `taken_back`. A store that fails, or is not done two seconds after
+        the hooks, is an error of each of their cases."""
+        store = partial(self._store_warnings, taken_back)
+        wait_for_notes = begin({_NOTE_OPERATION: store}, _NOTE_OPERATION)
         self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
-        note_error = wait_for_notes(_NOTE_SECONDS)[_NOTE]
+        note_error = wait_for_notes(_NOTE_SECONDS)[_NOTE_OPERATION]
         if note_error is not None:
             for case in taken_back:
                 case.failed.append(note_error)
@@ -257,8 +261,9 @@ class RespondToWarnings:
         """Complete the lifecycle hook that the group waits for, once, if the policy names it, so
         that nobody pays for the wait.
 
-        Do nothing in mode `observe`, and while a checkpoint runs or may come: that would terminate
-        the instance before its work is saved. Raises: CloudError.
+        Do nothing for a warning that no group waits for, in mode `observe`, and while a checkpoint
+        runs or may come: that would terminate the instance before its work is saved. Set
+        `completed` in the reaction: false if an earlier call did it. Raises: CloudError.
         """
         action = case.warned.lifecycle_action
         if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
@@ -277,8 +282,9 @@ class RespondToWarnings:
                 case.run(partial(_wired(self.advise), case))
 
     def _snapshot_all(self, cases: Sequence[Case]) -> None:
-        """Create snapshots of data volumes, if the policy asks for them, of all instances at the
-        same time: each takes EC2 most of a second. An error is added to its case."""
+        """Create snapshots of data volumes, if the policy of the instance asks for them, of all
+        instances at the same time: each takes EC2 most of a second. An error is added to its case.
+        A call that is not done within ten seconds is such an error, and goes on."""
         calls = {}
         for number, case in enumerate(cases):
             # One volume is the root volume, which is not copied.
@@ -306,7 +312,8 @@ class RespondToWarnings:
 
     def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
         """Create snapshots of all volumes but the root volume, which a new instance has anew. Set
-        their ids in the reaction; in mode `observe`, only ask for a dry run. Raises: CloudError."""
+        their ids in the reaction; in mode `observe`, only ask for a dry run, which leaves it
+        without ids. Raises: CloudError; SafetyError if EC2 carried out a dry run."""
         created = _wired(self.snapshots).create(
             case.instance.target,
             case.instance.instance_id,

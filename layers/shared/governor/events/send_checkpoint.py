@@ -94,6 +94,7 @@ class SendCheckpoint:
                 by_key[f"{case.warned.event_id}#checkpoint"].append(case)
 
         def send(keys: Sequence[str]) -> _Results:
+            """Send the hooks of these keys; return the result of each by key."""
             # Deliveries of one event want the same hook, so the first stands for all.
             return self._send_commands(hook, {key: by_key[key][0] for key in keys})
 
@@ -133,7 +134,8 @@ class SendCheckpoint:
 
     def _send_commands(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
         """Send the commands for these cases at the same time, within `_PATIENCE_SECONDS`. Return
-        the result of each hook by the key of its case: `None` if it was sent, else the error."""
+        the result of each hook by the key of its case: `None` if it was sent, else the error. A
+        hook without an answer by then has the error Unavailable, and may still run."""
         sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
         calls = {}
         for number, (kind, group) in enumerate(_commands(cases.values(), self.clock.now())):
@@ -229,7 +231,8 @@ class _Sending:
             self._to_each(kind, managed)
 
     def _to_each(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """Send a command to each instance by itself, all at the same time, while time is left."""
+        """Send a command to each instance by itself, all at the same time, and set the results. An
+        instance for which no time is left gets none, and has no result."""
         calls = {case.warned.event_id: partial(self._to_one, kind, case) for case in cases}
         begin(calls, SEND)(self.seconds_left())
 

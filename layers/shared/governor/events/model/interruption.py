@@ -218,9 +218,9 @@ class Warned:
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Return the whole seconds until EC2 acts, or 0 if that time is past.
+        """Return the whole seconds until EC2 or the group acts, or 0 if that time is past.
 
-        A rebalance recommendation names no end: always return two minutes.
+        A rebalance recommendation names no end: return 120 for it, always.
         """
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
