@@ -117,7 +117,8 @@ class CheckHealth:
     ) -> dict[str, HealthReading]:
         """Read the GPUs of the running instances that the policy selects, and return the readings
         by instance id; with `repeat`, only of the instances that it names. An instance whose policy
-        switches the check off is left out.
+        switches the check off is left out; one whose overrides contradict each other is read under
+        the policy without overrides.
 
         Raises: CloudError if the instances or their metrics cannot be listed.
         """
@@ -285,7 +286,8 @@ class _Repeat(NamedTuple):
 
 def _repeat_of(known: Collection[str], now: UtcDatetime) -> _Repeat | None:
     """Return the repeat that the last check has asked for, by keys such as
-    `again#2026-12-04T12:00:00Z#i-0abc`; `None` if there is none, and all instances are due."""
+    `again#2026-12-04T12:00:00Z#i-0abc`; `None` if there is none, or its time is over: then all
+    instances are due."""
     ids_by_full_check: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")

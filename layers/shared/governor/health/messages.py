@@ -24,14 +24,15 @@ from governor.core.instance import Reservation
 from governor.core.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
 from governor.health.model import Finding, InstanceFinding, Severity
 
-_LINES = 20
+_MOST_LINES = 20
 """The most full lines in one message, one per instance and kind. The other findings are listed in
 short."""
-_A_LINE = 5
+_INSTANCES_A_LINE = 5
 """Instances in one line of the short list: Teams shows 600 characters of a line."""
-_INSTANCES = 50
+_MOST_INSTANCES = 50
 """Instances named in one message. SNS accepts 256 KiB, with the facts once per protocol."""
-_RANK = list(Severity)
+_SEVERITIES = list(Severity)
+"""The highest first."""
 _Item = TypeVar("_Item")
 
 
@@ -80,7 +81,7 @@ def health_alerts(
     # Findings of the same instance and kind go into one line, with their advice once.
     groups = _grouped(most_severe_first, _instance_and_kind)
     groups_of_instances = _grouped(groups, _instance_of_group)
-    parts = list(in_parts(groups_of_instances, _INSTANCES))
+    parts = list(in_parts(groups_of_instances, _MOST_INSTANCES))
     for number, groups_by_instance in enumerate(parts, 1):
         is_last = number == len(parts)
         part_text = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
@@ -92,7 +93,7 @@ def health_alerts(
 
 def _rank(finding: InstanceFinding) -> int:
     """Return the rank of the finding's severity; 0 is critical."""
-    return _RANK.index(finding.finding.severity)
+    return _SEVERITIES.index(finding.finding.severity)
 
 
 def _instance_and_kind(finding: InstanceFinding) -> tuple[str, ...]:
@@ -101,7 +102,8 @@ def _instance_and_kind(finding: InstanceFinding) -> tuple[str, ...]:
 
 
 def _instance_of_group(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
-    """Return the key by which groups of findings are grouped again: the id of their instance."""
+    """Return the key by which groups of findings are grouped again: the id of their instance, which
+    all findings of the group share. The group is not empty."""
     return (group[0].instance.instance_id,)
 
 
@@ -129,8 +131,11 @@ def _alert(
     part_text: str,
 ) -> Alert:
     """Return one message about these groups of findings, at least one, the most severe group first.
+    The first 20 groups have a line each, the others are listed in short. The message has the
+    severity of the first finding; if that is advice, it is information.
 
-    `part_text` is such as ` (1 of 2)`, or empty if there is only one message.
+    `lasting` findings are counted, and their first 20 instances named. `part_text` is such as
+    ` (1 of 2)`, or empty if there is only one message.
     """
     first = groups[0][0]
     findings = _findings(groups)
@@ -146,7 +151,7 @@ def _alert(
     }
     lasting_ids = {finding.instance.instance_id for finding in lasting}
     where = instance.name if instance else f"{len(instances)} instances"
-    lines = [_line(group, owner, now) for group in groups[:_LINES]]
+    lines = [_line(group, owner, now) for group in groups[:_MOST_LINES]]
     words = {
         "number": len(findings),
         "single": len(findings) == 1,
@@ -154,8 +159,8 @@ def _alert(
         "where": where,
         "part": part_text,
         "listed": lines,
-        "others": _short_lines(groups[_LINES:]),
-        "before": ", ".join(sorted(lasting_ids)[:_LINES]),
+        "others": _short_lines(groups[_MOST_LINES:]),
+        "before": ", ".join(sorted(lasting_ids)[:_MOST_LINES]),
     }
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, part_text)}"
     severity = AlertSeverity(first.finding.severity) if first.is_fault else AlertSeverity.INFO
@@ -177,7 +182,7 @@ def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
     """Return one document, in the form of `finding_document`, for all findings of a group: of one
-    kind on one instance."""
+    kind on one instance, at least one. It has all their GPUs and texts, and the earliest start."""
     findings = [member.finding for member in group]
     return {
         **finding_document(group[0]),
@@ -195,13 +200,13 @@ def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
         instance_id = instance_groups[0][0].instance.instance_id
         kinds = [group[0].finding.kind.value for group in instance_groups]
         texts.append(f"{instance_id} {', '.join(kinds)}")
-    for part in in_parts(texts, _A_LINE):
+    for part in in_parts(texts, _INSTANCES_A_LINE):
         yield f"And {'; '.join(part)}."
 
 
 def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
-    """Return one line about the findings of one kind on one instance, with its advice once. Times
-    are in the owner's zone."""
+    """Return one line about the findings of one kind on one instance, at least one, with the advice
+    once and the earliest start, in the owner's zone."""
     findings = [member.finding for member in group]
     seen = "; ".join(finding.about for finding in findings)
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
@@ -218,7 +223,7 @@ def empty_alert(
     now: UtcDatetime,
 ) -> Alert:
     """Return the message that a part of the reservation has been empty since `since`. `price` is
-    the price of one instance; `None` if it is not known."""
+    the price of one instance an hour; with `None`, not known, the message names no cost."""
     usd_per_hour = None if price is None else price * reservation.available
     usd_per_month = None if usd_per_hour is None else usd_per_hour * HOURS_PER_MONTH
     facts = {

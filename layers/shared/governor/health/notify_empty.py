@@ -38,10 +38,12 @@ class NotifyEmpty:
     def __call__(
         self, target: Target, policy: Policy, known: Collection[str], now: UtcDatetime
     ) -> int:
-        """Check each reservation of the target, and return the number of messages sent. `known` are
-        the stored keys of the target.
+        """Notify the owner of each reservation of the target that has had unused capacity for long
+        enough, and return the number of messages sent. Store since when each one has some, and
+        forget that of a reservation in full use. `known` are the stored keys of the target.
 
-        Return 0 also if the role may not read reservations. Raises: CloudError.
+        Return 0 also if the role may not read reservations. Raises: CloudError; messages before the
+        failure were sent.
         """
         try:
             reservations = self.instances.reservations(target)
@@ -91,12 +93,14 @@ class NotifyEmpty:
 
 
 def _since_key(reservation: Reservation, since: UtcDatetime) -> str:
-    """Return the key such as `empty-since#cr-0abc#2026-12-04T12:00:00Z`."""
+    """Return the key that stores since when a reservation has unused capacity, such as
+    `empty-since#cr-0abc#2026-12-04T12:00:00Z`."""
     return f"{_SINCE}#{reservation.reservation_id}#{iso(since)}"
 
 
 def _sent_key(reservation: Reservation) -> str:
-    """Return the key that is known while no other message about the reservation is sent."""
+    """Return the key that is known while no other message about the reservation is sent, such as
+    `empty#cr-0abc`."""
     return f"{_SENT}#{reservation.reservation_id}"
 
 

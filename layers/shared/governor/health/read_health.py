@@ -344,7 +344,8 @@ class ReadHealth:
         self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]
     ) -> None:
         """Read these series in one batch, and note each with its instance: its values, the problem
-        if it could not be read, or both if it was read in part. Do nothing without `reads`."""
+        if it could not be read, or both if it was read in part. Of several problems of an instance
+        the last one stays. Do nothing without `reads`. It raises nothing."""
         if not reads:
             return
         queries = []
@@ -366,8 +367,9 @@ def _planned_reads(
     names: Metrics,
     listing: Callable[[SeriesFilter], Mapping[str, Sequence[Listed]]],
 ) -> list[_InstanceReads]:
-    """Return the reads of each instance, with the series that `listing` finds of it. It publishes
-    nothing if none is found.
+    """Return the reads of each requested instance, with the series that `listing` finds of it: by
+    temperature, by utilization if that misses an instance, and of the hardware. An instance of
+    which none is found has no reads.
 
     `listing` returns the listed series of a filter by instance id. Raises: CloudError.
     """

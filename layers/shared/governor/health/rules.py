@@ -17,7 +17,8 @@ from governor.evidence.rules.series import peak, readings
 from governor.health.model import Bottleneck, Finding, FindingKind, GpuFigures, Severity
 from governor.policy.model.notices import HEAT_AVERAGE, Health
 
-_RANK = list(Severity)
+_SEVERITIES = list(Severity)
+"""The highest first."""
 _DEFAULTS = Health()
 HOT_AVERAGES = 2
 """How many averages in a row must be hot before a GPU counts as hot."""
@@ -93,7 +94,8 @@ def health_findings(
     window: Window, gpus: Sequence[GpuFigures], rule: Health = _DEFAULTS
 ) -> tuple[Finding, ...]:
     """Return all findings about the GPUs of one instance, highest severity first; empty if there
-    are none."""
+    are none. The speed of a GPU with a critical finding is not judged. `rule` are the policy's
+    settings; without it, their defaults."""
     findings: list[Finding] = []
     for gpu in gpus:
         findings.extend(_faults(window, gpu))
@@ -106,7 +108,7 @@ def health_findings(
         findings.extend(_heat(window, gpu, rule))
     unbroken = [gpu for gpu in gpus if gpu.gpu not in broken]
     findings.extend(_speed(window, unbroken, rule))
-    return tuple(sorted(findings, key=lambda finding: _RANK.index(finding.severity)))
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
@@ -238,7 +240,8 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
     """Return how stragglers, the keys of `gaps`, compare with the other GPUs of their instance,
-    such as `at 40% on average where the peers have 95%, up to 55 points under them`."""
+    such as `at 40% on average where the peers have 95%, up to 55 points under them`. There must be
+    at least one straggler, and one GPU of `means` that is none."""
     peers = median(mean for name, mean in means.items() if name not in gaps)
     slow_means = [means[name] for name in gaps]
     lowest = f"{min(slow_means):.0f}"
