@@ -63,7 +63,8 @@ class Settings:
 
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings that these environment variables give.
+    """Return the settings that these environment variables give: a blank one counts as missing, and
+    AWS_DEFAULT_REGION stands in for a missing AWS_REGION.
 
     Raises: ConfigurationError if the Region or the account id is missing, the account id has not
     twelve digits, or a sign-in is set up without its issuer or its client id.

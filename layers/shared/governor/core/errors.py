@@ -83,6 +83,7 @@ class PolicyProblem(NamedTuple):
     """Counted from 1; `None` if the mistake is in no single line."""
 
     def __str__(self) -> str:
+        """Return the mistake as text, such as `idle.window_minutes (line 7): is 2; ...`."""
         line = "" if self.line is None else f" (line {self.line})"
         return f"{self.path or '(document)'}{line}: {self.reason}"
 

@@ -171,8 +171,9 @@ def _embedded(
 
 
 def is_https(url: str) -> bool:
-    """Return whether the text is a whole https:// address: with a host, and without a user name or
-    spaces. A name that leads into a private network is not found out here."""
+    """Return whether the text is a whole https:// address: with a host, and without a user name,
+    spaces, unprintable characters or an impossible port. A name that leads into a private network
+    is not found out here."""
     if not url.isprintable() or " " in url:
         return False
     try:

@@ -55,6 +55,7 @@ class Target:
     account records them."""
 
     def __str__(self) -> str:
+        """Return account and Region, such as `123456789012/us-east-1`."""
         return f"{self.account}/{self.region}"
 
 
@@ -219,8 +220,9 @@ class Instance:
 
         `occasion` ends the name, as `before put-away`; the instance's own name is cut so that
         EC2 accepts the whole. `mark` is the tag of the episode or event that makes the snapshots.
-        Where that is more than EC2 accepts, the last of the instance's own tags are left out, in
-        the order of their keys.
+        Without `added` there are none of those, and without `copied_keys` all of the instance's own
+        tags are copied but AWS's and GPU Governor's. None of them replaces a tag named before. Of
+        more than 50 tags, the last of the instance's own are left out, in the order of their keys.
         """
         name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
         tags = {

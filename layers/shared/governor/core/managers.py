@@ -169,8 +169,9 @@ def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None
 
 
 def other_tools(instance: Instance) -> tuple[OtherTool, ...]:
-    """Return the tools that may undo a stop or a termination, in the order of the data; empty if no
-    tag names one.
+    """Return the tools that may undo a stop or a termination, in the order of the data, each once
+    with the first of its tags; empty if no tag names one. Managers that are left alone are no such
+    tools: `managed_by` finds those.
 
     They do not keep people from being asked.
     """
@@ -220,12 +221,13 @@ def _first_manager(key_by_marks: Mapping[_Marks, str]) -> Manager | None:
 
 
 def _place(marks: _Marks) -> int:
-    """Return the place of a manager in the data."""
+    """Return the place of a manager in the data, as the key to sort by: the first has 0."""
     return marks.place
 
 
 def _unlisted_aws_service(keys: Sequence[str]) -> Manager | None:
-    """Return the AWS service that set one of these `aws:` tags; `None` if they are harmless."""
+    """Return the AWS service that set the first of these `aws:` tags that is not harmless, such as
+    `an AWS service (sagemaker)`; `None` if all are harmless, or there are none."""
     for key in keys:
         folded = key.casefold()
         if not folded.startswith(_HARMLESS_AWS_TAGS):
@@ -289,7 +291,8 @@ def _all_marks() -> tuple[_Marks, ...]:
 
 
 def _data() -> list[Mapping[str, object]]:
-    """Return the objects of the data as they are written."""
+    """Return the objects of `managers.json` as they are written, one for each manager; the file is
+    read at each call."""
     managers: list[Mapping[str, object]] = json.loads(_DATA.read_text(encoding="utf-8"))
     return managers
 

@@ -33,4 +33,7 @@ class Spread(Protocol):
 
     def __call__(
         self, function: Callable[[Item], Answer], items: Sequence[Item], /
-    ) -> Iterable[Answer]: ...
+    ) -> Iterable[Answer]:
+        """Return the function's answer to each item, in the order of the items; empty without
+        items. Raises: an error of the function."""
+        ...

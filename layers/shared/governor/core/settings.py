@@ -55,9 +55,9 @@ class Section:
 
     def contradictions(self) -> Iterable[Mistake]:
         """Return a mistake, with its path and reason, for settings that are allowed alone and not
-        together. A section without such rules returns none.
+        together. A section with such rules overrides this method; here there are none.
 
-        All settings are in their ranges when this is called.
+        It is called only if all settings are in their ranges.
         """
         return ()
 
@@ -162,8 +162,9 @@ def between(
     """Declare a setting that is a number, or a list of numbers, from `low` to `high`, both
     included.
 
-    `at_most` names another setting of the section that it must not exceed. `once_from` is a lower
-    end than `low`, which earlier releases allowed: such values are read, and not advised.
+    `at_most` names another setting of the section that it must not exceed; empty for none.
+    `once_from` is a lower end than `low`, which earlier releases allowed: such values are read, and
+    not advised. It is 0 if there is none, and goes neither with `at_most` nor with a list.
     """
     allowed = f"it must lie between {low} and {high}"
     if once_from:
@@ -221,7 +222,8 @@ class Amount:
         return checked(default, allowed, self._holds, risk)
 
     def _holds(self, value: Decimal) -> bool:
-        """Return whether an amount is finite and in the range."""
+        """Return whether an amount is finite and in the range: from 0 (or above it, for `gt`) to
+        `high`, included."""
         if not value.is_finite() or not 0 <= value <= self.high:
             return False
         return self.low == "ge" or value > 0
