@@ -37,6 +37,7 @@ from governor.remediation.recheck_episode import RecheckEpisode
 from governor.remediation.record_outcome import RecordOutcome
 from governor.remediation.take_snapshot import TakeSnapshot
 from governor.remediation.undo_episode import UndoEpisode
+from governor.sweep.close_sweep import CloseSweep
 from governor.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
 from governor.web.sign_in import SignInSite
@@ -66,6 +67,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (SendPauseMessages, "PlanSweep"),
     (SweepTarget, "SweepTarget"),
     (SumUpMonth, "SumUpMonth"),
+    (CloseSweep, "SumUpMonth"),
     (NoteOverBudget, "PlanSweep"),
     (ReportSavings, "ReportSavings"),
     (RefreshPrices, "RefreshPrices"),

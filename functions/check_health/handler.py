@@ -28,7 +28,8 @@ def handler(
     for problem in summary.problems:
         logger.warning("tried again", extra={"target": str(target), "problem": problem})
     logger.info(
-        "looked" if summary.was_checked else "not due, or off", extra={"target": str(target)}
+        "looked" if summary.was_checked else "not due, off, or not readable",
+        extra={"target": str(target)},
     )
     return {
         "looked": summary.was_checked,

@@ -1,40 +1,60 @@
-"""Publishes what projects cost this month and what was saved; notifies owners of used budgets. The
-last step of a sweep, so it says when a target was not swept."""
+"""Publishes what projects cost this month and what was saved; notifies owners of used budgets, and
+people of states that keep targets from being swept. The last step of a sweep, so it says when a
+target was not swept."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from governor.core.errors import TargetsNotSwept, Unavailable
 from governor.core.parsing import parse
 from governor.money.costs import SumUpMonth
-from governor.wiring import money
 from governor.wiring.basics import Ready
+from governor.wiring.closing import HubSteps, hub_steps
 from governor.wiring.observability import MetricUnit, count, logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import SweptPayload
 
 
-@observed(money.sum_up_month(Parts()))
-def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
-    """Sum up the month after the sweeps of all targets; return the sums.
+@observed(hub_steps(Parts()))
+def handler(event: dict[str, Any], context: Any, steps: Ready[HubSteps]) -> dict[str, Any]:
+    """Do what concerns all targets, and sum up the month, after the sweeps of all targets; return
+    the sums.
 
-    Raises, after the figures were published: TargetsNotSwept, which hides no failure of the sums
-    but is known first; Unavailable, if somebody could not be notified.
+    Raises, after the figures were published: TargetsNotSwept, also for targets that cannot be swept
+    for a new reason; it hides no failure of the sums but is known first. Unavailable, if somebody
+    could not be notified.
     """
     swept = parse(SweptPayload, event)
-    missing = swept.target_count - swept.outcomes.count("swept")
+    newly_unswept = 0
     try:
-        return _summed_up(sum_up_month())
+        close_sweep, sum_up_month = steps()
+        closed = close_sweep()
+        newly_unswept = len(closed.newly_unswept)
+        return _summed_up(sum_up_month, closed.problems)
     finally:
-        if missing:
-            why = "governor status names them and says why"
-            raise TargetsNotSwept(
-                f"{missing} of {swept.target_count} targets were not swept: {why}"
-            )
+        _fail_if_unswept(swept, newly_unswept)
 
 
-def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
+def _fail_if_unswept(swept: SweptPayload, newly_unswept: int) -> None:
+    """Do nothing if every target was swept, or cannot be for a reason that people know. Raises:
+    TargetsNotSwept."""
+    failed = swept.target_count - swept.outcomes.count("swept")
+    missing = failed + newly_unswept
+    if missing:
+        raise TargetsNotSwept(
+            f"{missing} of {swept.target_count} targets were not swept: governor status names them "
+            "and says why"
+        )
+
+
+def _summed_up(sum_up_month: SumUpMonth, problems: Sequence[str]) -> dict[str, Any]:
+    """Sum up the month, publish its figures, and return the sums.
+
+    Raises: Unavailable if somebody could not be notified, or there are `problems` from before;
+    CloudError.
+    """
     month = sum_up_month()
     # The only floats: metrics know no others. Amounts stay decimal in the table and in messages.
     usd = sum(cost.usd for cost in month.costs)
@@ -47,8 +67,9 @@ def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
     logger.info(
         "summed up", extra={"month": month.month, "projects": len(month.costs), "told": month.told}
     )
-    if month.problems:
-        raise Unavailable("; ".join(month.problems), operation="sns:Publish")
+    all_problems = [*problems, *month.problems]
+    if all_problems:
+        raise Unavailable("; ".join(all_problems), operation="sns:Publish")
     return {
         "month": month.month,
         "projects": len(month.costs),

@@ -20,11 +20,15 @@ from governor.wiring.payloads import TargetPayload
 def handler(
     event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
 ) -> dict[str, Any]:
-    """Sweep one target; return counts by verdict. What could not be done is logged and left to the
-    next sweep."""
+    """Sweep one target; return counts by verdict, or the state that keeps it from being swept. What
+    could not be done is logged and left to the next sweep."""
     payload = parse(TargetPayload, event)
     summary = sweep_target(payload.account, payload.region)
     target = summary.target
+    if summary.state is not None:
+        # It reports no metric, so that `NoSweep` goes off if no target at all can be swept.
+        logger.warning("not swept", extra={"target": str(target), "state": summary.state.value})
+        return {"account": target.account, "region": target.region, "state": summary.state.value}
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
     count("SweepProblems", len(summary.problems))

@@ -36,6 +36,7 @@ from governor.policy.model.acting import Action
 from governor.wiring import (
     api,
     approvals,
+    closing,
     conclusion,
     console,
     delivery,
@@ -240,7 +241,7 @@ CASES = (
     ),
     Case(
         "sum_up_month/after-sweep",
-        money.sum_up_month,
+        closing.hub_steps,
         {"month": "2026-11", "told": 0},
         fleet,
         Parts,
@@ -438,6 +439,11 @@ def test_more_targets_than_one_sweep_can_hold_are_refused() -> None:
         call("plan_sweep", {}, wired)
 
 
+def hub(summed_up: Any) -> closing.HubSteps:
+    """The steps of the hub, of which nothing but the sums does anything."""
+    return closing.HubSteps(FleetWorld().close_sweep, summed_up)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "missing"), [(["failed", "swept"], 1), (["swept"], 1), ([], 2)]
 )
@@ -451,7 +457,7 @@ def test_a_sweep_that_left_targets_out_fails_after_the_month_was_summed_up(
     )
 
     with pytest.raises(TargetsNotSwept, match=f"^{missing} of 2 targets"):
-        call("sum_up_month", {"outcomes": outcomes, "target_count": 2}, lambda: summed_up)
+        call("sum_up_month", {"outcomes": outcomes, "target_count": 2}, lambda: hub(summed_up))
     summed_up.assert_called_once_with()
 
 
@@ -460,9 +466,9 @@ def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -
     summed_up = mock.Mock(side_effect=Unavailable("away"))
 
     with pytest.raises(TargetsNotSwept):
-        call("sum_up_month", {"outcomes": [], "target_count": 1}, lambda: summed_up)
+        call("sum_up_month", {"outcomes": [], "target_count": 1}, lambda: hub(summed_up))
     with pytest.raises(Unavailable):
-        call("sum_up_month", {"outcomes": ["swept"], "target_count": 1}, lambda: summed_up)
+        call("sum_up_month", {"outcomes": ["swept"], "target_count": 1}, lambda: hub(summed_up))
 
 
 def test_a_new_version_looks_its_units_up_at_once() -> None:

@@ -12,11 +12,12 @@ import pytest
 
 from governor.alerts.model import Alert, AlertKind, Severity
 from governor.aws.messaging import message_of
-from governor.core.errors import Throttled, Unavailable
+from governor.core.errors import AccessDenied, Throttled, Unavailable
+from governor.episode.model.standing import StandingState, StateKind
 from governor.health.model import FindingKind
 from governor.policy.document import parse_policy
 from governor.policy.model.policy import Mode
-from tests.builders import TARGET
+from tests.builders import NOW, TARGET
 from tests.unit.worlds.health_world import AGENT, HARDWARE, HealthWorld, flat, policy_with
 
 HOT = {"temperature_celsius": flat(90)}
@@ -391,3 +392,25 @@ def told_of(world: HealthWorld) -> set[str]:
 def named(alert: Alert) -> list[str]:
     """The instances that its text names, sorted."""
     return sorted(set(re.findall(r"i-[0-9a-f]{17}", "\n".join(alert.lines))))
+
+
+def test_a_state_that_people_know_fails_no_check_of_health() -> None:
+    """A sweep has reported it. A state that nobody knows is a failure, and so is any other error:
+    nobody else would report it."""
+    world = HealthWorld()
+    denied = AccessDenied("no", operation="ec2:DescribeInstances", code="AuthFailure")
+    busy = Throttled("busy", operation="ec2:DescribeInstances", code="RequestLimitExceeded")
+    world.ec2.failures["list_selected"] = [denied, denied, busy]
+    with pytest.raises(AccessDenied):
+        world.check_health(TARGET)
+
+    known = StandingState(TARGET, StateKind.NOT_ENABLED, "no", NOW, NOW)
+    world.state.note_standing(known)
+    world.clock.moment += timedelta(minutes=5)
+    assert not world.check_health(TARGET).was_checked
+
+    world.clock.moment += timedelta(minutes=5)
+    with pytest.raises(Throttled):
+        world.check_health(TARGET)
+    world.clock.moment += timedelta(minutes=5)
+    assert world.check_health(TARGET).was_checked, "as soon as the state is over"

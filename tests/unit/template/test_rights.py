@@ -93,7 +93,7 @@ WRITERS = {
         "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth",
         "HandleRebalanceRecommendation", "HandleNotice", *WARNED, *ENDS,
     },
-    "FAILING": {"SweepTarget", *ENDS},
+    "FAILING": {"SweepTarget", "SumUpMonth", *ENDS},
     "INCIDENT": {"DeliverAlert", "SweepTarget"},
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},

@@ -762,12 +762,18 @@ def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
 
 
 def test_who_sums_up_changes_no_amount() -> None:
-    """It reads the table, and writes nothing into it but the notes of what was sent."""
+    """It reads the table, and writes nothing into it but the notes of what was sent, and failures
+    and states that are over."""
     found = statements(FUNCTIONS["SumUpMonthFunction"])
     (write,) = [s for s in found if "dynamodb:UpdateItem" in actions(s)]
 
-    assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
-    reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
+    written = {"dynamodb:LeadingKeys": ["EVENT#*", "FAILING#*"]}
+    assert written == write["Condition"]["ForAllValues:StringLike"]
+    (delete,) = [s for s in found if "dynamodb:DeleteItem" in actions(s)]
+    deleted = {"dynamodb:LeadingKeys": ["FAILING#*"]}
+    assert deleted == delete["Condition"]["ForAllValues:StringLike"]
+    others = [s for s in found if s not in (write, delete)]
+    reads = {a for s in others for a in actions(s) if a.startswith("dynamodb:")}
     assert {"dynamodb:Query", "dynamodb:GetItem"} == reads
 
 

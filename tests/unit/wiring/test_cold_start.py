@@ -191,7 +191,8 @@ FAMILIES = (
     Family("expire_snapshots", "expiry", "remediation", "limits.freezes"),
     Family("ask_owner", "approvals", "approvals", "limits.freezes"),
     Family("conclude_approval", "conclusion", "approvals"),
-    Family("sum_up_month report_savings", "money", "money"),
+    Family("sum_up_month", "closing", "money sweep", "evidence.request"),
+    Family("report_savings", "money", "money"),
     Family("refresh_prices", "money", "money", "events.notify_warning"),
     Family(
         "handle_spot_interruption handle_rebalance_recommendation handle_lifecycle_action "

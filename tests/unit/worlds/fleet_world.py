@@ -18,6 +18,7 @@ from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.close_dead import CloseDead
 from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
+from governor.sweep.close_sweep import CloseSweep
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
 from governor.sweep.sweep_alerts import SweepAlerts
@@ -125,7 +126,16 @@ class FleetWorld:
                 finding_store=self.log,
                 notice_store=self.log,
             ),
+            failure_store=self.state,
             spread=map,
+        )
+        self.close_sweep = CloseSweep(
+            clock=self.clock,
+            policies=self.policies,
+            failure_store=self.state,
+            fleet_store=self.state,
+            announcer=self.announcer,
+            hub=TARGET,
         )
 
     def add(

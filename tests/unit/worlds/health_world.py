@@ -18,6 +18,7 @@ from tests.twins import (
     MemoryEc2,
     MemoryEventLog,
     MemoryMetrics,
+    MemoryStateTable,
     RecordingAnnouncer,
     StaticPolicies,
 )
@@ -69,6 +70,7 @@ class HealthWorld:
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
         self.ec2, self.metrics, self.log = MemoryEc2(), MemoryMetrics(), MemoryEventLog()
+        self.state = MemoryStateTable()
         self.announcer = RecordingAnnouncer()
         self.policies = StaticPolicies(self.policy)
         self.read_health = ReadHealth(self.metrics)
@@ -79,6 +81,7 @@ class HealthWorld:
             read=self.read_health,
             claim_store=self.log,
             finding_store=self.log,
+            failure_store=self.state,
             announcer=self.announcer,
         )
 

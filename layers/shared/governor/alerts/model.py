@@ -64,6 +64,10 @@ class AlertKind(StrEnum):
     TELEMETRY_SILENT = "telemetry-silent"
     EXEMPTION_UNUSUAL = "exemption-unusual"
     """An oddly spelled exemption tag keeps instances running."""
+    STANDING_STATE = "standing-state"
+    """Something keeps places or instances from being swept or tagged until a person changes it;
+    sent once."""
+    STANDING_STATE_OVER = "standing-state-over"
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"
     PAUSED = "paused"

@@ -41,6 +41,7 @@ from governor.episode.model.episode import (
     Undo,
 )
 from governor.episode.model.plan import Plan
+from governor.episode.model.standing import StandingState
 from governor.evidence.model import Evidence, Window
 from governor.evidence.rules.history import History, history_document
 from governor.evidence.rules.series import evidence_document
@@ -386,6 +387,7 @@ _STORED: dict[type, _Form] = {
     BreakerState: _Form(names={"left_ids": "held"}),
     InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
     Failing: _Form(flat=("target",)),
+    StandingState: _Form(flat=("target",)),
     LedgerEntry: _Form(names={"episode": "execution_name"}),
     Meter: _Form(flat=("target",), needed=("usd", "unpriced_hours", "usd_per_hour")),
 }

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from governor.alerts.model import Owner
 from governor.alerts.ports import Announcer
-from governor.core.errors import GovernorError
+from governor.core.errors import CloudError, GovernorError
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, iso, parse_iso
+from governor.episode.rules.standing import state_of_target
+from governor.episode.store.instances import Failures
 from governor.evidence.ports import InstanceReader
 from governor.health.messages import advice_key, health_alerts
 from governor.health.model import InstanceFinding
@@ -48,7 +50,8 @@ class HealthSummary:
     target: Target
     at: UtcDatetime
     was_checked: bool = False
-    """False if the check is switched off, or is not due yet."""
+    """False if the check is switched off, is not due yet, or a known state keeps the target from
+    being read."""
     instances: int = 0
     """The instances that were read, or could not be read."""
     findings: int = 0
@@ -68,6 +71,7 @@ class CheckHealth:
     read: ReadHealth
     claim_store: Claims
     finding_store: Findings
+    failure_store: Failures
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
@@ -75,8 +79,9 @@ class CheckHealth:
         problems. What failed for one instance or owner becomes a problem, and is repeated by the
         next check.
 
-        Raises: CloudError if the instances cannot be listed, and then nothing was sent; or if the
-        claim or the known keys cannot be read or written.
+        Nothing is checked where people know of a state that keeps the target from being swept.
+        Raises: CloudError if the instances cannot be listed for another reason, and then nothing
+        was sent; or if the claim or the known keys cannot be read or written.
         """
         now = self.clock.now()
         summary = HealthSummary(target, now)
@@ -87,7 +92,13 @@ class CheckHealth:
         summary.was_checked = True
         known = self.finding_store.known_keys(target, now)
         repeat = _repeat_of(known, now)
-        readings = self._readings(summary, base, known, repeat)
+        try:
+            readings = self._readings(summary, base, known, repeat)
+        except CloudError as error:
+            if not self._is_known_state(target, error):
+                raise
+            summary.was_checked = False
+            return summary
         summary.instances = len(readings)
 
         failed_ids = _note_unread(readings, summary)
@@ -107,6 +118,16 @@ class CheckHealth:
         else:
             self.claim_store.done(claim_key, now, next_full_check - now)
         return summary
+
+    def _is_known_state(self, target: Target, error: CloudError) -> bool:
+        """Return whether the error shows a standing state, and a sweep has met one of this target.
+
+        A state that only the check of health meets is a failure: nobody else reports it. Raises:
+        CloudError if the states cannot be read.
+        """
+        if state_of_target(error) is None:
+            return False
+        return any(state.is_of_target for state in self.failure_store.standing_states(target))
 
     def _readings(
         self,

@@ -20,7 +20,9 @@ from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.catalog import shape_of
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
-from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, some_of, span
+from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, plural, some_of, span
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.rules.standing import WORDS
 from governor.evidence.rules.series import last_reading_end
 from governor.policy.model.names import TagMatch
 from governor.sweep.model import BatchEnvironment, Devices, Home, IdleMember, Kind
@@ -253,3 +255,62 @@ def exemption_alert(
     return alert_from_template(
         "exemption", only_instance(instances) or target, dedup_id, now, facts, words, owner=owner
     )
+
+
+def standing_alert(
+    kind: StateKind, states: Sequence[StandingState], hub: Target, now: UtcDatetime
+) -> Alert:
+    """Return one message that these states, at least one, have begun. `hub` is the account and
+    Region of GPU Governor. Its id is the same whenever it is made for the same states."""
+    lines = [f"{state.place}: {state.reason}" for state in states]
+    facts = _facts_of_states(kind, states)
+    words = {
+        "which": _places(states),
+        "words": WORDS[kind],
+        "listed": some_of(lines, _INSTANCES_NAMED),
+    }
+    dedup_id = f"standing-{kind.value}-{_states_key(states)}"
+    return alert_from_template("standing", hub, dedup_id, now, facts, words)
+
+
+def standing_over_alert(
+    kind: StateKind, states: Sequence[StandingState], hub: Target, now: UtcDatetime
+) -> Alert:
+    """Return one message that these states, at least one, are over, or that their targets are no
+    targets any more. `hub` is the account and Region of GPU Governor."""
+    lines = [f"{state.place}: since {clock(state.since, 'UTC', now)}" for state in states]
+    over = "They are swept again, or the policy does not name them any more."
+    if kind is StateKind.CANNOT_TAG:
+        over = "Their tags follow their verdicts again, or no longer need to."
+    facts = _facts_of_states(kind, states)
+    words = {
+        "which": _places(states),
+        "words": WORDS[kind],
+        "over": over,
+        "listed": some_of(lines, _INSTANCES_NAMED),
+    }
+    dedup_id = f"standing-over-{kind.value}-{_states_key(states)}"
+    return alert_from_template("standing over", hub, dedup_id, now, facts, words)
+
+
+def _places(states: Sequence[StandingState]) -> str:
+    """Return where the states are, for a title: the only place, or how many there are."""
+    if len(states) == 1:
+        return states[0].place
+    noun = "instance" if states[0].instance_id else "target"
+    return plural(len(states), noun)
+
+
+def _facts_of_states(kind: StateKind, states: Sequence[StandingState]) -> dict[str, object]:
+    """Return the facts of a message about these states, for machines: the kind of all of them,
+    their targets and instances."""
+    return {
+        "state": kind.value,
+        "targets": sorted({str(state.target) for state in states}),
+        "instance_ids": [state.instance_id for state in states if state.instance_id],
+    }
+
+
+def _states_key(states: Sequence[StandingState]) -> str:
+    """Return a hash of places and beginnings of these states."""
+    return short_hash(*(f"{state.place} {iso(state.since)}" for state in states))

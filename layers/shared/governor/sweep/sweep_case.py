@@ -19,6 +19,7 @@ from governor.core.instance import Instance, Target
 from governor.core.ports import Spread
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, InstanceRecord, Observation
+from governor.episode.model.standing import StateKind
 from governor.evidence.model import MetricSource
 from governor.evidence.request import Gathered
 from governor.limits.model.breaker import Change
@@ -49,6 +50,9 @@ class SweepSummary:
     episodes_started: int = 0
     frozen: bool = False
     problems: list[str] = field(default_factory=list)
+    state: StateKind | None = None
+    """Why nothing of the target can be swept until a person changes that; `None` if it was
+    swept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from governor.approvals.store.approvals import Approvals
+from governor.core.errors import CloudError
 from governor.core.instance import Instance, Target
 from governor.core.ports import Clock, Spread
-from governor.episode.store.instances import Instances
+from governor.episode.model.standing import StandingState
+from governor.episode.rules.standing import state_of_target
+from governor.episode.store.instances import Failures, Instances
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.ports import InstanceReader, InstanceTagger
 from governor.fleet.store import Fleet
@@ -51,20 +54,31 @@ class SweepTarget:
     follow_up: FollowUp
     costs: CountCosts
     alerts: SweepAlerts
+    failure_store: Failures
     spread: Spread
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target: judge its instances, tag the idle ones, end and start episodes, notify
         people, count costs, and store the results.
 
-        Return counts and problems; most failed steps are problems and are not raised. Raises:
-        CloudError if the instances cannot be listed, and nothing has changed then; if the breakers
-        cannot be read or written; or if the observations cannot be stored.
+        Return counts and problems; most failed steps are problems and are not raised. If nothing
+        can be swept until a person changes that, only store this state and return it.
+
+        Raises: CloudError if the instances cannot be listed for another reason, and nothing has
+        changed then; if the breakers cannot be read or written; or if the observations, or such a
+        state, cannot be stored.
         """
         now = self.clock.now()
-        listing = list_instances(
-            target, now, self.policies, self.instances, self.instance_store, self.sweep_store
-        )
+        try:
+            listing = list_instances(
+                target, now, self.policies, self.instances, self.instance_store, self.sweep_store
+            )
+        except CloudError as error:
+            kind = state_of_target(error)
+            if kind is None:
+                raise
+            self.failure_store.note_standing(StandingState(target, kind, str(error), now, now))
+            return SweepSummary(target, now, state=kind)
         cases = JudgeInstances(self.gather, self.sweep_store)(listing)
         sweep = self._sweep(listing, cases)
         just_froze = self.freeze(sweep)

@@ -28,6 +28,7 @@ def check_health(parts: Ec2Parts) -> Callable[[str, str], HealthSummary]:
             read=ReadHealth(metrics=parts.metrics),
             claim_store=parts.claim_store,
             finding_store=parts.finding_store,
+            failure_store=parts.failure_store,
             announcer=parts.announcer,
         )
 

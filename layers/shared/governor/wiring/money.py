@@ -1,8 +1,7 @@
-"""Wiring of what counts money: the sums of a month, reports, and prices."""
+"""Wiring of what counts money: reports and prices."""
 
 from __future__ import annotations
 
-from governor.money.costs import SumUpMonth
 from governor.money.refresh_prices import RefreshPrices
 from governor.money.report_savings import ReportSavings
 from governor.policy.document import PolicyBook
@@ -10,29 +9,6 @@ from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from governor.wiring.policies import present, ready
-
-
-def sum_up_month(parts: Parts) -> Ready[SumUpMonth]:
-    """Return a function that makes the use case of `sum_up_month` for each invocation, under the
-    policy in force then. The function raises PolicyError if that is refused, CloudError if it
-    cannot be read.
-
-    Raises: ConfigurationError now, at cold start, if a setting is missing.
-    """
-
-    def make(policies: PolicyBook) -> SumUpMonth:
-        """Return the use case under this policy."""
-        return SumUpMonth(
-            clock=parts.clock,
-            policies=policies,
-            ledger_store=parts.ledger_store,
-            fleet_store=parts.fleet_store,
-            once=parts.once,
-            announcer=parts.announcer,
-            hub=parts.hub,
-        )
-
-    return ready(present(parts), make)
 
 
 def report_savings(parts: Parts) -> Ready[ReportSavings]:

@@ -42,6 +42,7 @@ def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
             follow_up=_follow_up(parts, policies),
             costs=_count_costs(parts),
             alerts=_sweep_alerts(parts),
+            failure_store=parts.failure_store,
             spread=parts.spread,
         )
 

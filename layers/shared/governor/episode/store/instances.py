@@ -14,6 +14,7 @@ from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.units import iso, parse_iso
 from governor.episode.model.episode import Failing, InstanceRecord
+from governor.episode.model.standing import StandingState
 from governor.table import keys
 from governor.table.table import (
     DAMAGED,
@@ -37,6 +38,7 @@ _BESIDE_A_WARNING = _FIELDS - {"target", "instance_id", "hold", "warned_until", 
 _FAILING = "FAILING#all"
 """One partition for all targets: a cause is over when it is over in every account and Region."""
 _FAILING_KEPT = timedelta(days=30)
+_STATE = "STATE#"
 _INCIDENTS = "INCIDENT#all"
 """One partition for all targets: the sweep of any target closes incidents, as the hub's account may
 be no target."""
@@ -198,6 +200,37 @@ class Failures(Store):
         """Delete the records of these failures. Raises: CloudError; some may be deleted then."""
         self._table.write_all([delete(_cause(failure)) for failure in failures])
 
+    def standing_states(self, target: Target | None = None) -> list[StandingState]:
+        """Return the standing states of all targets, or of one, also those that a later sweep did
+        not meet any more; empty if there are none. Damaged records are left out. Raises:
+        CloudError."""
+        prefix = _STATE if target is None else f"{_STATE}{keys.place(target)}#"
+        items = self._table.query(_FAILING, prefix)
+        return list(Readable(self._table).records(StandingState, items))
+
+    def note_standing(self, state: StandingState) -> None:
+        """Store that a sweep has met this state. If it is stored already, only its reason and
+        `seen_at` change. Raises: CloudError."""
+        until = state.seen_at + _FAILING_KEPT
+        seen = {"reason": state.reason, "seen_at": state.seen_at}
+        key = _standing(state)
+        is_known = self._table.try_write(update(key, seen, present(), until=until))
+        if not is_known:
+            self._table.write(put(key, state, until=until))
+
+    def note_standing_told(self, states: Iterable[StandingState], at: datetime) -> None:
+        """Note when people were notified of these states. One that is no longer stored is left
+        out. Raises: CloudError; some may be noted then."""
+        for state in states:
+            self._table.try_write(update(_standing(state), {"told_at": at}, present()))
+
+    def drop_standing(self, states: Iterable[StandingState]) -> None:
+        """Delete these states, except those that a sweep has met again since they were read.
+        Raises: CloudError; some may be deleted then."""
+        for state in states:
+            is_same = where("seen_at", "=", state.seen_at)
+            self._table.try_write(delete(_standing(state), is_same))
+
     def note_incident(self, incident: Incident) -> None:
         """Store an incident that must be closed in time; `incidents` returns it until it is
         dropped. Raises: CloudError."""
@@ -226,6 +259,12 @@ def _cause(failure: Failing) -> Key:
     `FAILING#all`, `CAUSE#<cause>#<account>#<Region>#<instance id>`."""
     failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
     return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
+
+
+def _standing(state: StandingState) -> Key:
+    """Return the key of a standing state, such as `FAILING#all`,
+    `STATE#111122223333#us-east-1#not-enabled#`."""
+    return _FAILING, f"{_STATE}{keys.place(state.target)}#{state.kind.value}#{state.instance_id}"
 
 
 def _worked(target: Target) -> Key:

@@ -1,0 +1,100 @@
+"""Decides which answers of AWS are standing states, and says what each state means.
+
+Only answers that no repeat changes are states. A throttled call, a lost answer, expired credentials
+and an error that is not known here stay failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from governor.core.errors import AccessDenied, CloudError
+from governor.episode.model.standing import StateKind
+
+_NOT_ENABLED_CODES = frozenset(
+    {
+        "AuthFailure",
+        "InvalidClientTokenId",
+        "OptInRequired",
+        "RegionDisabledException",
+        "UnrecognizedClientException",
+    }
+)
+"""EC2 and STS answer with these codes if the account has not enabled the Region. Source: EC2 API
+reference, client error codes; IAM user guide, STS in Regions."""
+_DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_ASSUME_ROLE = "sts:AssumeRole"
+_TOO_MANY_TAGS = "TagLimitExceeded"
+
+
+class StateWords(NamedTuple):
+    """The words for a kind of state, in messages and pages. Each is a whole sentence, except
+    `what`."""
+
+    what: str
+    """The state itself, as the end of `111122223333/us-east-1: ...`, without a full stop."""
+    not_done: str
+    to_do: str
+
+
+WORDS: Mapping[StateKind, StateWords] = {
+    StateKind.NOT_ENABLED: StateWords(
+        "the Region is not enabled in the account",
+        "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
+        "Enable the Region in the account, or leave the place out with targets.without in the "
+        "policy.",
+    ),
+    StateKind.ROLE_MISSING: StateWords(
+        "the role of GPU Governor cannot be assumed",
+        "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
+        "Deploy stacks/member.yaml in the account (docs/accounts.md), or leave the place out with "
+        "targets.without in the policy.",
+    ),
+    StateKind.DENIED: StateWords(
+        "the role of GPU Governor may not list instances",
+        "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
+        "Allow ec2:DescribeInstances: update stacks/member.yaml in the account, or change the "
+        "organization's policy that denies it. Or leave the place out with targets.without in the "
+        "policy.",
+    ),
+    StateKind.CANNOT_TAG: StateWords(
+        "the instance cannot be tagged",
+        "Its tags LowUtilization and GpuGovernorReview do not follow its verdict. Questions, "
+        "answers and actions are as usual.",
+        "Remove a tag if it has 50, the most that EC2 allows; otherwise allow ec2:CreateTags and "
+        "ec2:DeleteTags where a policy denies them.",
+    ),
+}
+
+
+def state_of_target(error: CloudError) -> StateKind | None:
+    """Return the standing state that an error of listing a target's instances shows; `None` if the
+    error is none, so that the sweep of the target has failed."""
+    if error.operation == _ASSUME_ROLE:
+        return _state_of_role(error)
+    is_of_ec2 = error.operation.startswith("ec2:")
+    if not is_of_ec2:
+        return None
+    if error.code in _NOT_ENABLED_CODES:
+        return StateKind.NOT_ENABLED
+    if error.code in _DENIED_CODES:
+        return StateKind.DENIED
+    return None
+
+
+def _state_of_role(error: CloudError) -> StateKind | None:
+    """Return the standing state that a refused AssumeRole shows; `None` if it shows none."""
+    if error.code in ("RegionDisabledException", "OptInRequired"):
+        return StateKind.NOT_ENABLED
+    if error.code in _DENIED_CODES:
+        return StateKind.ROLE_MISSING
+    return None
+
+
+def cannot_tag(error: CloudError) -> bool:
+    """Return whether this error of tagging an instance is a standing state: the instance has the
+    most tags that EC2 allows, or tagging it is denied."""
+    if error.code == _TOO_MANY_TAGS:
+        return True
+    return isinstance(error, AccessDenied) and error.code in _DENIED_CODES

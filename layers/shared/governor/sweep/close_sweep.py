@@ -1,0 +1,129 @@
+"""Does once a sweep what concerns the hub and not one target, after all targets were swept.
+
+It notifies people of standing states that began or are over. A message that cannot be sent is tried
+again by the next sweep. This module must not change an instance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from governor.alerts.ports import Announcer
+from governor.core.instance import Target
+from governor.core.ports import Clock
+from governor.core.units import UtcDatetime
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.store.instances import Failures
+from governor.fleet.store import Fleet
+from governor.policy.accounts import swept_targets
+from governor.policy.ports import Policies
+from governor.sweep.messages import standing_alert, standing_over_alert
+from governor.sweep.sweep_case import attempt
+
+
+@dataclass(slots=True)
+class ClosedSweep:
+    """Result of the hub's part of a sweep. `problems` are texts about steps that failed."""
+
+    newly_unswept: tuple[StandingState, ...] = ()
+    """States of whole targets of which no earlier sweep has notified people."""
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSweep:
+    """The hub's part of a sweep."""
+
+    clock: Clock
+    policies: Policies
+    failure_store: Failures
+    fleet_store: Fleet
+    announcer: Announcer
+    hub: Target
+
+    def __call__(self) -> ClosedSweep:
+        """Notify people of states that began, and of those that are over, and delete the latter.
+
+        Return the targets that cannot be swept for a new reason, and problems: a failed step is a
+        problem and is not raised.
+        """
+        closed = ClosedSweep()
+        attempt(closed.problems, "standing states", self._follow_states, closed)
+        return closed
+
+    def _follow_states(self, closed: ClosedSweep) -> None:
+        """Notify people of states that began or are over, and set `newly_unswept`. Raises:
+        CloudError if the table cannot be read or written."""
+        now = self.clock.now()
+        states = self.failure_store.standing_states()
+        if not states:
+            return
+        ended = self._ended(states)
+        began = [state for state in states if state.told_at is None and state not in ended]
+        closed.newly_unswept = tuple(state for state in began if state.is_of_target)
+        for kind, members in _by_kind(began).items():
+            notify = partial(self._notify_of_begin, kind, members, now)
+            attempt(closed.problems, f"message: {kind.value}", notify)
+        for kind, members in _by_kind(ended).items():
+            notify = partial(self._notify_of_end, kind, members, now)
+            attempt(closed.problems, f"message: {kind.value} is over", notify)
+        replaced = [state for state in states if _is_replaced(state, states)]
+        self.failure_store.drop_standing(replaced)
+
+    def _ended(self, states: Sequence[StandingState]) -> list[StandingState]:
+        """Return the states that are over: a later sweep of the target ended without meeting the
+        state, or the policy does not name the target any more. Raises: CloudError."""
+        targets = swept_targets(self.policies.base().policy, self.hub)
+        swept_at: dict[Target, UtcDatetime] = {}
+        for target in {state.target for state in states}:
+            page = self.fleet_store.page(target)
+            if page is not None:
+                swept_at[target] = page.swept_at
+        ended = []
+        for state in states:
+            last_swept_at = swept_at.get(state.target)
+            was_swept_since = last_swept_at is not None and last_swept_at > state.seen_at
+            if was_swept_since or state.target not in targets:
+                ended.append(state)
+        return ended
+
+    def _notify_of_begin(
+        self, kind: StateKind, states: Sequence[StandingState], now: UtcDatetime
+    ) -> None:
+        """Send one message about all these states, and note that. Raises: CloudError; a message
+        that was sent and could not be noted is sent again under the same id."""
+        self.announcer.announce(standing_alert(kind, states, self.hub, now))
+        self.failure_store.note_standing_told(states, now)
+
+    def _notify_of_end(
+        self, kind: StateKind, states: Sequence[StandingState], now: UtcDatetime
+    ) -> None:
+        """Send one message that these states are over, and delete them. States that nobody was
+        notified of are only deleted. Raises: CloudError."""
+        known_states = [state for state in states if state.told_at is not None]
+        if known_states:
+            self.announcer.announce(standing_over_alert(kind, known_states, self.hub, now))
+        self.failure_store.drop_standing(states)
+
+
+def _by_kind(states: Sequence[StandingState]) -> dict[StateKind, list[StandingState]]:
+    """Return the states by their kind; empty if there are none."""
+    by_kind: dict[StateKind, list[StandingState]] = defaultdict(list)
+    for state in states:
+        by_kind[state.kind].append(state)
+    return by_kind
+
+
+def _is_replaced(state: StandingState, states: Sequence[StandingState]) -> bool:
+    """Return whether a later sweep met another state of the whole target, as if the role is gone
+    where the Region was not enabled before. People get a message about the later one."""
+    if not state.is_of_target:
+        return False
+    for other in states:
+        is_later = other.seen_at > state.seen_at
+        if other.target == state.target and other.is_of_target and is_later:
+            return True
+    return False

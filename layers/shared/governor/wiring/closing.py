@@ -1,0 +1,55 @@
+"""Wiring of the last step of a sweep, for the hub: the sums of the month, and what concerns all
+targets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from governor.money.costs import SumUpMonth
+from governor.policy.document import PolicyBook
+from governor.sweep.close_sweep import CloseSweep
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
+from governor.wiring.policies import present, ready
+
+
+class HubSteps(NamedTuple):
+    """The steps of `sum_up_month`, in the order in which they run."""
+
+    close_sweep: CloseSweep
+    sum_up_month: SumUpMonth
+
+
+def hub_steps(parts: Parts) -> Ready[HubSteps]:
+    """Return the steps of `sum_up_month`, under the policy in force when they run."""
+
+    def make(policies: PolicyBook) -> HubSteps:
+        """Return the steps under this policy."""
+        return HubSteps(_close_sweep(parts, policies), _sum_up_month(parts, policies))
+
+    return ready(present(parts), make)
+
+
+def _close_sweep(parts: Parts, policies: PolicyBook) -> CloseSweep:
+    """Return the step that notifies people of what concerns all targets."""
+    return CloseSweep(
+        clock=parts.clock,
+        policies=policies,
+        failure_store=parts.failure_store,
+        fleet_store=parts.fleet_store,
+        announcer=parts.announcer,
+        hub=parts.hub,
+    )
+
+
+def _sum_up_month(parts: Parts, policies: PolicyBook) -> SumUpMonth:
+    """Return the step that sums up the costs and savings of the month."""
+    return SumUpMonth(
+        clock=parts.clock,
+        policies=policies,
+        ledger_store=parts.ledger_store,
+        fleet_store=parts.fleet_store,
+        once=parts.once,
+        announcer=parts.announcer,
+        hub=parts.hub,
+    )
