@@ -6,11 +6,12 @@ Only `Ec2Controller` stops and terminates; each of its calls has credentials for
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 from governor.aws.call_errors import DRY_RUN_OK
-from governor.aws.clients import Adapter
+from governor.aws.clients import Adapter, Clients
 from governor.aws.ec2_records import tag_pairs
 from governor.core.errors import (
     AccessDenied,
@@ -30,6 +31,8 @@ from governor.episode.model.plan import Step
 
 _TAG_BATCH = 500
 """CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
+_PAUSES_OF_A_START = (0.5, 1.5)
+"""Seconds before a throttled start is sent again. The function has 20 seconds for everything."""
 _DENIALS = 8
 """After this many single refusals and no success, the role may not tag at all, and the rest is not
 tried."""
@@ -229,13 +232,28 @@ class Ec2Controller(Ec2Writer):
 
 
 class Ec2Starter(Adapter):
-    """Starts stopped instances. To start one twice does no harm, so a call is repeated."""
+    """Starts stopped instances. To start one twice does no harm."""
+
+    def __init__(self, clients: Clients, pause: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(clients)
+        self._pause = pause
 
     def start(self, target: Target, instance_id: str) -> str | None:
         """Have EC2 start the instance; return the id of the request, `None` if AWS gave none.
-        Raises: CloudError."""
-        # It is sent once: botocore would repeat EC2's answer that it has no capacity, which comes
-        # with HTTP 500, and the person waits meanwhile.
+
+        A throttled call is repeated, and nothing else: botocore would also repeat EC2's answer that
+        it has no capacity, which comes with HTTP 500, and the person waits meanwhile. Raises:
+        CloudError.
+        """
+        for seconds in _PAUSES_OF_A_START:
+            try:
+                return self._started(target, instance_id)
+            except Throttled:
+                self._pause(seconds)
+        return self._started(target, instance_id)
+
+    def _started(self, target: Target, instance_id: str) -> str | None:
+        """Send the call once. Return the id of the request. Raises: CloudError."""
         answer = self._call("ec2:StartInstances", target, repeat=False, InstanceIds=[instance_id])
         return request_id_of(answer)
 

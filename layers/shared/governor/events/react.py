@@ -64,10 +64,11 @@ class ReactToStateChange:
         done = []
         if self._void_ended(record, ec2_state, at):
             done.append("question voided")
-        if ec2_state == "running" and record.starting is not None:
-            done += self._note_running(record.starting, at)
         if ec2_state in _SETTLING:
             done += self._settle_change(record, ec2_state, at)
+        # Last, as it sends a message: a channel that is down must not keep the ledger waiting.
+        if ec2_state == "running" and record.starting is not None:
+            done += self._note_running(record.starting, at)
         return ", ".join(done) or _NOTHING
 
     def _note_running(self, ref: EpisodeRef, at: UtcDatetime) -> list[str]:
