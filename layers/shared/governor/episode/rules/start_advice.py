@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _LATER = (
-    "EC2 has no free capacity for its type in its zone. Nothing was lost: try again later, change "
-    "the instance type while it is stopped, or launch another from its snapshots in another zone."
+    "EC2 has no free capacity for its type in its zone: try again later, change the instance type "
+    "while it is stopped, or launch another from its snapshots in another zone."
 )
+_SPOT_PRICE = "Raise the maximum price of its Spot request, or try again later."
 _QUOTA = (
     "Ask for a higher quota in Service Quotas, or stop another instance that counts against it. "
     "Then try again."
@@ -36,9 +37,10 @@ _AGAIN = "Try again in a few minutes. If it goes on, ask AWS Support."
 
 _CODES_BY_ADVICE: Mapping[str, str] = {
     _LATER: """
-        InsufficientInstanceCapacity InsufficientCapacity SpotMaxPriceTooLow
-        SpotInstanceShutdown SpotInstanceTermination
+        InsufficientInstanceCapacity InsufficientCapacity SpotInstanceShutdown
+        SpotInstanceTermination
     """,
+    _SPOT_PRICE: "SpotMaxPriceTooLow",
     _QUOTA: """
         VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded VolumeLimitExceeded
         MaxIOPSLimitExceeded ResourceLimitExceeded AddressLimitExceeded
