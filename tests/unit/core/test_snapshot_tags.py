@@ -64,6 +64,25 @@ def test_the_policys_tags_count_before_those_of_the_instance() -> None:
     assert "never" != tags[DELETE_AFTER_TAG]
 
 
+def test_a_tag_of_the_policy_replaces_the_instances_in_any_letter_case() -> None:
+    """A tag policy that counts letter case refuses the whole call for `costcenter`."""
+    rule = PlanRule(snapshot_tags={"CostCenter": "7"})
+    tags = snapshot_tags(rule, costcenter="42", COSTCENTER="43", owner="ada")
+
+    assert {*OWN, "CostCenter", "owner"} == tags.keys()
+    assert "7" == tags["CostCenter"]
+
+
+def test_the_policy_may_add_as_many_tags_as_ec2_accepts() -> None:
+    """One more would be refused by EC2, at each snapshot."""
+    most = 50 - len(OWN)
+    added = {f"t{place:02}": "x" for place in range(most)}
+
+    assert 50 == len(snapshot_tags(PlanRule(snapshot_tags=added), CostCenter="42"))
+    with pytest.raises(SettingError, match="list at most 46"):
+        PlanRule(snapshot_tags={**added, "another": "x"})
+
+
 @pytest.mark.parametrize("number", [44, 45, 46, 60])
 def test_no_snapshot_gets_more_tags_than_ec2_accepts(number: int) -> None:
     """50; the instance's last ones are left out, the policy's never."""
@@ -87,6 +106,8 @@ def test_no_snapshot_gets_more_tags_than_ec2_accepts(number: int) -> None:
         ({"snapshot_tags": {"key": "v" * 257}}, ("snapshot_tags", "key")),
         ({"copied_tag_keys": ("",)}, ("copied_tag_keys", "0")),
         ({"copied_tag_keys": ("k" * 129,)}, ("copied_tag_keys", "0")),
+        ({"copied_tag_keys": ("Owner", "cost:*")}, ("copied_tag_keys", "1")),
+        ({"copied_tag_keys": ("AWS:createdBy",)}, ("copied_tag_keys", "0")),
     ],
 )
 def test_a_tag_that_ec2_would_refuse_is_refused_with_its_path(

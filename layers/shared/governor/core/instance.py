@@ -63,7 +63,7 @@ EVERY_KEY = "*"
 """In a list of tag keys to copy: all of the instance's."""
 _OURS = "gpugovernor"
 """The beginning of the keys of GPU Governor's tags, by letters and digits alone."""
-_MOST_TAGS = 50
+MOST_TAGS = 50
 """Tags of one resource. Source: EC2 user guide, tag restrictions."""
 TAG_VALUE_CHARACTERS = 256
 """Longest value of a tag. Source: EC2 user guide, tag restrictions."""
@@ -221,8 +221,9 @@ class Instance:
         `occasion` ends the name, as `before put-away`; the instance's own name is cut so that
         EC2 accepts the whole. `mark` is the tag of the episode or event that makes the snapshots.
         Without `added` there are none of those, and without `copied_keys` all of the instance's own
-        tags are copied but AWS's and GPU Governor's. None of them replaces a tag named before. Of
-        more than 50 tags, the last of the instance's own are left out, in the order of their keys.
+        tags are copied but AWS's and GPU Governor's. A key of `added` replaces the instance's in
+        any letter case. Of more than 50 tags, the last of the instance's own are left out, in the
+        order of their keys.
         """
         name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
         tags = {
@@ -233,8 +234,11 @@ class Instance:
         }
         for key, value in (added or {}).items():
             tags.setdefault(key, value)
+        # A tag policy that counts letter case refuses `costcenter` beside `CostCenter`.
+        added_keys = {key.casefold() for key in added or {}}
         for key in self._keys_to_copy(copied_keys):
-            if len(tags) < _MOST_TAGS:
+            is_free = key.casefold() not in added_keys
+            if is_free and len(tags) < MOST_TAGS:
                 tags.setdefault(key, self.tags[key])
         return tags
 

@@ -15,6 +15,7 @@ from typing import Literal
 from governor.core.instance import (
     DELETE_AFTER_TAG,
     EVERY_KEY,
+    MOST_TAGS,
     NAME_TAG,
     TAG_VALUE_CHARACTERS,
 )
@@ -37,6 +38,9 @@ between two runs is not enough."""
 _TAG_KEY_CHARACTERS = 128
 """Longest key of a tag. Source: EC2 user guide, tag restrictions."""
 _KEYS_OF_OURS = (NAME_TAG, DELETE_AFTER_TAG)
+_OWN_TAGS = 4
+"""Tags that GPU Governor sets on each snapshot: name, instance, episode or event, and date."""
+_MOST_ADDED = MOST_TAGS - _OWN_TAGS
 
 
 def _is_tag_key(key: str) -> bool:
@@ -98,8 +102,15 @@ class PlanRule(Section):
     Data written after a snapshot began is not in it."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake: a key of `snapshot_tags` that is too long
-        or empty, or that only AWS or GPU Governor sets."""
+        """Yield the path and the reason of each mistake."""
+        yield from self._mistakes_of_added_tags()
+        yield from self._mistakes_of_copied_keys()
+
+    def _mistakes_of_added_tags(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each mistake in `snapshot_tags`."""
+        if len(self.snapshot_tags) > _MOST_ADDED:
+            reason = f"EC2 takes {MOST_TAGS} tags, and GPU Governor sets {_OWN_TAGS} of them"
+            yield ("snapshot_tags",), f"{reason}: list at most {_MOST_ADDED}"
         for key in self.snapshot_tags:
             path = ("snapshot_tags", key)
             if not _is_tag_key(key):
@@ -108,6 +119,16 @@ class PlanRule(Section):
                 yield path, "nobody but AWS sets a tag that begins with aws:"
             elif key in _KEYS_OF_OURS or letters_and_digits(key).startswith("gpugovernor"):
                 yield path, "GPU Governor sets this tag itself"
+
+    def _mistakes_of_copied_keys(self) -> Iterator[Mistake]:
+        """Yield the path and the reason of each entry of `copied_tag_keys` that could match no
+        key."""
+        for index, key in enumerate(self.copied_tag_keys):
+            path = ("copied_tag_keys", str(index))
+            if key.casefold().startswith("aws:"):
+                yield path, "nobody but AWS sets a tag that begins with aws:"
+            elif EVERY_KEY in key and key != EVERY_KEY:
+                yield path, "`*` stands for all keys, and not for a part of one: write whole keys"
 
 
 _MOST_DAYS = 20
