@@ -230,6 +230,16 @@ def test_the_vendor_of_the_catalog_decides_the_words(
     assert all(len(texts) == 1 for texts in by_vendor.values())
 
 
+@pytest.mark.parametrize("types", [["zz9.large"], ["g5.xlarge", "g4ad.xlarge"], ["f2.6xlarge"]])
+def test_stuck_jobs_on_unknown_hosts_may_need_a_gpu_in_their_resources(types: list[str]) -> None:
+    """A type that is newer than the catalog may be NVIDIA's: its jobs then need that entry."""
+    home = Home(Kind.BATCH, "AWS Batch", "train-gpu")
+    text = " ".join(advice_for(home, batch(96, waiting=5), devices_of(types)))
+
+    assert "must be absent" not in text
+    assert "its accelerators must be those of the instance" in text
+
+
 @pytest.mark.parametrize(
     ("types", "resource"),
     [
