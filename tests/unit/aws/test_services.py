@@ -438,28 +438,37 @@ def test_an_alarm_is_one_incident_until_cloudwatch_is_ok_again(aws: Clients) -> 
     ]
 
 
+def queries(*metrics: str) -> dict[str, Any]:
+    """The queries of an alarm by metric math on these metrics."""
+    stats = [{"MetricStat": {"Metric": {"MetricName": metric}}} for metric in metrics]
+    return {"Metrics": [{"Expression": "ANOMALY_DETECTION_BAND(m1, 2)"}, *stats]}
+
+
 @pytest.mark.parametrize(
-    ("metric", "severity"),
+    ("named", "severity"),
     [
-        ("HighestBudgetUsedPercent", "info"),
-        ("EstimatedCost", "info"),
-        ("SavedMonthToDate", "info"),
-        ("FalseStops", "critical"),
-        ("SweepProblems", "critical"),
-        (None, "critical"),
+        ({"MetricName": "HighestBudgetUsedPercent"}, "info"),
+        ({"MetricName": "EstimatedCost"}, "info"),
+        ({"MetricName": "SavedMonthToDate"}, "info"),
+        ({"MetricName": "FalseStops"}, "critical"),
+        ({"MetricName": "SweepProblems"}, "critical"),
+        (queries("EstimatedCost"), "info"),
+        (queries("EstimatedCost", "SavedMonthToDate"), "info"),
+        (queries("EstimatedCost", "SweepProblems"), "critical"),
+        (queries(), "critical"),
+        ({}, "critical"),
     ],
 )
-def test_an_alarm_about_money_opens_no_incident(metric: str | None, severity: str) -> None:
-    """An alarm on several metrics names none, and stays critical."""
+def test_an_alarm_about_money_opens_no_incident(named: dict[str, Any], severity: str) -> None:
+    """An alarm by anomaly detection or metric math, too, if all its metrics are about money."""
     record = {
         "AlarmName": "ours",
         "AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:ours",
         "AlarmActions": [TOPIC],
         "StateValue": "ALARM",
         "StateTransitionedTimestamp": datetime(2026, 11, 20, 12, tzinfo=UTC),
+        **named,
     }
-    if metric is not None:
-        record["MetricName"] = metric
     client = ScriptedClient(describe_alarms=[{"MetricAlarms": [record]}])
 
     found = CloudWatchAlarms(FakeClients(client), TOPIC)("ours")

@@ -230,6 +230,17 @@ _MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate
 """Metrics of `sum_up_month`. An alarm on them is information: nobody is woken because of money."""
 
 
+def _is_of_money(record: Any) -> bool:
+    """Return whether all metrics that the alarm names are figures of money. One by metric math or
+    anomaly detection names them in its queries."""
+    names = [record.get("MetricName")]
+    for query in record.get("Metrics") or ():
+        if "MetricStat" in query:
+            names.append(query["MetricStat"]["Metric"]["MetricName"])
+    named = [name for name in names if name is not None]
+    return bool(named) and all(name in _MONEY_METRICS for name in named)
+
+
 def _alarm(record: Any) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
     `OK`, else `ALARM`, which is critical unless it is about money."""
@@ -237,8 +248,7 @@ def _alarm(record: Any) -> Alert:
     name = record["AlarmName"]
     state = record["StateValue"]
     kind = AlertKind.ALARM
-    is_of_money = record.get("MetricName") in _MONEY_METRICS
-    severity = Severity.INFO if is_of_money else Severity.CRITICAL
+    severity = Severity.INFO if _is_of_money(record) else Severity.CRITICAL
     if state == "OK":
         kind = AlertKind.ALARM_OVER
         severity = Severity.INFO
