@@ -56,6 +56,17 @@ DIRECTORY = Ownership(
         ("a@example.com and b@example.com", "llm", ("a@example.com", "b@example.com")),
         ("Bob <bob@example.com>, A <a@example.com>", "llm", ("bob@example.com", "a@example.com")),
         ("mailto:bob@example.com", "unassigned", ("bob@example.com",)),
+        ("MAILTO:bob@example.com", "unassigned", ("bob@example.com",)),
+        ("bob@example.com (backup: a@example.com)", "llm", ("bob@example.com", "a@example.com")),
+        ("Bob (bob@example.com)", "unassigned", ("bob@example.com",)),
+        ('"bob@example.com"', "unassigned", ("bob@example.com",)),
+        ("'bob@example.com'", "unassigned", ("bob@example.com",)),
+        ("bob@example.com.", "unassigned", ("bob@example.com",)),
+        ("a@example.com:b@example.com", "llm", ("a@example.com", "b@example.com")),
+        ("team:ml", "unassigned", ("alice@example.com", "bob@example.com")),
+        ("finops or platform", "llm", ("finops@example.com", "platform@example.com")),
+        ("o'brien@example.com", "unassigned", ("o'brien@example.com",)),
+        ("a+gpu@example.com", "unassigned", ("a+gpu@example.com",)),
         ("bob@example.com, BOB@example.com", "unassigned", ("bob@example.com",)),
         ("ML", "unassigned", ("alice@example.com", "bob@example.com")),
         ("FinOps / platform", "unassigned", ("finops@example.com", "platform@example.com")),
@@ -106,6 +117,14 @@ def test_people_read_why_others_than_the_owner_tag_says_are_asked(
 ) -> None:
     """Never the default contacts without a word."""
     assert reason == DIRECTORY.why_others_are_asked(owner, project)
+
+
+def test_a_name_of_several_words_stays_whole_beside_another() -> None:
+    """`ml` is another contact: its people have nothing to do with the instance."""
+    three = Ownership(contacts={"ml": ML, "ML Platform": PLATFORM, "R&D / vision": FINOPS})
+
+    assert ((PLATFORM, FINOPS), ()) == three.named_by("ml platform; R&D / vision")
+    assert ((ML,), ("team",)) == three.named_by("team ml")
 
 
 def test_contacts_that_differ_by_letter_case_alone_keep_it() -> None:

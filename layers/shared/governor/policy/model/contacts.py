@@ -34,8 +34,14 @@ _CALLER = re.compile(
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _CLOCK_OR_END = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
-_SEPARATORS = re.compile(r"[,;|]|\s+(?:and|und|&)\s+", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[,;|]|\s+(?:and|or|und|&)\s+", re.IGNORECASE)
 """Between several owners in one tag."""
+_WORD_SEPARATORS = re.compile(r"[\s/:]+")
+"""Between the words of one segment. Of the separators that people use, most services of AWS accept
+only these in a tag."""
+_PUNCTUATION = "()[]{}<>\"'`.:"
+"""Characters around a word that belong to no name and no address."""
+_SCHEME = re.compile("mailto:", re.IGNORECASE)
 _MOST_UNKNOWN_NAMED = 3
 """How many unknown owners of one tag a message names."""
 _BRACKETED = re.compile(r"<([^<>]+)>")
@@ -220,22 +226,31 @@ class Ownership(Section):
     def named_by(self, owner: str) -> NamedOwners:
         """Return the contacts that an owner tag names, and the parts of it that name nobody.
 
-        The tag may hold one name or address, or several with blanks, commas, semicolons, bars or
-        slashes between them, such as `ada@example.com; Bob`. Letter case does not count, unless two
-        contacts differ by it alone.
+        The tag may hold one name or address, or several with blanks, commas, semicolons, bars,
+        colons or slashes between them, such as `ada@example.com; Bob`. Letter case does not count,
+        unless two contacts differ by it alone, nor do brackets and quotes around a name.
         """
         whole = self._contact_of(owner.strip())
         if whole is not None:
             return NamedOwners((whole,), ())
         contacts: list[Contact] = []
         unknown: list[str] = []
-        for part in _parts_of(owner):
+        for part in self._parts_of(owner):
             contact = self._contact_of(part)
             if contact is None:
                 unknown.append(part)
             elif contact not in contacts:
                 contacts.append(contact)
         return NamedOwners(tuple(contacts), tuple(unknown))
+
+    def _parts_of(self, owner: str) -> list[str]:
+        """Return the names and addresses of an owner tag, such as `Ada <ada@example.com>, Bob`. A
+        contact's name of several words stays whole."""
+        parts: list[str] = []
+        for segment in _SEPARATORS.split(_SCHEME.sub("", owner)):
+            name = segment.strip()
+            parts.extend([name] if self._contact_of(name) else _parts_of_segment(name))
+        return parts
 
     def why_others_are_asked(self, owner: str, project: str) -> str:
         """Return why not exactly those whom the owner tag names are asked, as a sentence that lists
@@ -281,26 +296,25 @@ class Ownership(Section):
         return None
 
 
-def _parts_of(owner: str) -> list[str]:
-    """Return the names and addresses of an owner tag, such as `Ada <ada@example.com>, Bob`.
+def _parts_of_segment(segment: str) -> list[str]:
+    """Return the names and addresses between two separators, without the punctuation around them.
 
     Words beside an address in angle brackets are its owner's name, and left out.
     """
     parts: list[str] = []
-    for segment in _SEPARATORS.split(owner):
-        bracketed = _BRACKETED.findall(segment)
-        for text in bracketed or segment.split():
-            for word in _words_of(text):
-                parts.append(word.removeprefix("mailto:"))
+    bracketed = _BRACKETED.findall(segment)
+    for text in bracketed or segment.split():
+        parts.extend(_words_of(text.strip(_PUNCTUATION)))
     return parts
 
 
 def _words_of(text: str) -> list[str]:
-    """Return the parts between slashes, without empty ones. An address may hold a slash itself, so
+    """Return the parts between slashes, colons and blanks. An address may hold a slash itself, so
     it stays whole."""
     if is_address(text):
         return [text]
-    return [word for word in text.split("/") if word]
+    words = [word.strip(_PUNCTUATION) for word in _WORD_SEPARATORS.split(text)]
+    return [word for word in words if word]
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
