@@ -230,6 +230,8 @@ class Fleet:
         if metric.startswith("nvidia_smi_"):
             if index is None and self.style == "per-gpu":
                 return None
+            if metric not in GPU_METRICS:
+                return None  # The agent publishes these five alone.
             if statistic == "SampleCount":
                 return 5.0 * (self.gpus(number) if index is None else 1)
             if metric == UTILIZATION:

@@ -90,7 +90,8 @@ ENTRIES = (
     Entry(
         "metrics",
         "namespace utilization memory_used power_draw temperature memory_utilization "
-        "hardware_namespace",
+        "hardware_namespace encoder_utilization decoder_utilization encoder_sessions "
+        "encoded_frames",
         (Who.PLATFORM,),
         "another agent, such as DCGM, or another namespace",
     ),
@@ -115,6 +116,18 @@ ENTRIES = (
         "grace_after_launch_minutes",
         (Who.TRAINING, Who.NOTEBOOKS, Who.INFERENCE),
         "a back-test (`governor simulate`) finds a better figure; long start-up; holes in metrics",
+    ),
+    Entry(
+        "idle",
+        "second_figure",
+        (Who.PLATFORM, Who.SECURITY),
+        "every host publishes power, so that no question needs to rest on utilization alone",
+    ),
+    Entry(
+        "vetoes",
+        "busy_vcpus video_percent encoder_sessions encoded_frames_per_second",
+        (Who.TRAINING, Who.INFERENCE),
+        "large instances preprocess on few of many vCPUs; remote desktops hold encoder sessions",
     ),
     Entry(
         "vetoes",

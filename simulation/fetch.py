@@ -220,7 +220,8 @@ class Fetch:
         for figure in replayed_figures():
             if figure in self.wish.figures or figure == _SHOWS_RUNS:
                 queries += self._figure_queries(figure, subject)
-        return queries
+        # Two figures of one series, such as CPU in percent and in vCPUs, need one query.
+        return list(dict.fromkeys(queries))
 
     def _figure_queries(self, figure: str, subject: Subject) -> list[MetricQuery]:
         """Return the series of one figure; an empty list if the instance type does not say what its

@@ -32,8 +32,9 @@ from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFil
 from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, metrics_of
 from governor.evidence.rules.series import Dimensions, merged
 from governor.policy.model.acting import RELEASED_FOR
-from governor.policy.model.judging import Metrics
+from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.policy import Policy
+from governor.verdict.rules.second_figure import has_power_limit
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
@@ -126,7 +127,30 @@ class Recording:
                 parts.append(measured(values))
         if self.source is MetricSource.AGGREGATE and self._gpu_count != 1:
             parts += self._bins_with_all_samples(names)
-        return without(all_of(parts, self.span.bins), self.activity(policy))
+        if self._needs_power(policy):
+            parts.append(self._power_measured(policy))
+        steady = without(all_of(parts, self.span.bins), self.activity(policy))
+        return without(steady, self._bins_in_doubt(policy))
+
+    def _power_measured(self, policy: Policy) -> bytes:
+        """Return 1 for every bin in which the power of every GPU was measured."""
+        metrics = metrics_of("power", policy.metrics)
+        return any_of([self.measured(metric) for metric in metrics], self.span.bins)
+
+    def _needs_power(self, policy: Policy) -> bool:
+        """Return whether power must be measured for a question, or an action without one."""
+        is_required = policy.idle.second_figure is SecondFigure.REQUIRED
+        return (is_required or policy.acts_unasked_by is not None) and has_power_limit(
+            self.instance.instance_type
+        )
+
+    def _bins_in_doubt(self, policy: Policy) -> bytes:
+        """Return 1 for every bin whose utilization may be a share of 0 to 1, and then is work, and
+        which no power confirms."""
+        busy_share = policy.idle.utilization_below_percent / 100
+        utilization = self.figures.utilization
+        fractions = without(reaching(utilization, busy_share), reaching(utilization, 1.0))
+        return without(fractions, self._power_measured(policy))
 
     def _bins_with_all_samples(self, names: Metrics) -> list[bytes]:
         """Return 1 for every bin in which all GPUs of an aggregate published; 0 for all bins if

@@ -70,7 +70,8 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
     )
     series: dict[SeriesKey, array[float]] = {}
-    for dimensions, values in zip(sets, trace.gpus, strict=True):
+    gpus = [_whole_below_1(values) for values in trace.gpus]
+    for dimensions, values in zip(sets, gpus, strict=True):
         series[metrics.utilization, dimensions, "Maximum"] = values
     memory_mib_each = None
     if trace.memory:
@@ -86,7 +87,7 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         sets=sets,
         series=series,
         figures=Figures(
-            utilization=highest(trace.gpus, bins),
+            utilization=highest(gpus, bins),
             # Traces hold no other figure.
             by_name={
                 **{figure: holes(bins) for figure in replayed_figures()},
@@ -95,6 +96,15 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         ),
         price=Price(None, "traces name no price"),
     )
+
+
+def _whole_below_1(utilization: array[float]) -> array[float]:
+    """Return the utilization with percentages below 1 as whole ones, as a driver gives them.
+
+    A trace is in percent and holds no power. The product would take such a fraction for a share of
+    0 to 1, and could not tell.
+    """
+    return array("d", [float(round(value)) if 0 < value < 1 else value for value in utilization])
 
 
 @dataclass(frozen=True, slots=True)

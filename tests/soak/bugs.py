@@ -647,7 +647,7 @@ BUGS = (
         (
             Edit(
                 f"{_VERDICT_RULES}.vetoes:judge_figures",
-                "period = max(END_BIN, evidence.window.period)",
+                "oldest = oldest_figure(evidence, policy)",
                 "return None",
             ),
             Edit(

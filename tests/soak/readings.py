@@ -22,7 +22,16 @@ from tests.soak.aws import SimulatedEc2
 UTILIZATION = "nvidia_smi_utilization_gpu"
 MINUTE = timedelta(minutes=1)
 _OF_EC2 = timedelta(minutes=5)
-_QUIET = {UTILIZATION: 1.0, "CPUUtilization": 1.0, "NetworkIn": 1000.0, "NetworkOut": 1000.0}
+POWER = "nvidia_smi_power_draw"
+_OF_AGENT = (UTILIZATION, POWER)
+_QUIET = {
+    UTILIZATION: 1.0,
+    POWER: 10.0,
+    "CPUUtilization": 1.0,
+    "NetworkIn": 1000.0,
+    "NetworkOut": 1000.0,
+}
+"""Power stays at this, so that no veto of it hides what utilization shows."""
 _BUSY = {"CPUUtilization": 95.0, "NetworkIn": 9e8, "NetworkOut": 9e8}
 Busy = tuple[datetime, datetime]
 
@@ -139,7 +148,7 @@ class SimulatedMetrics:
         )
 
     def _copies(self, instance_id: str, metric: str) -> int:
-        is_doubled = metric == UTILIZATION and self.habits.get(instance_id, GOOD).twice
+        is_doubled = metric in _OF_AGENT and self.habits.get(instance_id, GOOD).twice
         return 2 if is_doubled else 1
 
     # readings
@@ -151,7 +160,7 @@ class SimulatedMetrics:
         end = self._true_time(instance_id, metric, stamp)
         if not self._ran(instance_id, end - MINUTE, end):
             return None
-        if metric == UTILIZATION:
+        if metric in _OF_AGENT:
             if any(began < end and end - MINUTE < until for began, until in habits.gone):
                 return None
             if habits.lies_from is not None and end > habits.lies_from:
@@ -163,6 +172,8 @@ class SimulatedMetrics:
         habits = self.habits.get(instance_id, GOOD)
         if metric == UTILIZATION:
             return habits.level
+        if metric == POWER:
+            return _QUIET[POWER]
         shows = not habits.on_gpu_alone
         # Network traffic of a job that computes stays small, as it always was in these stories.
         is_seen = shows and (metric == "CPUUtilization" or habits.lies_from is not None)
@@ -171,7 +182,7 @@ class SimulatedMetrics:
     def _true_time(self, instance_id: str, metric: str, stamp: datetime) -> datetime:
         """Return when it was by a right clock. Only the agent's readings have the host's time."""
         ahead = self.habits.get(instance_id, GOOD).ahead
-        return stamp - ahead if metric == UTILIZATION else stamp
+        return stamp - ahead if metric in _OF_AGENT else stamp
 
     def _arrives_at(self, instance_id: str, metric: str, stamp: datetime) -> datetime:
         """Return when a reading can be read. One that is late stays as late at every look."""

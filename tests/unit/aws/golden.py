@@ -94,6 +94,9 @@ ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", 
 ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
 ADDED |= {"snapshot_tags", "copied_tag_keys"}
 ADDED |= {"start_try", "starting", "state_reason", "kms_key_id", "restart_doubts"}
+ADDED |= {"encoder_percent", "decoder_percent", "encoder_sessions", "encoded_frames_per_second"}
+ADDED |= {"busy_vcpus", "second_figure", "video_percent"}
+ADDED |= {"encoder_utilization", "decoder_utilization", "encoded_frames"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

@@ -322,3 +322,12 @@ def test_what_holds_an_instance_that_others_have_by_now_is_theirs() -> None:
     assert "$408 saved" in found
     assert "SECRET" not in found
     assert "Kept until" not in found
+
+
+def test_an_instance_without_power_says_so() -> None:
+    """A low utilization that nothing confirms is not shown as if something did."""
+    world = ConsoleWorld()
+    hint = "power: not measured. Only GPU utilization says that it is idle"
+    world.keep(replace(ROW, advice=(hint,)))
+
+    assert "Power: not measured. Only GPU utilization says that it is idle." in text(world)

@@ -31,6 +31,7 @@ from tests.unit.worlds.fleet_world import FleetWorld
 
 ROOT = Path(__file__).parents[3]
 UTILIZATION, MEMORY = "nvidia_smi_utilization_gpu", "nvidia_smi_memory_used"
+POWER = "nvidia_smi_power_draw"
 EC2 = ("CPUUtilization", "NetworkIn", "NetworkOut")
 DAY = 24 * 60
 ORIGIN = int(NOW.timestamp()) // 60 - DAY
@@ -117,11 +118,13 @@ class Recorded(MemoryMetrics):
         works = 0
         if query.metric in EC2:
             masks, value = (agent.ec2[query.metric],), 1.0
-        elif query.metric not in (UTILIZATION, MEMORY) or (index is None) == self.by_gpu:
+        elif query.metric not in (UTILIZATION, MEMORY, POWER) or (index is None) == self.by_gpu:
             masks, value = (), 0.0
         else:
             masks = agent.gpus if index is None else (agent.gpus[int(index)],)
             value, works = 1.0, agent.works if index in (None, str(len(agent.gpus) - 1)) else 0
+        if query.metric == POWER:
+            works = 0
         if query.metric == MEMORY:
             masks, value, works = masks if self.held_mib else (), self.held_mib or 0.0, 0
         size = int(window.period / timedelta(minutes=1))

@@ -74,6 +74,7 @@ from governor.policy.rules.schedule import Schedule
 from governor.sweep.messages import exemption_alert, managed_alert, silent_alert
 from governor.sweep.model import Home, IdleMember, Kind
 from governor.verdict.model import Verdict, VerdictKind
+from governor.verdict.rules.judging import asked_because
 from local.demo.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET, make_entry, make_evidence
 from tests.episodes import changed
@@ -1318,3 +1319,32 @@ def test_the_mail_says_what_its_bars_mean() -> None:
         "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin (12:00 UTC). ▁ idle (under 5%)."
     )
     assert chart_of([None] * 24 + [0.0] * 264).caption.endswith("▁ idle (under 5%), · no data.")
+
+
+@pytest.mark.parametrize("stage", [Stage.TELL, *QUESTIONS])
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_question_without_power_says_so_in_every_channel(
+    stage: Stage, is_fresh: bool, is_measured: bool
+) -> None:
+    """A low utilization that nothing confirms is not shown as if something did."""
+    asked = episode_of(Mode.AUTO if stage is Stage.TELL else Mode.ASK)
+    evidence = make_evidence()
+    if not is_measured:
+        evidence = make_evidence(power_percent_of_limit=None, last_measured={})
+    idle_for = timedelta(hours=3)
+    because = asked_because(idle_for, asked.instance, evidence, Policy())
+    asked = changed(
+        asked,
+        evidence=evidence,
+        reason=because,
+        idle_for=idle_for if is_fresh else None,
+        opened_at=NOW if is_fresh else NOW - timedelta(hours=8),
+    )
+    read_by_people = texts(stage_alert(asked, stage, NOW, LINK, DEADLINE), asked)
+    silent_channels = [
+        form for form, text in read_by_people.items() if "power: not measured" not in text
+    ]
+
+    # The text of a Slack notification is the title alone.
+    assert (["slack text"] if not is_measured else list(read_by_people)) == silent_channels

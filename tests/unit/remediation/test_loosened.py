@@ -14,7 +14,7 @@ from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
-from governor.policy.model.judging import Targets
+from governor.policy.model.judging import SecondFigure, Targets
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under, settings_of
@@ -25,6 +25,11 @@ LOOSER: dict[str, Any] = {
     "idle.window_minutes": 10,
     "idle.minimum_coverage_percent": 50.0,
     "idle.grace_after_launch_minutes": 0,
+    "idle.second_figure": SecondFigure.UNASKED,
+    "vetoes.busy_vcpus": None,
+    "vetoes.video_percent": 50.0,
+    "vetoes.encoder_sessions": None,
+    "vetoes.encoded_frames_per_second": None,
     "vetoes.memory_used_percent": 100.0,
     "vetoes.power_percent_of_limit": None,
     "vetoes.cpu_percent": None,
@@ -55,6 +60,10 @@ REFUSED: dict[str, Any] = {
     "metrics.memory_used": "other",
     "metrics.power_draw": "other",
     "metrics.temperature": "other",
+    "metrics.encoder_utilization": "other",
+    "metrics.decoder_utilization": "other",
+    "metrics.encoder_sessions": "other",
+    "metrics.encoded_frames": "other",
     "metrics.memory_utilization": "other",
     "metrics.hardware_namespace": "Other",
     "metrics.period_seconds": 60,
@@ -152,6 +161,8 @@ def strict(policy: Policy) -> Policy:
         policy,
         {
             "vetoes.memory_used_percent": 10.0,
+            "vetoes.busy_vcpus": 8.0,
+            "idle.second_figure": SecondFigure.REQUIRED,
             "metrics.bound_namespaces": True,
             "managed.tag_keys": ("batch",),
         },

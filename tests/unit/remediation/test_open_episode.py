@@ -24,6 +24,7 @@ from governor.core.instance import Lifecycle, SpotRequestType
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.evidence.model import MetricSource
+from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action, PlanRule
@@ -240,7 +241,7 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
         len(evidence.gpus),
         evidence.gpus_reporting,
     )
-    assert {"power", "memory", "cpu", "network", "agentless", "work"} == evidence.read
+    assert {"work", *FIGURES} - {"bound"} == evidence.read
 
 
 def test_late_readings_are_waited_for() -> None:

@@ -323,3 +323,36 @@ def test_a_cap_holds_back_what_changes_an_instance_and_nothing_else(
     result = world.recheck(world.ref, step)
 
     assert (not waits, waits) == (result.proceed, result.wait is not None)
+
+
+@pytest.mark.parametrize(
+    ("silent_bins", "proceeds"), [(0, True), (2, True), (3, False), (47, False), (48, False)]
+)
+def test_power_that_vanished_since_the_question_ends_the_step(
+    silent_bins: int, proceeds: bool
+) -> None:
+    """As after an update of the driver: what people decided on is not known any more. Readings
+    that may still arrive are waited for."""
+    world = World()
+    draw = [1.0] * (48 - silent_bins) + [None] * silent_bins
+    world.metrics.publish("nvidia_smi_power_draw", own(world), draw)
+    if silent_bins == 3:
+        with pytest.raises(MetricsLate, match="power: not measured since"):
+            world.recheck(world.ref, Step.STOP)
+        return
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert proceeds is result.proceed
+    if not proceeds:
+        assert Outcome.REFUSED is result.outcome
+        assert "power: not measured" in result.reason
+        assert "it was measured when this began" in result.reason
+
+
+def test_power_that_was_not_measured_for_the_question_is_not_missed_later() -> None:
+    """People approved without it, and the question said so."""
+    asked_on = make_evidence(power_percent_of_limit=None, measured_percent={}, last_measured={})
+    world = World(evidence=asked_on)
+    world.metrics.published.pop(("nvidia_smi_power_draw", tuple(own(world).items())))
+
+    assert world.recheck(world.ref, Step.STOP).proceed

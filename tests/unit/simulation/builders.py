@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from evaluation.bins import holes
@@ -18,7 +18,7 @@ from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.judging import IdleRule
 from governor.policy.model.policy import Policy
 from simulation.outcome import Replay
-from simulation.recording import PERIOD, Figures, Recording
+from simulation.recording import PERIOD, Figures, Recording, replayed_figures
 from simulation.replay import replay
 from tests.builders import make_instance
 from tests.twins import StaticPolicies
@@ -26,7 +26,7 @@ from tests.twins import StaticPolicies
 START = datetime(2026, 11, 2, tzinfo=UTC)
 SHAPE = Shape("g5.xlarge", "NVIDIA A10G", 1, 22888, 300, "1x250")
 HOUR = 12
-BUSY, IDLE, HOLE = 80.0, 0.5, nan
+BUSY, IDLE, HOLE = 80.0, 1.0, nan
 
 
 def bins(*stretches: tuple[float, float]) -> list[float]:
@@ -49,6 +49,8 @@ def make_recording(
     util = array("d", utilization)
     alive = array("d", (nan if value != value else 1.0 for value in util))
     processor = array("d", cpu) if cpu is not None else alive
+    # Quiet GPUs at 10% of the 300 W of an A10G, where the agent publishes.
+    watts = array("d", [value if isnan(value) else 30.0 for value in util])
     recording = Recording(
         instance=instance,
         shape=SHAPE,
@@ -57,6 +59,7 @@ def make_recording(
         sets=(dimensions,),
         series={
             (names.utilization, dimensions, "Maximum"): util,
+            (names.power_draw, dimensions, "Maximum"): watts,
             ("CPUUtilization", dimensions, "Average"): processor,
             ("NetworkIn", dimensions, "Sum"): alive,
             ("NetworkOut", dimensions, "Sum"): alive,
@@ -64,8 +67,8 @@ def make_recording(
         figures=Figures(
             util,
             {
-                "power": holes(len(util)),
-                "memory": holes(len(util)),
+                **{figure: holes(len(util)) for figure in replayed_figures()},
+                "power": array("d", [value / 3 for value in watts]),
                 "cpu": processor,
                 "network": alive,
             },

@@ -98,6 +98,26 @@ def test_the_advice_of_a_verdict_is_in_its_row() -> None:
     assert advice.startswith("right-size: GPUs 0, 1, 3 did nothing")
 
 
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_an_idle_row_says_that_power_is_not_measured(is_measured: bool) -> None:
+    """In the reason of the verdict, and as a hint that stays while people know of the idleness."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    if not is_measured:
+        power = ("nvidia_smi_power_draw", (("InstanceId", instance_id),))
+        world.metrics.published.pop(power)
+    world.sweep()
+    first = row(world, instance_id)
+    world.sweep(30)
+    later = row(world, instance_id)
+    hint = "power: not measured. Only GPU utilization says that it is idle"
+    hints = () if is_measured else (hint,)
+
+    assert ("idle", "idle") == (first.verdict, later.verdict)
+    assert (hints, hints) == (first.advice, later.advice)
+    assert (not is_measured) is ("power: not measured" in first.reason)
+
+
 def test_an_open_question_is_in_its_row() -> None:
     """From the moment it is asked until it is answered; the verb as long as its episode is open."""
     world, instance_id, ref = asked()

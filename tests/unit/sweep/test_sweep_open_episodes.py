@@ -427,7 +427,7 @@ def test_quiet_idleness_is_watched_by_utilization_alone() -> None:
 
     world.metrics.reads.clear()
     world.sweep(60 * 24)
-    assert 12 == len(world.metrics.reads)  # the window of a verdict, and that of a question
+    assert 16 == len(world.metrics.reads)  # the window of a verdict, and that of a question
 
 
 def test_quiet_time_is_about_one_start_of_the_instance() -> None:

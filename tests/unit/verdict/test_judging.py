@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from governor.evidence.model import Evidence, MetricSource
+from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.series import window_before
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold, Verdict, VerdictKind
-from governor.verdict.rules.judging import Memory, Subject, sooner_window
+from governor.verdict.rules.judging import Memory, Subject, sooner_window, wanted_figures
 from governor.verdict.rules.proof import LATE
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
@@ -268,10 +269,27 @@ def test_memory_is_read_where_a_question_could_start_sooner(
 ) -> None:
     """Besides the figures that have a limit; none where people know."""
     known = memory(idle_since=NOW - idle_for) if idle_for else None
+    figures = subject(known, policy).figures_to_read()
     wanted = {"power", "agentless", "cpu", "network"} | ({"memory"} if helps else set())
 
-    assert wanted == subject(known, policy).figures_to_read()
+    assert wanted == {figure for figure in figures if FIGURES[figure].at_every_sweep}
     assert set() == subject(known, policy, people_know=True).figures_to_read()
+
+
+@pytest.mark.parametrize(
+    ("before", "is_read"), [(None, True), (BUSY, True), (NO_DATA, True), (IDLE, False)]
+)
+def test_figures_that_hardly_any_instance_publishes_are_read_when_it_turns_idle(
+    before: VerdictKind | None, is_read: bool
+) -> None:
+    """Each is a query for every GPU. A question and a recheck read them in any case."""
+    known = None if before is None else memory(verdict=before)
+    rare = {figure for figure, row in FIGURES.items() if not row.at_every_sweep}
+    figures = subject(known, POLICY).figures_to_read()
+
+    assert {"encoder", "decoder", "encoder-sessions", "encoder-frames"} == rare
+    assert (rare if is_read else set()) == rare & figures
+    assert rare <= wanted_figures(POLICY)
 
 
 @pytest.mark.parametrize(

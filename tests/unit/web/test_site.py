@@ -1123,3 +1123,18 @@ def test_a_digest_is_as_closed_as_a_question() -> None:
     query = dict(parse_qsl(urlsplit(earlier_link(SIGNER, "digest-2", ALICE, LATER)).query))
     assert 404 == world.site.handle(Request("GET", "digest-2", query)).status
     assert XSS not in world.get().body
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_question_says_that_power_is_not_measured(is_measured: bool) -> None:
+    """In what stands open, and not only in the folded numbers."""
+    evidence = make_evidence()
+    if not is_measured:
+        evidence = make_evidence(power_percent_of_limit=None, last_measured={})
+    world = World()
+    world.change(evidence=evidence, evidence_hash=evidence_hash(evidence))
+    page = world.get().body
+    line = "Power: not measured. Only GPU utilization says that it is idle."
+
+    assert (not is_measured) is (line in page)
+    assert (not is_measured) is ("every GPU under 5%; power: not measured" in page)

@@ -145,7 +145,7 @@ class FleetWorld:
         instance_id = f"i-{number:017x}"
         self.ec2.add(make_instance(instance_id=instance_id, **changes))
         self.publish(instance_id, utilization if utilization is not None else [1.0] * 48)
-        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        for metric in ("nvidia_smi_power_draw", "CPUUtilization", "NetworkIn", "NetworkOut"):
             self.metrics.publish(metric, {"InstanceId": instance_id}, [1.0] * 48)
         return instance_id
 

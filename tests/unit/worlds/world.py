@@ -176,6 +176,7 @@ class World:
         self.metrics.publish(
             "nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12)
         )
+        self.metrics.publish("nvidia_smi_power_draw", own, [1.0] * 48)
         self.metrics.publish("CPUUtilization", own, [1.0] * 48)
         self.metrics.publish("NetworkIn", own, [1000.0] * 48)
         self.metrics.publish("NetworkOut", own, [1000.0] * 48)

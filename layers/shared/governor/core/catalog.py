@@ -31,6 +31,7 @@ def shape_of(instance_type: str) -> Shape | None:
         memory_mib_each=_whole(row["memory_mib_each"]),
         board_power_watts=_whole(row["board_power_watts"]),
         local_nvme=row["local_nvme_gb"] or None,
+        vcpus=_whole(row["vcpus"]),
     )
 
 

@@ -318,6 +318,8 @@ class Shape:
     memory_mib_each: int | None = None
     board_power_watts: int | None = None
     local_nvme: str | None = None
+    vcpus: int | None = None
+    """The number of vCPUs of the whole instance; `None` if it is not known."""
 
     @property
     def vendor(self) -> str:

@@ -104,3 +104,8 @@ class Evidence:
     bound_utilization_percent: Percent | None = None
     """The highest utilization that the instance itself published, in the namespace into which only
     it may publish."""
+    encoder_percent: Percent | None = None
+    decoder_percent: Percent | None = None
+    encoder_sessions: float | None = None
+    encoded_frames_per_second: float | None = None
+    busy_vcpus: float | None = None

@@ -45,6 +45,8 @@ class Pending:
     searched: bool = False
     problem: str | None = None
     figures_read: frozenset[str] = frozenset()
+    index_by_uuid: dict[str, str] = field(default_factory=dict)
+    """The index of a GPU by its UUID, as far as a series has both."""
 
     @property
     def instance_id(self) -> str:
@@ -53,22 +55,22 @@ class Pending:
 
     @property
     def aggregate(self) -> Dimensions:
-        """The dimension set of the whole instance."""
+        """Return the dimension set of the whole instance: `InstanceId` alone."""
         return (("InstanceId", self.instance_id),)
 
     @property
     def expected(self) -> int | None:
-        """How many GPUs its type has; `None` where that is not known."""
+        """Return how many GPUs its type has; `None` if that is not known."""
         return self.shape.accelerator_count if self.shape else None
 
     @property
     def readings(self) -> Mapping[str, Series]:
-        """Utilization by GPU."""
+        """Return the utilization by GPU, as far as it was read; empty if nothing was."""
         return self.figures.get("utilization", {})
 
     def factor(self, figure: str, period: timedelta) -> float | None:
-        """The factor that turns readings of a period into the figure; `None` if the instance type
-        does not say what 100% is."""
+        """Return the factor that turns readings of a period into the figure; `None` if the instance
+        type does not say what 100% is."""
         return factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
 
     def series(self, figure: str) -> Series | None:
@@ -95,8 +97,23 @@ class Pending:
         if row.publisher is Publisher.EC2:
             return [by_part.get(metric, ()) for metric in row.metrics]
         if row.publisher is Publisher.AGENT:
-            return [by_part.get(gpu, ()) for gpu in self.readings]
+            return self._parts_by_gpu(by_part)
         return []
+
+    def _parts_by_gpu(self, by_part: Mapping[str, Series]) -> list[Series]:
+        """Return a series for each GPU that publishes utilization, matched by the name of the GPU.
+
+        If no name matches, and as many GPUs publish the figure, they are the same GPUs.
+        """
+        gpus = set(self.readings)
+        others = set(by_part) - {"all"}
+        if not gpus & set(by_part) and len(others) == len(gpus) == self.expected:
+            return [by_part[gpu] for gpu in sorted(others)]
+        return [by_part.get(gpu, ()) for gpu in self.readings]
+
+    def is_missing(self, figure: str) -> bool:
+        """Return whether some GPU that publishes utilization does not publish this figure."""
+        return any(evidence.peak(series) is None for series in self.parts(figure))
 
     def note(self, asked: AskedSeries, series: Series) -> None:
         """Add a series that was read."""
@@ -104,10 +121,27 @@ class Pending:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
         by_part = self.figures.setdefault(asked.figure, {})
-        part = evidence.gpu_label(asked.dimensions)
+        self._remember_index(asked.dimensions)
+        part = self._gpu_of(asked.dimensions)
         if is_published_by(asked.figure, Publisher.EC2):
             part = asked.metric
         by_part[part] = evidence.merged(by_part.get(part), series)
+
+    def _remember_index(self, dimensions: Dimensions) -> None:
+        """Note the index of a GPU by its UUID, if these dimensions hold both."""
+        label = evidence.gpu_label(dimensions)
+        uuid = evidence.gpu_uuid(dimensions)
+        if uuid is not None and label != uuid:
+            self.index_by_uuid[uuid] = label
+
+    def _gpu_of(self, dimensions: Dimensions) -> str:
+        """Return the name of the GPU that these dimensions are about, such as `0`; `all` for an
+        aggregate."""
+        label = evidence.gpu_label(dimensions)
+        if self.expected == 1:
+            # Whatever the dimensions are, they are about the only GPU.
+            return next(iter(self.readings), label)
+        return self.index_by_uuid.get(label, label)
 
     def is_silent(self) -> bool:
         """Return whether it was read, and publishes no utilization."""

@@ -26,6 +26,7 @@ from governor.evidence.rules.figures import (
     FIGURES,
     WORK,
     Publisher,
+    confirming_figures,
     is_published_by,
     metrics_of,
     published_by,
@@ -177,6 +178,31 @@ class Batch:
             asked += self._listed_in_own_namespaces(readers, figure)
         asked += self._jobs(candidates)
         self._read(asked)
+        for figure in confirming_figures():
+            self._read(self._under_other_dimensions(candidates, figure))
+
+    def _under_other_dimensions(
+        self, candidates: list[Pending], figure: str
+    ) -> Iterator[AskedSeries]:
+        """Yield the series of a figure of the agent for instances of which some GPU does not
+        publish it under the dimensions of utilization."""
+        if not is_published_by(figure, Publisher.AGENT):
+            return
+        period = self._window.period
+        instances = [
+            pending
+            for pending in candidates
+            if figure in pending.figures_read
+            and pending.factor(figure, period) is not None
+            and pending.is_missing(figure)
+        ]
+        if not instances:
+            return
+        for metric in metrics_of(figure, self._names):
+            wanted = SeriesFilter(self._names.namespace, metric)
+            for asked in self._listed(instances, figure, wanted, FIGURES[figure].words):
+                if asked.dimensions not in asked.pending.sets:
+                    yield asked
 
     def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
         """Return the wanted figures that the policy has metrics for, and those of jobs."""
@@ -303,18 +329,17 @@ class Batch:
 
     def _read_over(self, window: Window, asked: Sequence[AskedSeries]) -> None:
         """Read these series over one window, and note each at its instance."""
-        own = self._names.namespace
-        queries = [
-            MetricQuery(
-                str(number),
-                wanted.namespace or own,
-                wanted.metric,
-                wanted.dimensions,
-                wanted.statistic,
-            )
-            for number, wanted in enumerate(asked)
-        ]
-        answer = self._metrics.read(self._target, queries, window)
+        # Two figures of one series, such as CPU in percent and in vCPUs, need one query.
+        query_by_series: dict[tuple[object, ...], MetricQuery] = {}
+        queries: list[MetricQuery] = []
+        for wanted in asked:
+            namespace = wanted.namespace or self._names.namespace
+            series_key = (namespace, wanted.metric, wanted.dimensions, wanted.statistic)
+            if series_key not in query_by_series:
+                key = str(len(query_by_series))
+                query_by_series[series_key] = MetricQuery(key, *series_key)
+            queries.append(query_by_series[series_key])
+        answer = self._metrics.read(self._target, list(query_by_series.values()), window)
         for wanted, query in zip(asked, queries, strict=True):
             pending = wanted.pending
             # For a silent instance, EC2's own metric only helps to say why. It may be missing.

@@ -162,7 +162,7 @@ class OpenEpisode:
         idle_for = _idle_for(evidence, policy, history, instance)
         reason = verdict.reason
         if idle_for > evidence.window.length:
-            reason = asked_because(idle_for, evidence, policy, verdict.manager)
+            reason = asked_because(idle_for, instance, evidence, policy)
         draft = self._draft(ref, instance, applied, reason, evidence, now)
         episode = replace(
             draft,

@@ -39,6 +39,7 @@ from governor.remediation.rechecked import OVERTAKEN, SHORTEST_WAIT, Rechecked
 from governor.remediation.sent_call import SentCalls
 from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judging import is_released
+from governor.verdict.rules.second_figure import is_confirmed, why_unconfirmed
 
 _LONGEST_WAIT = timedelta(minutes=15)
 _NOTIFIED_AFTER = timedelta(hours=1)
@@ -278,10 +279,10 @@ class RecheckEpisode:
         instance = cleared.instance
         policy = cleared.applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
-        if verdict.kind is VerdictKind.IDLE:
-            return None
         if is_held_back and verdict.kind not in WORKING:
             return None
+        if verdict.kind is VerdictKind.IDLE:
+            return _power_vanished(cleared, evidence)
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
         outcome = _outcome_of(verdict, cleared.episode)
@@ -351,6 +352,25 @@ class RecheckEpisode:
         policy = cleared.applied.policy
         why_stale = why_readings_are_stale(self.inspect.gather, cleared.instance, policy, now)
         return None if why_stale is None else _Delay(why_stale, READ_AGAIN)
+
+
+def _power_vanished(cleared: Cleared, evidence: Evidence) -> Rechecked | None:
+    """Return the end of the episode if power was measured when people were asked, and is not in
+    `evidence`: what they decided on is not known any more.
+
+    Return `None` otherwise. Raises: MetricsLate while the readings may still arrive.
+    """
+    instance = cleared.instance
+    policy = cleared.applied.policy
+    if not is_confirmed(cleared.episode.measurement.evidence, policy):
+        return None
+    unconfirmed = why_unconfirmed(instance.instance_type, evidence, policy)
+    if unconfirmed is None:
+        return None
+    why = f"{unconfirmed.text}, and it was measured when this began; check its agent and driver"
+    if unconfirmed.is_late:
+        raise MetricsLate(f"{instance.instance_id}: {why}")
+    return Rechecked.ended(Outcome.REFUSED, why)
 
 
 def _last_try(episode: Episode) -> str:

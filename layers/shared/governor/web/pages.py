@@ -129,6 +129,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         latest=_latest(view),
         silence=sentences.silence_text(episode),
         deadline=_deadline(view),
+        unconfirmed=sentence(sentences.unconfirmed_text(episode)),
         people_needed=sentences.people_text(episode),
         by_budget=sentences.budget_text(episode),
         notice=_notice(view),

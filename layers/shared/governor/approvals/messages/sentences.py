@@ -6,6 +6,7 @@ Each says one thing about the episode. None knows where it is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
 from governor.episode.model.start_try import StartTry
 from governor.episode.rules.start_advice import advice_on
+from governor.policy.model.policy import Policy
+from governor.verdict.rules.second_figure import doubt_text
 
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
@@ -183,7 +186,11 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     idle_for = span(window.end - since)
     if began_earlier:
         idle_for = f"over {idle_for}"
-    measured = f"Idle for {idle_for} (every GPU under {episode.measurement.idle_below_percent:g}%)"
+    measured = f"every GPU under {episode.measurement.idle_below_percent:g}%"
+    doubt = unconfirmed_text(episode)
+    if doubt:
+        measured = f"{measured}; {doubt}"
+    measured = f"Idle for {idle_for} ({measured})"
     if at - window.end < _FRESH:
         return _idle_for_text(idle_for, f"{measured}.")
 
@@ -197,6 +204,17 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
         start = f"before {start}"
     title = f"idle since {start}"
     return IdleText(title, f"{measured}, and not seen at work since.", f"has been {title}")
+
+
+def unconfirmed_text(episode: Episode) -> str:
+    """Return why no second figure confirms the utilization, such as `power: not measured`; empty
+    if one does, or if the type is not asked for one."""
+    policy = Policy()
+    asked_under = episode.asking.asked_under
+    if asked_under is not None:
+        metrics = asked_under.metrics or policy.metrics
+        policy = replace(policy, idle=asked_under.idle, metrics=metrics)
+    return doubt_text(episode.instance.instance_type, episode.measurement.evidence, policy)
 
 
 def state_text(episodes: Iterable[Episode]) -> str:

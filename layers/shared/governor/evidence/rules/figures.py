@@ -41,6 +41,10 @@ class Scale(Enum):
     PERCENT_OF_POWER = "% of the GPU's power limit"
     PERCENT_OF_MEMORY = "% of the GPU's memory"
     PER_SECOND = "bytes per second"
+    VCPUS = "busy vCPUs"
+    """From a percentage of all vCPUs of the type."""
+    SESSIONS = "sessions"
+    FRAMES = "frames per second"
 
 
 class Figure(NamedTuple):
@@ -58,6 +62,12 @@ class Figure(NamedTuple):
     metrics: tuple[str, ...]
     statistic: str
     scale: Scale
+    confirms_utilization: bool = False
+    """True for a second figure of the GPU's side: measured and low, it confirms a low utilization.
+    It is searched for where nothing is published under the dimensions of utilization."""
+    at_every_sweep: bool = True
+    """False for a figure that hardly any instance publishes: it is read when an instance turns
+    idle, and by every question and recheck, but not by the sweeps between."""
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -69,6 +79,7 @@ FIGURES: Mapping[str, Figure] = {
         metrics=("power_draw",),
         statistic="Maximum",
         scale=Scale.PERCENT_OF_POWER,
+        confirms_utilization=True,
     ),
     "memory": Figure(
         words="GPU memory held",
@@ -105,6 +116,56 @@ FIGURES: Mapping[str, Figure] = {
         metrics=("GPUPowerUtilization",),
         statistic="Maximum",
         scale=Scale.PERCENT,
+        confirms_utilization=True,
+    ),
+    "encoder": Figure(
+        words="utilization of the video encoder",
+        field="encoder_percent",
+        limit="vetoes.video_percent",
+        publisher=Publisher.AGENT,
+        metrics=("encoder_utilization",),
+        statistic="Maximum",
+        scale=Scale.PERCENT,
+        at_every_sweep=False,
+    ),
+    "decoder": Figure(
+        words="utilization of the video decoder",
+        field="decoder_percent",
+        limit="vetoes.video_percent",
+        publisher=Publisher.AGENT,
+        metrics=("decoder_utilization",),
+        statistic="Maximum",
+        scale=Scale.PERCENT,
+        at_every_sweep=False,
+    ),
+    "encoder-sessions": Figure(
+        words="open sessions of the video encoder",
+        field="encoder_sessions",
+        limit="vetoes.encoder_sessions",
+        publisher=Publisher.AGENT,
+        metrics=("encoder_sessions",),
+        statistic="Maximum",
+        scale=Scale.SESSIONS,
+        at_every_sweep=False,
+    ),
+    "encoder-frames": Figure(
+        words="frames encoded per second",
+        field="encoded_frames_per_second",
+        limit="vetoes.encoded_frames_per_second",
+        publisher=Publisher.AGENT,
+        metrics=("encoded_frames",),
+        statistic="Maximum",
+        scale=Scale.FRAMES,
+        at_every_sweep=False,
+    ),
+    "vcpus": Figure(
+        words="busy vCPUs",
+        field="busy_vcpus",
+        limit="vetoes.busy_vcpus",
+        publisher=Publisher.EC2,
+        metrics=("CPUUtilization",),
+        statistic="Average",
+        scale=Scale.VCPUS,
     ),
     "bound": Figure(
         words="the utilization that the instance itself publishes",
@@ -142,9 +203,43 @@ def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
     """Return CloudWatch's names of the metrics that show a figure. `names` are the policy's names
     for the agent's metrics."""
     row = FIGURES[figure]
-    if row.publisher in (Publisher.AGENT, Publisher.INSTANCE):
-        return tuple(getattr(names, setting) for setting in row.metrics)
-    return row.metrics
+    if row.publisher in (Publisher.EC2, Publisher.EC2_GPU):
+        return row.metrics
+    metrics = tuple(getattr(names, setting) for setting in row.metrics)
+    if row.scale is Scale.PERCENT_OF_POWER:
+        return (*metrics, *_power_beside(names))
+    return metrics
+
+
+_POWER_BY_FAMILY = {
+    "DCGM_FI_": "DCGM_FI_DEV_POWER_USAGE",
+    "node_gpu_": "node_gpu_power_draw",
+    "GPUUtilization": "GPUPowerDraw",
+}
+"""The metric of power in watts that a publisher sends beside utilization, by how the name of its
+utilization begins. Publishers: DCGM's exporter, Container Insights, `agent/` in `GPU/Custom`."""
+
+
+def _power_beside(names: Metrics) -> tuple[str, ...]:
+    """Return the metric of power that belongs to the policy's utilization; an empty tuple if the
+    policy names one itself, or the publisher is not known."""
+    if names.power_draw != Metrics().power_draw:
+        return ()
+    for family, power_metric in _POWER_BY_FAMILY.items():
+        if names.utilization.startswith(family):
+            return (power_metric,)
+    return ()
+
+
+def is_share_by_name(metric: str) -> bool:
+    """Return whether a metric is known to be a share of 0 to 1 although people read it as percent:
+    DCGM's profiling metrics, and names that say so."""
+    return metric.startswith("DCGM_FI_PROF_") or metric.lower().endswith("_ratio")
+
+
+def confirming_figures() -> tuple[str, ...]:
+    """Return the second figures of the GPU's side, in the order of the table."""
+    return tuple(figure for figure, row in FIGURES.items() if row.confirms_utilization)
 
 
 def published_by(*publishers: Publisher) -> tuple[str, ...]:
@@ -168,12 +263,14 @@ def can_be_replayed(figure: str) -> bool:
 def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float | None:
     """Return the factor that turns a reading of a period into the figure.
 
-    Return `None` if the instance type does not say what 100% is.
+    Return `None` if the instance type does not say what 100% is, or is not known.
     """
-    if scale is Scale.PERCENT:
+    if scale in (Scale.PERCENT, Scale.SESSIONS, Scale.FRAMES):
         return 1.0
     if scale is Scale.PER_SECOND:
         return 1.0 / period_seconds
+    if scale is Scale.VCPUS:
+        return shape.vcpus / 100.0 if shape and shape.vcpus else None
     whole = _whole(scale, shape)
     return 100.0 / whole if whole else None
 
@@ -191,7 +288,10 @@ def _whole(scale: Scale, shape: Shape | None) -> int | None:
 
 
 def amount_text(figure: str, value: float) -> str:
-    """Return a value of a figure with its unit."""
-    if FIGURES[figure].scale is Scale.PER_SECOND:
+    """Return a value of a figure with its unit, where its words do not say it: `12.5%`."""
+    scale = FIGURES[figure].scale
+    if scale is Scale.PER_SECOND:
         return f"{value / 1_000_000:.2f} MB/s"
+    if scale in (Scale.VCPUS, Scale.SESSIONS, Scale.FRAMES):
+        return f"{value:.1f}".removesuffix(".0")
     return f"{value:.1f}%"

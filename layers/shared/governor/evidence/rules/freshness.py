@@ -15,6 +15,7 @@ from governor.evidence.model import Evidence, GpuReadings, MetricSource
 from governor.evidence.rules.figures import (
     FIGURES,
     Publisher,
+    confirming_figures,
     is_published_by,
     required_figures,
 )
@@ -69,7 +70,19 @@ def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | Non
 
     `evidence` has the periods of `reading_period`, and its window ends `MOST_AHEAD` after `now`.
     """
-    return _why_gpus_stale(evidence, policy, now) or _why_figures_stale(evidence, policy, now)
+    return (
+        _why_gpus_stale(evidence, policy, now)
+        or _why_figures_stale(evidence, policy, now)
+        or _why_power_stale(evidence, policy, now)
+    )
+
+
+def clock_ahead(evidence: Evidence, now: UtcDatetime) -> timedelta:
+    """Return how far ahead of `now` the newest reading of a GPU ends; zero if none does."""
+    all_series = [gpu.utilization for gpu in evidence.gpus]
+    ends = [last_reading_end(series, evidence.window) for series in all_series]
+    ahead = max(ends, default=now) - evidence.window.period - now
+    return max(ahead, timedelta(0))
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
@@ -162,6 +175,28 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
         if now - ended > allowed:
             return _too_old(what, ended, allowed)
     return None
+
+
+def _why_power_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+    """Return why the newest reading of power is too old to confirm the utilization; `None` if it is
+    new enough, or if none was read in the last 30 minutes.
+
+    Whether power must be measured at all is for `verdict.rules.second_figure` to say.
+    """
+    if policy.acts_unasked_by is None:
+        return None
+    reasons: list[str] = []
+    for figure in confirming_figures():
+        ended = evidence.last_measured.get(figure)
+        if ended is None or not evidence.measured_percent.get(figure):
+            continue
+        allowed = oldest_gpu_reading(policy.metrics)
+        if is_published_by(figure, Publisher.EC2_GPU):
+            allowed = _OLDEST_READING_OF_5_MINUTES
+        if now - ended <= allowed:
+            return None
+        reasons.append(_too_old(f"the newest reading of {FIGURES[figure].words}", ended, allowed))
+    return reasons[0] if reasons else None
 
 
 def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:

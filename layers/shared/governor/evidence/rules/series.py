@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -31,14 +32,46 @@ def window_before(now: datetime, length: timedelta, period: timedelta, lag: time
     return Window(start=end - period * bins, end=end, period=period)
 
 
+_INDEX_NAMES = ("index", "gpu", "gpuid", "gpudevice", "device")
+"""Dimensions that hold the index of a GPU, in small letters. Publishers in this order: the
+CloudWatch agent, DCGM's exporter, EC2, Container Insights, DCGM's exporter again."""
+_UUID_NAMES = ("uuid", "gpuuuid")
+"""Dimensions that hold the UUID of a GPU, in small letters."""
+_DEVICE = re.compile(r"(?:nvidia|gpu)?(\d+)")
+"""An index alone, or within the name of a device, such as `nvidia0`."""
+
+
 def is_gpu(dimensions: Dimensions) -> bool:
     """Return whether these are the dimensions of one GPU."""
-    return any(name == "index" for name, _ in dimensions)
+    return gpu_label(dimensions) != "all"
 
 
 def gpu_label(dimensions: Dimensions) -> str:
-    """Return the index of the GPU, or `all` for an aggregate."""
-    return dict(dimensions).get("index", "all")
+    """Return the index of the GPU, such as `0`; its UUID if only that is known; `all` for an
+    aggregate."""
+    # The names of one instance's metrics hardly ever differ, so this comes first.
+    for name, value in dimensions:
+        if name == "index":
+            return value
+    return _gpu_index(dimensions) or gpu_uuid(dimensions) or "all"
+
+
+def _gpu_index(dimensions: Dimensions) -> str | None:
+    """Return the index of the GPU; `None` if no dimension holds one."""
+    value_by_name = {name.lower(): value for name, value in dimensions}
+    for name in _INDEX_NAMES:
+        match = _DEVICE.fullmatch(value_by_name.get(name, ""))
+        if match is not None:
+            return match[1]
+    return None
+
+
+def gpu_uuid(dimensions: Dimensions) -> str | None:
+    """Return the UUID of the GPU; `None` if no dimension holds one."""
+    for name, value in dimensions:
+        if name.lower() in _UUID_NAMES:
+            return value
+    return None
 
 
 def by_index(label: str) -> tuple[int, str]:
@@ -261,6 +294,11 @@ _LEFT_OUT_IF_EMPTY = (
     "last_measured",
     "longest_hole_minutes",
     "bound_utilization_percent",
+    "encoder_percent",
+    "decoder_percent",
+    "encoder_sessions",
+    "encoded_frames_per_second",
+    "busy_vcpus",
 )
 """Fields that were added later. Evidence that was stored before they existed keeps its hash."""
 

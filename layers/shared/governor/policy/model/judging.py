@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from math import inf
 from typing import Literal
 
@@ -131,6 +132,16 @@ class Metrics(Section):
     """Metric of GPU temperature, in degrees Celsius."""
     memory_utilization: str = "nvidia_smi_utilization_memory"
     """Metric of the time in which GPU memory was read or written, in percent."""
+    encoder_utilization: str = "nvidia_smi_utilization_encoder"
+    """Metric of the utilization of a GPU's video encoder, in percent. `agent/` publishes it;
+    CloudWatch's agent does not."""
+    decoder_utilization: str = "nvidia_smi_utilization_decoder"
+    """Metric of the utilization of a GPU's video decoder, in percent. `agent/` publishes it;
+    CloudWatch's agent does not."""
+    encoder_sessions: str = "nvidia_smi_encoder_stats_session_count"
+    """Metric of the number of open sessions of a GPU's video encoder."""
+    encoded_frames: str = "nvidia_smi_encoder_stats_average_fps"
+    """Metric of the frames that a GPU's video encoder encodes per second."""
     hardware_namespace: str = "GPU/Custom"
     """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost
     GPUs."""
@@ -150,6 +161,13 @@ class Metrics(Section):
     """Metrics that jobs publish while they work. `null`: none are read."""
 
 
+class SecondFigure(StrEnum):
+    """When power must confirm a low utilization, the stricter last."""
+
+    UNASKED = "unasked"
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True)
 class IdleRule(Section):
     """Rules of idleness: every GPU stays under the threshold for the whole window."""
@@ -163,6 +181,10 @@ class IdleRule(Section):
     `no-data`."""
     grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
     """Minutes after a start during which an instance is not judged."""
+    second_figure: SecondFigure = setting(SecondFigure.UNASKED, "lowered")
+    """When power must confirm a low utilization, where the instance type has a power limit in the
+    catalog. `unasked`: only where the policy acts without a person's approval (`mode: auto`,
+    `approval.on_expiry: act`). `required`: always; otherwise the verdict is `no-data`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +199,20 @@ class Vetoes(Section):
     power_percent_of_limit: float | None = between(40.0, 0.1, 100, "raised")
     """GPU power draw, in percent of the GPU's power limit."""
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
-    """CPU utilization, in percent."""
+    """CPU utilization, in percent of all vCPUs."""
+    busy_vcpus: float | None = between(None, 0.1, 1024, "raised")
+    """CPU utilization, in busy vCPUs: 8% of 192 vCPUs is 15.4. It comes beside `cpu_percent`. It
+    has no effect on types whose number of vCPUs the catalog does not know."""
     network_bytes_per_second: float | None = checked(
         1_000_000.0, "it must be above 0 and finite", lambda value: 0 < value < inf, "raised", gt=0
     )
     """Network traffic in both directions, in bytes per second."""
+    video_percent: float | None = between(1.0, 0.1, 100, "raised")
+    """Utilization of a GPU's video encoder or decoder, in percent, where it is published."""
+    encoder_sessions: int | None = between(1, 1, 1000, "raised")
+    """Open sessions of a GPU's video encoder, where they are published."""
+    encoded_frames_per_second: float | None = between(1.0, 0.1, 100_000, "raised")
+    """Frames that a GPU's video encoder encodes per second, where they are published."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
     """Hours during which an open Session Manager session makes the instance busy. Systems Manager
     counts disconnected sessions as open, so older ones do not."""

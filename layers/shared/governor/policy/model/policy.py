@@ -143,6 +143,16 @@ class Policy(Section):
             return f"metrics.lag_seconds is {self.metrics.lag_seconds}; set 120"
         return None
 
+    @property
+    def acts_unasked_by(self) -> str | None:
+        """Return the setting by which the policy may act without a person's approval, such as
+        `mode: auto`; `None` if it may not. A rehearsal counts as what it rehearses."""
+        if self.mode is Mode.AUTO:
+            return "mode: auto"
+        if self.approval.on_expiry == "act":
+            return "approval.on_expiry: act"
+        return None
+
     def with_window(self, window: timedelta) -> Policy:
         """Return this policy with an idle window of this length, in whole minutes. Raises:
         SettingError if the policy refuses that length."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import partial
 from math import inf
 from operator import ne
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +19,7 @@ from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
 from governor.policy.model.names import TagMatch
 from governor.policy.model.notices import Managed
-from governor.policy.model.policy import AppliedPolicy, Mode, Override, Policy
+from governor.policy.model.policy import AppliedPolicy, Override, Policy
 
 PEOPLE_NEEDED = 2
 """The people needed behind a risky version if the policy says `two_people_for_policy`."""
@@ -56,11 +58,21 @@ class Parsed(Protocol):
 
 
 def _number(value: Any, *, if_none: float) -> float:
-    """Return a setting as a number that can be compared; a mode as its place among the modes, so
-    that `observe` < `ask` < `auto`. Return `if_none` for `None`."""
-    if isinstance(value, Mode):
-        return list(Mode).index(value)
+    """Return a setting as a number that can be compared; a member of an enum as its place among the
+    members, so that `observe` < `ask` < `auto`. Return `if_none` for `None`."""
+    if isinstance(value, StrEnum):
+        return list(type(value)).index(value)
     return if_none if value is None else float(value)
+
+
+def _lowest(values: Sequence[Any]) -> Any:
+    """Return the lowest of the values, none of which is `None`."""
+    return min(values, key=partial(_number, if_none=inf))
+
+
+def _highest(values: Sequence[Any]) -> Any:
+    """Return the highest of the values, none of which is `None`."""
+    return max(values, key=partial(_number, if_none=-inf))
 
 
 def _is_raised(before: Any, after: Any) -> bool:
@@ -163,8 +175,8 @@ def _current_value(values: Sequence[Any]) -> Any:
 
 
 _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
-    "raised": min,
-    "lowered": max,
+    "raised": _lowest,
+    "lowered": _highest,
     "removed": _union,
     "any": _current_value,
     "none": _current_value,

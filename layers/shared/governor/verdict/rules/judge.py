@@ -31,6 +31,11 @@ from governor.policy.model.policy import Policy
 from governor.verdict.model import EXEMPT_BY_DECISION, Hold, Verdict, VerdictKind
 from governor.verdict.rules.proof import busy, no_data
 from governor.verdict.rules.samples import hidden_gpu_until, judge_count
+from governor.verdict.rules.second_figure import (
+    doubt_text,
+    judge_scale,
+    judge_second_figure,
+)
 from governor.verdict.rules.utilization import judge_utilization
 from governor.verdict.rules.vetoes import judge_figures
 
@@ -97,20 +102,23 @@ def judge(
         return unread_verdict
     verdict = judge_utilization(evidence, policy)
     if in_full:
-        verdict = _judge_the_rest(evidence, policy, verdict)
+        verdict = _judge_the_rest(instance, evidence, policy, verdict)
     if verdict is not None:
         return verdict
     manager = managed_by(instance, policy.managed.tag_keys)
+    doubt = doubt_text(instance.instance_type, evidence, policy)
+    hint = f"{doubt}. Only GPU utilization says that it is idle"
     return Verdict(
         VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE,
-        idle_sentence(evidence.window.length, policy, manager),
+        idle_sentence(evidence.window.length, policy, manager, doubt=doubt),
         evidence=evidence,
+        advice=(hint,) if doubt else (),
         manager=manager,
     )
 
 
 def _judge_the_rest(
-    evidence: Evidence, policy: Policy, by_utilization: Verdict | None
+    instance: Instance, evidence: Evidence, policy: Policy, by_utilization: Verdict | None
 ) -> Verdict | None:
     """Return the verdict by utilization and all other evidence; `None` if the instance is idle."""
     if by_utilization is not None and by_utilization.kind is not VerdictKind.NO_DATA:
@@ -121,7 +129,12 @@ def _judge_the_rest(
         return by_work
     if by_utilization is not None:
         return by_utilization
-    return judge_figures(evidence, policy) or judge_count(evidence, policy)
+    return (
+        judge_figures(evidence, policy)
+        or judge_count(evidence, policy)
+        or judge_scale(evidence, policy)
+        or judge_second_figure(instance, evidence, policy)
+    )
 
 
 def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -164,12 +177,23 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def idle_sentence(
-    idle_for: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
+    idle_for: timedelta,
+    policy: Policy,
+    manager: Manager | None = None,
+    *,
+    released: bool = False,
+    doubt: str = "",
 ) -> str:
-    """Return how long an instance has been idle, and which service runs it. `released` says that
-    its GPU memory is released."""
+    """Return how long an instance has been idle, and which service runs it.
+
+    `released` says that its GPU memory is released, `doubt` what does not confirm its utilization
+    (`doubt_text`).
+    """
     if released:
-        return f"Idle for {span(idle_for)} and GPU memory is released."
-    below = f"{policy.idle.utilization_below_percent:g}%"
+        in_brackets = f" ({doubt})" if doubt else ""
+        return f"Idle for {span(idle_for)} and GPU memory is released{in_brackets}."
+    measured = f"every GPU under {policy.idle.utilization_below_percent:g}%"
+    if doubt:
+        measured = f"{measured}; {doubt}"
     managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."
-    return f"Idle for {span(idle_for)} (every GPU under {below}).{managed}"
+    return f"Idle for {span(idle_for)} ({measured}).{managed}"

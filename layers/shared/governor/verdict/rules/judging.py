@@ -22,15 +22,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.core.instance import Instance
-from governor.core.managers import Manager
+from governor.core.managers import managed_by
 from governor.core.units import UtcDatetime, in_utc, span
 from governor.evidence.model import Evidence, Window
 from governor.evidence.rules.figures import FIGURES, limit_of
 from governor.evidence.rules.series import latest, unmeasured_until, window_before
-from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, WORKING, Hold, Verdict, VerdictKind
 from governor.verdict.rules.judge import idle_sentence, judge, judge_holes, judge_unread
 from governor.verdict.rules.proof import LATE, is_short_hole
+from governor.verdict.rules.second_figure import doubt_text, judge_unasked
 from governor.verdict.rules.vetoes import judge_age, judge_parts
 
 
@@ -106,11 +107,14 @@ class Subject:
         """Return the figures that a sweep reads if utilization alone would call the instance idle;
         an empty set if people know of the idleness.
 
-        Memory is also read if a question could start sooner while memory is released.
+        Memory is also read if a question could start sooner while memory is released. Figures that
+        hardly any instance publishes are read when it turns idle, and by the question again.
         """
         if self.people_know:
             return frozenset()
         figures = wanted_figures(self.policy)
+        if self.memory is not None and self.memory.verdict is VerdictKind.IDLE:
+            figures = frozenset(one for one in figures if FIGURES[one].at_every_sweep)
         if self.policy.why_never_asks or not self._may_ask_sooner():
             return figures
         return figures | {"memory"}
@@ -134,7 +138,14 @@ class Subject:
         if not verdict.is_idle:
             return verdict
         idle_for = evidence.window.end - self._since(evidence)
-        return replace(verdict, reason=idle_sentence(idle_for, self.policy, verdict.manager))
+        advice = verdict.advice
+        memory = self.memory
+        if self.people_know and memory is not None and memory.verdict is VerdictKind.IDLE:
+            # This sweep reads utilization alone. An earlier one read what confirms it.
+            advice = memory.advice
+        doubt = doubt_text(self.instance.instance_type, evidence, self.policy)
+        reason = idle_sentence(idle_for, self.policy, verdict.manager, doubt=doubt)
+        return replace(verdict, reason=reason, advice=advice)
 
     def _is_late(self, verdict: Verdict, evidence: Evidence) -> bool:
         """Return whether readings without data may only be late, so that it is too early to alert
@@ -187,10 +198,14 @@ class Subject:
         if not verdict.is_idle:
             return verdict
         too_old = judge_age(evidence, policy_over_window, self.now)
-        unproved = too_old or judge_holes(evidence, policy_over_window)
+        unproved = (
+            too_old
+            or judge_holes(evidence, policy_over_window)
+            or judge_unasked(self.instance, evidence, policy_over_window)
+        )
         if unproved is not None:
             return unproved
-        reason = asked_because(evidence.window.length, evidence, policy, verdict.manager)
+        reason = asked_because(evidence.window.length, self.instance, evidence, policy)
         return replace(verdict, reason=reason)
 
     def _is_long_enough(self, window: timedelta, evidence: Evidence) -> bool:
@@ -325,11 +340,16 @@ def wanted_figures(policy: Policy) -> frozenset[str]:
 
 
 def asked_because(
-    idle_for: timedelta, evidence: Evidence, policy: Policy, manager: Manager | None
+    idle_for: timedelta, instance: Instance, evidence: Evidence, policy: Policy
 ) -> str:
     """Return the reason of a question about an instance that has been idle for `idle_for`."""
-    is_sooner = evidence.window.length < policy.ask_window
-    return idle_sentence(idle_for, policy, manager, released=is_sooner)
+    return idle_sentence(
+        idle_for,
+        policy,
+        managed_by(instance, policy.managed.tag_keys),
+        released=evidence.window.length < policy.ask_window,
+        doubt=doubt_text(instance.instance_type, evidence, policy),
+    )
 
 
 def is_released(evidence: Evidence, policy: Policy) -> bool:
@@ -344,7 +364,6 @@ def is_released(evidence: Evidence, policy: Policy) -> bool:
 def sooner_window(policy: Policy) -> timedelta | None:
     """Return the window of a proof while memory is released. Return `None` if that window is not
     shorter than the usual one, or if the policy may act without an answer."""
-    may_act_unasked = policy.mode is Mode.AUTO or policy.approval.on_expiry == "act"
-    if may_act_unasked or policy.released_window >= policy.ask_window:
+    if policy.acts_unasked_by is not None or policy.released_window >= policy.ask_window:
         return None
     return policy.released_window

@@ -57,7 +57,7 @@ def judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
 def _last_active_bin(evidence: Evidence, policy: Policy) -> int | None:
     """Return the newest period in which a GPU reached the threshold; `None` if none did."""
     threshold = policy.idle.utilization_below_percent
-    last_bins = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
+    last_bins = [last_at_or_above(series, threshold) for series in utilization_series(evidence)]
     return max((index for index in last_bins if index is not None), default=None)
 
 
@@ -188,12 +188,12 @@ def _label(gpu: GpuReadings) -> str:
     return "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
 
 
-def _utilization(evidence: Evidence) -> list[Series]:
+def utilization_series(evidence: Evidence) -> list[Series]:
     """Return all series of utilization: of each GPU, and of the whole instance."""
     return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
 def peaks_of(evidence: Evidence) -> list[float]:
     """Return the highest reading of each series of utilization that has one."""
-    peaks = [peak(series) for series in _utilization(evidence)]
+    peaks = [peak(series) for series in utilization_series(evidence)]
     return [percent for percent in peaks if percent is not None]

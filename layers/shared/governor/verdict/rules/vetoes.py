@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from governor.core.units import END_BIN, in_utc
+from governor.core.units import in_utc
 from governor.evidence.model import Evidence
 from governor.evidence.rules.figures import (
     FIGURES,
@@ -29,19 +29,14 @@ from governor.verdict.rules.proof import (
     of_needed_text,
 )
 from governor.verdict.rules.samples import gpus_in_aggregate
+from governor.verdict.rules.second_figure import NEWEST_FIGURE, oldest_figure
 from governor.verdict.rules.utilization import peaks_of
-
-_NEWEST_FIGURE = timedelta(minutes=20)
-"""A required figure must have a reading this new, or one of the newest periods that the lag
-leaves."""
 
 
 def judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return busy if a figure besides utilization reached its limit, no data if a required figure
     is missing; `None` otherwise."""
-    period = max(END_BIN, evidence.window.period)
-    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
-    oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
+    oldest = oldest_figure(evidence, policy)
     for figure in FIGURES:
         limit = limit_of(policy, figure)
         if limit is None:
@@ -84,7 +79,7 @@ def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | No
     """Return a no-data verdict if a required figure was not measured in the newest 20 minutes,
     however long the lag is. Return `None` otherwise."""
     for figure in required_figures(policy):
-        too_old = _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
+        too_old = _not_lately(evidence, policy, figure, now, NEWEST_FIGURE)
         if too_old is not None:
             return too_old
     return None

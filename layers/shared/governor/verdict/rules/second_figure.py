@@ -1,0 +1,207 @@
+"""Judge whether a low utilization stands alone: a second figure of the GPU's side, power, must
+confirm it where nobody approves an action, and where the policy requires it.
+
+Utilization can be low by mistake: a metric in shares of 0 to 1, a profiler that is frozen at zero,
+zeros of a GPU in MIG mode. Power shows work in all these cases, and costs one more reading.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from governor.core.catalog import shape_of
+from governor.core.instance import Instance
+from governor.core.units import END_BIN, in_utc
+from governor.evidence.model import Evidence
+from governor.evidence.rules.figures import (
+    FIGURES,
+    confirming_figures,
+    is_share_by_name,
+    limit_of,
+)
+from governor.evidence.rules.series import readings
+from governor.policy.model.judging import SecondFigure
+from governor.policy.model.policy import Policy
+from governor.verdict.model import Verdict
+from governor.verdict.rules.proof import LATE, no_data
+from governor.verdict.rules.utilization import peaks_of, utilization_series
+
+NEWEST_FIGURE = timedelta(minutes=20)
+"""A figure that must be measured needs a reading this new, or one of the newest periods that the
+lag leaves."""
+
+
+class Unconfirmed(NamedTuple):
+    """Why no second figure confirms the utilization."""
+
+    text: str
+    """Such as `power: not measured since 2026-11-27 04:05 UTC`."""
+    is_late: bool
+    """True if the missing readings may still arrive."""
+
+
+def has_power_limit(instance_type: str) -> bool:
+    """Return whether the catalog knows the power limit of the type's GPUs, so that power says how
+    busy they are."""
+    shape = shape_of(instance_type)
+    return shape is not None and shape.board_power_watts is not None
+
+
+def oldest_figure(evidence: Evidence, policy: Policy) -> timedelta:
+    """Return how long before the end of the window a figure that must be measured may have ended
+    at most."""
+    period = max(END_BIN, evidence.window.period)
+    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
+    return max(NEWEST_FIGURE - policy.lag - period, 2 * period)
+
+
+def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> Unconfirmed | None:
+    """Return why no second figure confirms a low utilization.
+
+    Return `None` if one does: it was measured in enough of the window, and lately. Return `None`,
+    too, for a type without a known power limit, which is not asked for one.
+    """
+    if not has_power_limit(instance_type):
+        return None
+    if is_confirmed(evidence, policy):
+        return None
+    figure = _newest_figure(evidence)
+    if figure is None:
+        return Unconfirmed("power: not measured", is_late=False)
+    if not evidence.measured_percent.get(figure):
+        return Unconfirmed("power: not measured for each GPU", is_late=False)
+    ended = evidence.last_measured[figure]
+    silent_for = evidence.window.end - ended
+    if silent_for > oldest_figure(evidence, policy):
+        text = f"power: not measured since {in_utc(ended)}"
+        return Unconfirmed(text, is_late=silent_for < LATE)
+    percent = evidence.measured_percent.get(figure, 0.0)
+    hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
+    percent_without_hole = percent + 100 * (hole / evidence.window.length)
+    is_one_hole = percent_without_hole >= policy.idle.minimum_coverage_percent
+    text = f"power: measured in only {percent:.0f}% of the window"
+    return Unconfirmed(text, is_late=is_one_hole and hole < LATE)
+
+
+def doubt_text(instance_type: str, evidence: Evidence, policy: Policy) -> str:
+    """Return why no second figure confirms a low utilization, as people read it beside the idle
+    time: `power: not measured`.
+
+    Return an empty text if one does, if the type is not asked for one, or if `evidence` was read
+    without the second figures.
+    """
+    if not evidence.read.intersection(confirming_figures()):
+        return ""
+    unconfirmed = why_unconfirmed(instance_type, evidence, policy)
+    return "" if unconfirmed is None else unconfirmed.text
+
+
+def is_confirmed(evidence: Evidence, policy: Policy) -> bool:
+    """Return whether a second figure was measured in enough of the window, and lately.
+
+    Whether it reached its limit is for `judge_figures` to say.
+    """
+    return any(_is_measured(evidence, policy, figure) for figure in confirming_figures())
+
+
+def judge_second_figure(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if the policy requires a second figure always, and none confirms
+    the utilization. Return `None` otherwise."""
+    if policy.idle.second_figure is not SecondFigure.REQUIRED:
+        return None
+    return _judge(instance, evidence, policy, "idle.second_figure: required asks for it")
+
+
+def judge_unasked(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if the policy may act without a person's approval, and no second
+    figure confirms the utilization. Return `None` otherwise."""
+    setting = policy.acts_unasked_by
+    if setting is None:
+        return None
+    why_needed = f"{setting} does not act on utilization alone"
+    if limit_of(policy, "power") is None and has_power_limit(instance.instance_type):
+        reason = f"power: not compared (vetoes.power_percent_of_limit is null), and {why_needed}"
+        return no_data(evidence, reason)
+    return _judge(instance, evidence, policy, why_needed)
+
+
+def _judge(
+    instance: Instance, evidence: Evidence, policy: Policy, why_needed: str
+) -> Verdict | None:
+    """Return a no-data verdict if no second figure confirms the utilization; `None` if one does, or
+    the type is not asked for one."""
+    unconfirmed = why_unconfirmed(instance.instance_type, evidence, policy)
+    if unconfirmed is None:
+        return None
+    reason = f"{unconfirmed.text}, and {why_needed}"
+    return no_data(evidence, reason, is_late=unconfirmed.is_late)
+
+
+def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if utilization may be a share of 0 to 1, in which a busy GPU looks
+    idle. Return `None` otherwise.
+
+    Percent and share are told apart by a reading above 1. Below the threshold in both units, the
+    GPU is idle in both. A whole number, such as 1, is percent unless the name says otherwise.
+    """
+    reason = why_scale_is_unknown(evidence, policy)
+    return None if reason is None else no_data(evidence, reason)
+
+
+def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
+    """Return why utilization may be a share of 0 to 1; `None` if it is percent, or idle in both
+    units."""
+    peaks = peaks_of(evidence)
+    if not peaks or max(peaks) > 1:
+        return None
+    metric = policy.metrics.utilization
+    busy_share = policy.idle.utilization_below_percent / 100
+    is_share = is_share_by_name(metric)
+    if is_share and not is_confirmed(evidence, policy):
+        return (
+            f"{metric} is a share of 0 to 1, may be frozen at 0, and power is not measured beside "
+            "it: set metrics.utilization to a metric in percent"
+        )
+    if is_share and max(peaks) >= busy_share:
+        return (
+            f"{metric} is a share of 0 to 1 and reached {max(peaks):g}: set metrics.utilization to "
+            "a metric in percent"
+        )
+    if is_share or is_confirmed(evidence, policy):
+        return None
+    if not _has_fraction(evidence, busy_share):
+        return None
+    return (
+        f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, and "
+        "power is not measured beside it"
+    )
+
+
+def _has_fraction(evidence: Evidence, busy_share: float) -> bool:
+    """Return whether a reading between 0 and 1 would be work if it were a share."""
+    for series in utilization_series(evidence):
+        if any(busy_share <= value < 1 for value in readings(series)):
+            return True
+    return False
+
+
+def _is_measured(evidence: Evidence, policy: Policy, figure: str) -> bool:
+    """Return whether a figure was measured in enough of the window, and lately."""
+    if getattr(evidence, FIGURES[figure].field) is None:
+        return False
+    ended = evidence.last_measured.get(figure, evidence.window.start)
+    if evidence.window.end - ended > oldest_figure(evidence, policy):
+        return False
+    percent = evidence.measured_percent.get(figure, 0.0)
+    return percent >= policy.idle.minimum_coverage_percent
+
+
+def _newest_figure(evidence: Evidence) -> str | None:
+    """Return the second figure that was measured last; `None` if none was measured at all."""
+    measured = [
+        figure
+        for figure in confirming_figures()
+        if figure in evidence.last_measured and getattr(evidence, FIGURES[figure].field) is not None
+    ]
+    return max(measured, key=lambda figure: evidence.last_measured[figure], default=None)
