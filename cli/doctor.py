@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cli import aws, status
@@ -17,18 +17,31 @@ from cli.errors import CommandError
 from cli.fleet import over_the_fleet, print_unseen
 from cli.status import Line
 from cli.tables import Column, print_table
-from cli.telemetry import CAUSES, Finding, Health, findings, health_of
+from cli.telemetry import (
+    CAUSES,
+    Finding,
+    Health,
+    findings,
+    health_of,
+    never_passed_1,
+    ordered,
+)
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.core.instance import Instance, Target
 from governor.core.units import plural, printable
+from governor.evidence.check_freshness import newest_readings
 from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.model import Evidence
 from governor.evidence.ports import InstanceReader, Listed, MetricReader, SeriesFilter
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.figures import FIGURES
+from governor.evidence.rules.figures import FIGURES, Publisher, metrics_of, published_by
+from governor.evidence.rules.freshness import clock_offset
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook
+from governor.policy.model.policy import Policy
+from governor.verdict.rules.utilization import peaks_of
 
 _OF_A_DEPLOY = (
     "stack",
@@ -70,7 +83,7 @@ class Examined:
 
     `faults_are_seen`: Xid, ECC and the like are published, too. `heat_alarm_sees`: the temperature
     of a GPU is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it reports
-    that it works.
+    that it works. `evidence`: its readings of the idle window.
     """
 
     instance: Instance
@@ -78,6 +91,9 @@ class Examined:
     faults_are_seen: bool
     heat_alarm_sees: bool
     work: str | None = None
+    metric: str = ""
+    """The metric of its utilization, by its policy."""
+    evidence: Evidence | None = None
 
 
 def examine(
@@ -106,22 +122,69 @@ def examine(
         )
         for instance in selected
     ]
-    gathered_by_id = GatherEvidence(metrics)(target, requests, now)
+    gather = GatherEvidence(metrics)
+    gathered_by_id = gather(target, requests, now)
+    listed_figures = _listed_figures(target, base, metrics)
+    newest_by_id = newest_readings(gather, target, selected, base, now)
     examined = []
     for request in requests:
         instance = request.instance
         instance_id = instance.instance_id
         gathered = gathered_by_id[instance_id]
+        found = findings(
+            instance,
+            gathered.evidence,
+            gathered.dimensions,
+            request.policy,
+            listed=listed_figures.get(instance_id, frozenset()),
+            clock_offset=clock_offset(newest_by_id[instance_id], now),
+        )
         examined.append(
             Examined(
                 instance,
-                findings(instance, gathered.evidence, gathered.dimensions, request.policy),
+                found,
                 faults_are_seen=instance_id in hardware_series,
                 heat_alarm_sees=_is_read_by_heat_alarm(heat_series.get(instance_id, ())),
                 work=gathered.evidence.work,
+                metric=request.policy.metrics.utilization,
+                evidence=gathered.evidence,
             )
         )
     return sorted(examined, key=_rank)
+
+
+def _listed_figures(
+    target: Target, base: Policy, metrics: MetricReader
+) -> dict[str, frozenset[str]]:
+    """Return by instance id the figures of agents that CloudWatch lists, also those that nobody
+    publishes any more: it lists a series for two weeks. Raises: CloudError."""
+    figures: dict[str, set[str]] = defaultdict(set)
+    for figure in published_by(Publisher.AGENT):
+        for metric in metrics_of(figure, base.metrics):
+            wanted = SeriesFilter(base.metrics.namespace, metric, recently=False)
+            for instance_id in metrics.list_series(target, wanted):
+                figures[instance_id].add(figure)
+    return {instance_id: frozenset(found) for instance_id, found in figures.items()}
+
+
+def with_fleet_findings(fleet: Sequence[Examined]) -> list[Examined]:
+    """Return the same instances, the worst first, with what only the whole fleet shows: a metric of
+    utilization that never passed 1."""
+    evidence_by_metric: dict[str, list[Evidence]] = defaultdict(list)
+    for examined in fleet:
+        if examined.evidence is not None:
+            evidence_by_metric[examined.metric].append(examined.evidence)
+    finding_by_metric = never_passed_1(evidence_by_metric)
+    completed = []
+    for examined in fleet:
+        finding = finding_by_metric.get(examined.metric)
+        is_seen = examined.evidence is not None and bool(peaks_of(examined.evidence))
+        if finding is not None and is_seen:
+            found = ordered((*examined.found, finding))
+            completed.append(replace(examined, found=found))
+        else:
+            completed.append(examined)
+    return sorted(completed, key=_rank)
 
 
 def _is_read_by_heat_alarm(series: Iterable[Listed]) -> bool:
@@ -159,7 +222,7 @@ def doctor(arguments: argparse.Namespace) -> int:
         return examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now)
 
     try:
-        fleet = over_the_fleet(arguments, look)
+        fleet = with_fleet_findings(over_the_fleet(arguments, look))
     except CommandError as error:
         if not lines:
             raise

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.evidence.rules.figures import limit_of
+from governor.evidence.rules.figures import is_share_by_name, limit_of
 from governor.evidence.rules.freshness import why_never_fresh
 from governor.limits.rules.breaker import acts_unasked
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership, addresses
+from governor.policy.model.judging import SecondFigure
 from governor.policy.model.names import KEY_FOR_IAM
 from governor.policy.model.policy import Mode, Policy
 
@@ -188,6 +189,15 @@ def _of_vetoes(policy: Policy) -> Iterator[str]:
             "no veto is on: utilization alone makes an instance idle; switch on "
             "vetoes.cpu_percent at least"
         )
+    needs_power = policy.acts_unasked_by
+    if needs_power is None and policy.idle.second_figure is SecondFigure.REQUIRED:
+        needs_power = "idle.second_figure: required"
+    if needs_power is not None and vetoes.power_percent_of_limit is None:
+        yield (
+            f"{needs_power} needs power to confirm a low utilization, and "
+            "vetoes.power_percent_of_limit is null, so nothing is ever done on types with a power "
+            "limit; set a limit"
+        )
     if policy.mode is not Mode.OBSERVE and not vetoes.required:
         yield (
             "vetoes.required is empty: an instance whose CPU and network are not "
@@ -211,6 +221,12 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
             f"metrics.collection_interval_seconds: {metrics.collection_interval_seconds} "
             f"does not divide metrics.period_seconds ({metrics.period_seconds}), so GPUs in an "
             "aggregated metric may be miscounted, and their instances are no-data; set 60"
+        )
+    if is_share_by_name(metrics.utilization):
+        yield (
+            f"metrics.utilization: {metrics.utilization} is a share of 0 to 1, in which a busy GPU "
+            "looks idle, so its instances are no-data; name a metric in percent, such as "
+            "DCGM_FI_DEV_GPU_UTIL"
         )
     for figure in policy.vetoes.required:
         if limit_of(policy, figure) is None:

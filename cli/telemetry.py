@@ -5,16 +5,29 @@ Pure: from evidence and the series that exist to findings. It judges telemetry, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from governor.alerts.templates import template_lines
 from governor.core.catalog import shape_of
 from governor.core.instance import Instance
+from governor.core.units import minutes, plural
 from governor.evidence.model import Evidence, MetricSource
+from governor.evidence.rules.figures import (
+    FIGURES,
+    Publisher,
+    confirming_figures,
+    limit_of,
+    metrics_of,
+    published_by,
+)
 from governor.evidence.rules.series import coverage_percent
+from governor.policy.model.judging import SecondFigure, Vetoes
 from governor.policy.model.policy import Policy
+from governor.verdict.rules.second_figure import doubt_text, why_scale_is_unknown
+from governor.verdict.rules.utilization import peaks_of
 
 
 class Health(StrEnum):
@@ -24,6 +37,8 @@ class Health(StrEnum):
     """Nothing is published: it can never be judged."""
     WRONG = "wrong"
     """Something is published, and it does not suffice to judge."""
+    UNSURE = "unsure"
+    """It suffices to ask people, and not to act unasked: nothing confirms the utilization."""
     COSTLY = "costly"
     """It suffices, and costs more reads than it needs to."""
     RIGHT = "right"
@@ -39,6 +54,12 @@ CAUSES = {
     "hidden": "fewer GPUs publish utilization than there are",
     "too many": "more GPUs publish utilization than there are",
     "missing": "required by the policy and not measured long enough",
+    "share": "utilization may be a share of 0 to 1",
+    "zeros": "utilization is 0 while the GPUs draw power",
+    "stopped": "a figure has stopped coming",
+    "clock": "the clock of the host is wrong",
+    "never passed 1": "utilization never passed 1 on the whole fleet",
+    "no power": "power: not measured",
     "costly": "read GPU by GPU",
 }
 """The words that all findings of one cause share."""
@@ -55,14 +76,52 @@ class Finding:
 
 
 def findings(
-    instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
+    instance: Instance,
+    evidence: Evidence,
+    dimensions: Sequence[object] | None,
+    policy: Policy,
+    *,
+    listed: Collection[str] = (),
+    clock_offset: timedelta = timedelta(0),
 ) -> tuple[Finding, ...]:
     """Return all findings, the worst first; an empty tuple if all is right.
 
-    `dimensions` are per-GPU sets, `None` when they were not looked for.
+    `dimensions` are per-GPU sets, `None` when they were not looked for. `listed` are the figures
+    that the instance published at some time in the last two weeks. `clock_offset` is how far
+    from now its newest reading is dated, below zero if it is old.
     """
-    unsorted = _findings(instance, evidence, dimensions, policy)
-    return tuple(sorted(unsorted, key=lambda finding: _ORDER.index(finding.health)))
+    unsorted = [
+        *_findings(instance, evidence, dimensions, policy),
+        *_stopped_findings(evidence, listed, policy),
+        *_clock_findings(clock_offset),
+    ]
+    return ordered(unsorted)
+
+
+def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings with the worst first."""
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.health)))
+
+
+def never_passed_1(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapping[str, Finding]:
+    """Return a finding for each metric of utilization that never passed 1 on the whole fleet,
+    although it was above 0: all GPUs are idle, or it is a share of 0 to 1.
+
+    The evidence of all instances is grouped by the metric. Empty if there is no such metric.
+    """
+    found = {}
+    for metric, fleet in evidence_by_metric.items():
+        peaks = [percent for evidence in fleet for percent in peaks_of(evidence)]
+        if peaks and 0 < max(peaks) <= 1:
+            found[metric] = _finding(
+                Health.UNSURE,
+                "never passed 1",
+                metric=metric,
+                highest=f"{max(peaks):g}",
+                window=minutes(fleet[0].window.length),
+                instances=plural(len(fleet), "instance"),
+            )
+    return found
 
 
 def health_of(found: Sequence[Finding]) -> Health:
@@ -99,6 +158,7 @@ def _findings(
     missing = _missing_metrics(evidence, policy)
     if missing:
         yield _finding(Health.WRONG, "missing", missing=", ".join(missing))
+    yield from _doubt_findings(instance, evidence, policy)
     is_read_by_gpu = evidence.source is MetricSource.PER_GPU and len(evidence.gpus) > 1
     if is_read_by_gpu and not evidence.aggregate:
         yield _finding(Health.COSTLY, "costly", series=len(dimensions or evidence.gpus))
@@ -131,6 +191,70 @@ def _count_findings(instance: Instance, evidence: Evidence) -> Iterator[Finding]
     yield _finding(
         Health.WRONG, cause, reporting=reporting, expected=expected, accelerator=accelerator
     )
+
+
+def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> Iterator[Finding]:
+    """Yield why the utilization cannot be believed alone."""
+    why_unknown = why_scale_is_unknown(evidence, policy)
+    if why_unknown is not None:
+        yield _finding(Health.WRONG, "share", why=why_unknown)
+    peaks = peaks_of(evidence)
+    power = _highest_power(evidence)
+    if peaks and max(peaks) == 0 and power is not None and power >= _drawn_at_work(policy):
+        yield _finding(
+            Health.WRONG, "zeros", metric=policy.metrics.utilization, power=f"{power:.0f}"
+        )
+    doubt = doubt_text(instance.instance_type, evidence, policy)
+    if doubt:
+        is_needed = (
+            policy.acts_unasked_by is not None or policy.idle.second_figure is SecondFigure.REQUIRED
+        )
+        health = Health.WRONG if is_needed else Health.UNSURE
+        yield _finding(
+            health, "no power", doubt=doubt, needed=is_needed, metric=policy.metrics.power_draw
+        )
+
+
+def _highest_power(evidence: Evidence) -> float | None:
+    """Return the highest power of the second figures, in percent of the limit; `None` if none was
+    measured."""
+    measured = [getattr(evidence, FIGURES[figure].field) for figure in confirming_figures()]
+    return max((value for value in measured if value is not None), default=None)
+
+
+def _drawn_at_work(policy: Policy) -> float:
+    """Return from what power on a GPU works, in percent of its limit."""
+    limit = limit_of(policy, "power")
+    return Vetoes().power_percent_of_limit or 0.0 if limit is None else limit
+
+
+def _stopped_findings(
+    evidence: Evidence, listed: Collection[str], policy: Policy
+) -> Iterator[Finding]:
+    """Yield the figures of the agent that were published in the last two weeks, and are not any
+    more. A silent instance, or one that could not be read, has a finding already."""
+    if evidence.read_problem is not None or evidence.source is MetricSource.NONE:
+        return
+    for figure in published_by(Publisher.AGENT):
+        is_new = evidence.last_measured.get(figure) == evidence.window.end
+        was_measured = evidence.measured_percent.get(figure, 0.0) > 0
+        if figure in listed and not was_measured and not is_new:
+            metric = " or ".join(metrics_of(figure, policy.metrics))
+            words = FIGURES[figure].words
+            yield _finding(Health.UNSURE, "stopped", words=words, metric=metric)
+
+
+_LATE = timedelta(minutes=10)
+"""A reading is about this old at most where the agent publishes once in five minutes."""
+
+
+def _clock_findings(offset: timedelta) -> Iterator[Finding]:
+    """Yield that the newest reading is dated ahead of now by more than a minute, which an agent may
+    round, or that it is old."""
+    if offset > timedelta(minutes=1):
+        yield _finding(Health.WRONG, "clock", ahead=minutes(offset), behind=0)
+    elif offset < -_LATE:
+        yield _finding(Health.UNSURE, "clock", ahead=0, behind=minutes(-offset))
 
 
 def _missing_metrics(evidence: Evidence, policy: Policy) -> list[str]:

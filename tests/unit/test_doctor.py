@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.twins import MemoryEc2, MemoryMetrics
 
 def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
     """One that publishes, one that does not, one that is not selected."""
-    ec2, metrics = MemoryEc2(), MemoryMetrics()
+    ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
     for number, tags in (
         (1, {"Purpose": "GPU-Workload"}),
         (2, {"Purpose": "GPU-Workload"}),
@@ -30,7 +31,8 @@ def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
         own = {"InstanceId": instance.instance_id}
         for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, own, [1.0] * 12)
-    metrics.publish("nvidia_smi_utilization_gpu", {"InstanceId": f"i-{1:017x}"}, [1.0] * 12)
+    metrics.publish("nvidia_smi_utilization_gpu", {"InstanceId": f"i-{1:017x}"}, [2.0] * 12)
+    metrics.publish("nvidia_smi_power_draw", {"InstanceId": f"i-{1:017x}"}, [30.0] * 12)
     metrics.publish("GPULost", {"InstanceId": f"i-{1:017x}", "index": "0"}, [0.0] * 12)
     return ec2, metrics
 
@@ -82,11 +84,11 @@ def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: b
 def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> None:
     """With how many they are of; the advice once; of each what it has for itself; not hundreds of
     lines."""
-    ec2, metrics = MemoryEc2(), MemoryMetrics()
+    ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
     for number in range(1, 31):
         own = {"InstanceId": f"i-{number:017x}"}
         ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
-        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        for metric in ("nvidia_smi_power_draw", "CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, own, [1.0] * 12)
         if number > 20:
             few = [1.0] * (12 if number > 23 else number - 19)
@@ -105,6 +107,127 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
     ]
     assert "right   7 instances" == lines[18]
     assert "20 silent, 3 wrong, 7 right" == lines[-1]
+
+
+UTILIZATION = "nvidia_smi_utilization_gpu"
+POWER = "nvidia_smi_power_draw"
+
+
+def examined_one(
+    utilization: float, *, power: float | None = 30.0, ahead: int = 0, policy: str = ""
+) -> doctor.Examined:
+    """The examination of one instance with these readings, `ahead` minutes in the future too."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics()
+    own = {"InstanceId": f"i-{1:017x}"}
+    ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
+    metrics.now = lambda: NOW
+    for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        metrics.publish(metric, own, [1.0] * 12)
+    metrics.publish(UTILIZATION, own, [utilization] * 240)
+    if power is not None:
+        metrics.publish(POWER, own, [power] * 240)
+    if ahead:
+        metrics.now = lambda: NOW + timedelta(minutes=ahead)
+    (found,) = doctor.with_fleet_findings(
+        doctor.examine(TARGET, parse_policy(policy), ec2, metrics, NOW)
+    )
+    return found
+
+
+def causes(examined: doctor.Examined) -> set[str]:
+    """The causes of its findings."""
+    return {finding.cause for finding in examined.found}
+
+
+@pytest.mark.parametrize(
+    ("utilization", "power", "found"),
+    [
+        (2.0, 30.0, set()),
+        (1.5, 30.0, set()),
+        (1.0, 30.0, {"never passed 1"}),
+        (0.98, 30.0, {"never passed 1"}),
+        (0.98, None, {"never passed 1", "no power", "share"}),
+        (0.0, 30.0, set()),
+        (0.0, 119.9, set()),
+        (0.0, 120.0, {"zeros"}),
+        (2.0, None, {"no power"}),
+    ],
+)
+def test_a_small_number_is_doubted(
+    utilization: float, power: float | None, found: set[str]
+) -> None:
+    """A share of 0 to 1, zeros beside power, and utilization alone are named."""
+    assert found == causes(examined_one(utilization, power=power))
+
+
+@pytest.mark.parametrize(
+    ("policy", "health"),
+    [
+        ("mode: ask", Health.UNSURE),
+        ("mode: observe", Health.UNSURE),
+        ("{mode: ask, approval: {on_expiry: act}}", Health.WRONG),
+        ("{mode: ask, idle: {second_figure: required}}", Health.WRONG),
+    ],
+)
+def test_power_that_is_not_measured_is_wrong_where_it_is_needed(
+    policy: str, health: Health
+) -> None:
+    """People may be asked without it; nothing is done unasked."""
+    examined = examined_one(2.0, power=None, policy=policy)
+    (finding,) = examined.found
+
+    assert (health, "power: not measured") == (finding.health, finding.seen)
+    assert POWER in finding.advice
+    assert (health is Health.WRONG) is doctor._is_unjudged(examined)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "health"),
+    [
+        (0, None),
+        (1, None),
+        (3, Health.WRONG),
+        (119, Health.WRONG),
+        (-10, None),
+        (-12, Health.UNSURE),
+        (-25, Health.UNSURE),
+    ],
+)
+def test_a_clock_that_is_off_is_named(ahead: int, health: Health | None) -> None:
+    """Its readings are dated in the future, or are old: then the agent may be late, too."""
+    found = [one.health for one in examined_one(2.0, ahead=ahead).found if one.cause == "clock"]
+    assert found == ([] if health is None else [health])
+
+
+def test_a_metric_that_one_instance_shows_in_percent_is_right_for_all() -> None:
+    """The whole fleet decides, each metric by itself."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
+    for number, utilization in ((1, 0.98), (2, 60.0)):
+        own = {"InstanceId": f"i-{number:017x}"}
+        ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
+        for metric in (POWER, "CPUUtilization", "NetworkIn", "NetworkOut"):
+            metrics.publish(metric, own, [1.0] * 12)
+        metrics.publish(UTILIZATION, own, [utilization] * 12)
+    found = doctor.with_fleet_findings(doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW))
+
+    assert [set(), set()] == [causes(examined) for examined in found]
+
+
+@pytest.mark.parametrize(
+    ("figure", "metric"),
+    [("power", POWER), ("memory", "nvidia_smi_memory_used")],
+)
+def test_a_figure_that_has_stopped_coming_is_named(figure: str, metric: str) -> None:
+    """CloudWatch lists its series for two weeks; the window has no reading of it."""
+    ec2, metrics = fleet()
+    own = {"InstanceId": f"i-{1:017x}"}
+    metrics.publish(metric, own, [30.0] * 12 + [None] * 40)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
+    examined = next(one for one in found if one.instance.instance_id == own["InstanceId"])
+    stopped = [finding for finding in examined.found if finding.cause == "stopped"]
+
+    assert [True] == [metric in finding.seen for finding in stopped]
+    assert ("no power" in causes(examined)) is (figure == "power")
 
 
 HEAT = "nvidia_smi_temperature_gpu"

@@ -82,7 +82,7 @@ def test_what_suffices_is_right(evidence: Evidence) -> None:
         (aggregate(gpus_reporting=40), Health.WRONG, "40 of 8", "collection_interval_seconds"),
         (make_evidence(QUIET, gpus_expected=None), Health.WRONG, "not in the catalogue", "update"),
         (
-            make_evidence(QUIET, measured_percent={"cpu": 100.0}),
+            make_evidence(QUIET, measured_percent={"cpu": 100.0, "power": 100.0}),
             Health.WRONG,
             "long enough: network",
             "EC2",
@@ -116,6 +116,6 @@ def test_the_worst_comes_first() -> None:
 def test_a_figure_that_the_policy_does_not_require_is_not_missed() -> None:
     """Only what stands in the way of a verdict is wrong."""
     policy = replace(Policy(), vetoes=Vetoes(required=("cpu",)))
-    assert () == findings(
-        make_instance(), make_evidence(QUIET, measured_percent={"cpu": 100.0}), None, policy
-    )
+    measured = {"cpu": 100.0, "power": 100.0}
+    evidence = make_evidence(QUIET, measured_percent=measured)
+    assert () == findings(make_instance(), evidence, None, policy)

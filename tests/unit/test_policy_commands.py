@@ -176,6 +176,18 @@ def test_an_unknown_setting_is_guessed(
             "vetoes.required names cpu, whose limit is null",
         ),
         (
+            "metrics: {utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}",
+            "metrics.utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE is a share of 0 to 1",
+        ),
+        (
+            "mode: ask\napproval: {on_expiry: act}\nvetoes: {power_percent_of_limit: null}",
+            "approval.on_expiry: act needs power to confirm a low utilization",
+        ),
+        (
+            "idle: {second_figure: required}\nvetoes: {power_percent_of_limit: null}",
+            "idle.second_figure: required needs power to confirm a low utilization",
+        ),
+        (
             "exemption: {tag_key: team keep, tag_value: 'yes'}",
             "exemption.tag_key: IAM does not deny instances with the key team keep",
         ),

@@ -77,12 +77,20 @@ def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | Non
     )
 
 
-def clock_ahead(evidence: Evidence, now: UtcDatetime) -> timedelta:
-    """Return how far ahead of `now` the newest reading of a GPU ends; zero if none does."""
-    all_series = [gpu.utilization for gpu in evidence.gpus]
-    ends = [last_reading_end(series, evidence.window) for series in all_series]
-    ahead = max(ends, default=now) - evidence.window.period - now
-    return max(ahead, timedelta(0))
+def clock_offset(evidence: Evidence, now: UtcDatetime) -> timedelta:
+    """Return how far from `now` the newest reading of any GPU is dated: above zero if it begins
+    later, below zero if it has ended.
+
+    Return zero if it holds `now`, or if there is no reading.
+    """
+    measured = [gpu.utilization for gpu in evidence.gpus if peak(gpu.utilization) is not None]
+    if not measured:
+        return timedelta(0)
+    ended = max(last_reading_end(series, evidence.window) for series in measured)
+    began = ended - evidence.window.period
+    if began > now:
+        return began - now
+    return min(ended - now, timedelta(0))
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
