@@ -287,8 +287,8 @@ def test_encoder_and_decoder_are_read(encoder: int, decoder: int) -> None:
     assert decoder == figures[Figure.DECODER_UTILIZATION]
 
 
-def test_a_gpu_without_an_encoder_has_no_figure_of_it() -> None:
-    """An A100 has a decoder and no encoder: absent, never zero."""
+def test_a_gpu_without_an_encoder_has_no_figure_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    """An A100 has a decoder and no encoder: absent, never zero, and nothing to log."""
     source, nvml = source_of("a100x8")
     for gpu in nvml.gpus:
         gpu["decoder_percent"] = 5
@@ -297,3 +297,4 @@ def test_a_gpu_without_an_encoder_has_no_figure_of_it() -> None:
     for sample in source.read(thorough=False):
         assert Figure.ENCODER_UTILIZATION not in sample.figures
         assert 5 == sample.figures[Figure.DECODER_UTILIZATION]
+    assert not [record for record in caplog.records if "encoder" in record.message]

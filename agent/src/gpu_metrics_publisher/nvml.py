@@ -273,12 +273,26 @@ class NvmlSource:
         return {Figure.POWER_DRAW: milliwatts / 1000}
 
     def _encoder(self, handle: Any) -> dict[Figure, float]:
-        percent, _sampled_microseconds = self._nvml.nvmlDeviceGetEncoderUtilization(handle)
-        return {Figure.ENCODER_UTILIZATION: float(percent)}
+        read = self._nvml.nvmlDeviceGetEncoderUtilization
+        return self._video(Figure.ENCODER_UTILIZATION, read, handle)
 
     def _decoder(self, handle: Any) -> dict[Figure, float]:
-        percent, _sampled_microseconds = self._nvml.nvmlDeviceGetDecoderUtilization(handle)
-        return {Figure.DECODER_UTILIZATION: float(percent)}
+        read = self._nvml.nvmlDeviceGetDecoderUtilization
+        return self._video(Figure.DECODER_UTILIZATION, read, handle)
+
+    def _video(
+        self, figure: Figure, read: Callable[[Any], Any], handle: Any
+    ) -> dict[Figure, float]:
+        """Return what `read` returns; empty for a GPU without that unit, which is no problem to
+        log: an A100 has no encoder."""
+        nvml = self._nvml
+        try:
+            percent, _sampled_microseconds = read(handle)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
+                return {}
+            raise
+        return {figure: float(percent)}
 
     def _power_limit(self, handle: Any) -> dict[Figure, float]:
         milliwatts = self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle)
