@@ -40,7 +40,8 @@ class Measurement:
     the same windows."""
 
     def __init__(self, names: Metrics, window: Window, ec2_window: Window) -> None:
-        """Measure by these names of metrics. EC2's own figures have a window of theirs."""
+        """Set the policy's names of metrics, the window of the agent's figures, and the window of
+        EC2's own figures, whose periods are longer."""
         self._names = names
         self._window = window
         self._ec2_window = ec2_window
@@ -77,7 +78,8 @@ class Measurement:
         )
 
     def _measure(self, pending: Pending, figure: str, measured: _Measured) -> None:
-        """Add one figure to the measurements, if anything was published."""
+        """Add one figure to `measured`: its maximum, when that was, and how much of the window has
+        a reading. Add nothing if nothing was read of the figure."""
         highest = pending.series(figure)
         if highest is None:
             return
@@ -98,7 +100,8 @@ class Measurement:
         measured.last_active[figure] = window.bin_end(peak_index)
 
     def _measure_jobs(self, pending: Pending, measured: _Measured) -> str | None:
-        """Add when a job last worked. Return the metric that shows it; `None` if none does."""
+        """Add to `measured` when a job last worked. Return the metric that shows it, such as
+        `MLTraining Throughput`; `None` if none does."""
         working_job = None
         for name, series in pending.jobs:
             last_index = _last_nonzero(series)
@@ -117,8 +120,8 @@ class Measurement:
         return self._window
 
     def percent(self, pending: Pending) -> dict[str, Series]:
-        """Return the fullest GPU's memory and power in each period; a value that measures nothing
-        is a hole."""
+        """Return `power` and `memory` in percent, each the highest of all GPUs in each period. A
+        value that measures nothing is a hole; a figure that was not read is missing."""
         percent: dict[str, Series] = {}
         for figure in ("power", "memory"):
             series = pending.series(figure)
@@ -147,7 +150,8 @@ class Measurement:
         return round(max(peaks) * factor, 3)
 
     def _gpus_reporting(self, pending: Pending) -> int | None:
-        """Return how many GPUs publish; `None` where an aggregate does not say."""
+        """Return how many GPUs publish utilization, counted by series or by the samples of an
+        aggregate; `None` if nothing was read, or an aggregate does not say."""
         if pending.source is MetricSource.PER_GPU:
             return pending.count_reporting()
         if pending.source is not MetricSource.AGGREGATE:

@@ -74,8 +74,8 @@ class Pending:
         return factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
 
     def series(self, figure: str) -> Series | None:
-        """The highest reading of all GPUs in each period, or the sum of EC2's metrics; `None` where
-        nothing was published."""
+        """Return the highest reading of all GPUs in each period, or the sum of EC2's metrics;
+        `None` if nothing was read of the figure."""
         by_part = self.figures.get(figure, {})
         if is_published_by(figure, Publisher.EC2):
             total: Series | None = None
@@ -88,7 +88,8 @@ class Pending:
         return highest
 
     def parts(self, figure: str) -> list[Series]:
-        """Every GPU's series, or that of each metric of EC2; empty where one publishes nothing.
+        """Return the series of a figure for each GPU, or for each metric of EC2. The series of a
+        GPU or metric without readings is an empty tuple.
 
         Return an empty list for a figure that only a listing shows: nobody knows its parts.
         """
@@ -116,7 +117,8 @@ class Pending:
         return any(evidence.peak(series) is None for series in self.parts(figure))
 
     def note(self, asked: AskedSeries, series: Series) -> None:
-        """Add a series that was read."""
+        """Add a series that was read: to that of the same GPU, period by period the higher reading,
+        or as a job's own metric."""
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
@@ -144,7 +146,7 @@ class Pending:
         return self.index_by_uuid.get(label, label)
 
     def is_silent(self) -> bool:
-        """Return whether it was read, and publishes no utilization."""
+        """Return whether its utilization was read without a problem, and none is published."""
         return self.problem is None and not self.count_reporting()
 
     def count_reporting(self) -> int:
@@ -165,7 +167,8 @@ class AskedSeries(NamedTuple):
 
 
 def choose_sets(pending: Pending, *, all_sets: bool) -> None:
-    """Choose by which dimension sets to read utilization: the known ones, or the aggregate."""
+    """Set the `sets` and the `source` of an instance, by which its utilization is read: the
+    dimension sets that are known, or the aggregate. With `all_sets`, known sets are always used."""
     request = pending.request
     known_sets = pending.dimensions or ()
     has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known_sets)

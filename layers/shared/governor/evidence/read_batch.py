@@ -69,7 +69,8 @@ class Batch:
         self._all = instances
 
     def gather(self) -> dict[str, Gathered]:
-        """Return what was read of each instance, by its id."""
+        """Read all instances, and return what was read of each by its id. Never raises for a failed
+        read: that is a `read_problem` of the evidence."""
         self._read_utilization(self._all)
         self._search([pending for pending in self._all if self._wants_search(pending)])
         evidence_by_id: dict[str, Evidence] = {}
@@ -90,7 +91,8 @@ class Batch:
         }
 
     def _gathered(self, pending: Pending, own_evidence: Evidence) -> Gathered:
-        """Return the result for one instance, with its evidence."""
+        """Return the evidence of one instance and how it was found. The percentages are there only
+        if the request reads its figures in any case."""
         percent: dict[str, Series] = {}
         if pending.request.only_if is None:
             percent = self._measurement.percent(pending)
@@ -102,8 +104,8 @@ class Batch:
         )
 
     def _wants_search(self, pending: Pending) -> bool:
-        """Return whether it is silent, or some GPUs were not read that are wanted or that its type
-        has."""
+        """Return whether to search for the series of an instance: it is silent, or some GPUs were
+        not read that are wanted or that its type has. False if the request allows no search."""
         if pending.problem is not None or not pending.request.search:
             return False
         reporting = pending.count_reporting()
@@ -129,7 +131,8 @@ class Batch:
         self._read(asked)
 
     def _search(self, instances: list[Pending]) -> None:
-        """Find the series of these instances in one pass over the namespace, and read them."""
+        """Find the series of these instances in one pass over the namespace, and read them. If the
+        pass fails, note that as a problem of the silent ones."""
         if not instances:
             return
         found_series = self._pass_for_search(instances)
@@ -165,7 +168,8 @@ class Batch:
         return series_by_id
 
     def _read_figures(self, candidates: list[Pending]) -> None:
-        """Read the figures besides utilization, in as few reads as possible."""
+        """Read the figures besides utilization, in as few reads as possible, and add them to the
+        candidates. Power that is missing under the dimensions of utilization is searched for."""
         asked: list[AskedSeries] = []
         for pending in candidates:
             pending.figures_read = self._figures_to_read(pending.request)

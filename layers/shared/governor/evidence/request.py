@@ -44,7 +44,7 @@ class EvidenceRequest:
 
     @property
     def window(self) -> timedelta:
-        """How far it looks back: at least as far as the end of a proof."""
+        """Return how far it looks back: at least the 10 minutes at the end of a proof."""
         length = self.policy.window if self.length is None else self.length
         return max(length, evidence.END)
 
