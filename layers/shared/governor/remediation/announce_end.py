@@ -87,8 +87,9 @@ class AnnounceEnd:
             return True
 
     def _note_incident(self, alert: Alert) -> None:
-        """Store the failure with its cause, or when the steps of the episode last worked in its
-        target. The sweep finds from both which incidents are over. Raises: CloudError."""
+        """Store a failure with its cause; for any other end, store that the steps which the episode
+        took worked in its target at that time, asking among them unless it was refused. The sweep
+        finds from both which incidents are over. Raises: CloudError."""
         facts = alert.facts
         target = Target(alert.account, alert.region)
         if alert.kind is AlertKind.FAILURE:

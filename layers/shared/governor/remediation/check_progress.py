@@ -141,8 +141,9 @@ class CheckProgress:
     ) -> timedelta:
         """Return how long the message, which no channel has delivered, has waited for that.
 
-        Raises: NobodyListens if every channel refused it, or it has waited longer than the policy's
-        `approval.delivery_limit_minutes`.
+        Call it only if no delivery reached people. Raises: NobodyListens, with the reasons of the
+        channels, if every channel refused it, or it has waited longer than the policy's
+        `approval.delivery_limit_minutes`; PolicyError.
         """
         rule = self.policies.applied_to(episode.instance).policy.approval
         limit = timedelta(minutes=rule.delivery_limit_minutes)

@@ -107,8 +107,9 @@ class CloseDead:
     def _notify_late(
         self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
     ) -> bool:
-        """Notify people of an end that was recorded by a last step which died before it did so, and
-        return true.
+        """Notify people of an end that was recorded by a last step which died before it did so,
+        note that, and return true. An episode that only notifies (`TOLD`) needs no second message,
+        and is only noted.
 
         Return false if people were notified before, or the record names no outcome. Raises:
         CloudError.

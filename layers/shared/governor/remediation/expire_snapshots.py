@@ -216,7 +216,8 @@ class ExpireSnapshots:
         self, taken: _Taken, dates: Mapping[str, UtcDatetime], run: Expired, now: UtcDatetime
     ) -> None:
         """Delete the snapshots whose date is over, and whose owner got the notice a week ago. Skip
-        those that something keeps now. What is done is added to `run`. Raises: CloudError."""
+        those that something keeps now, or whose date has changed. What is done is added to `run`.
+        Raises: PolicyError; CloudError."""
         expiries = taken.notices.values()
         delivered_at = self._delivered_at(
             {expiry.message for expiry in expiries if expiry.ended_at is None}
@@ -278,7 +279,8 @@ class ExpireSnapshots:
         now: UtcDatetime,
     ) -> Alert:
         """Return the message that the snapshots `due` expire in a week, with their sizes, and their
-        price a month if all sizes are known."""
+        price a month if all sizes are known. The price of a GiB is that of AWS's list as the
+        episode has it, else the policy's. Raises: PolicyError."""
         policy = self.policies.applied_to(episode.instance).policy
         delete_at = now + NOTICE
         price = policy.prices.snapshot_usd_per_gib_month
@@ -324,8 +326,9 @@ class ExpireSnapshots:
         """Note that the deletion begins, ask EC2 for it, and note its end. Do nothing while
         everything is paused, or if the notice has changed since it was read.
 
-        The result, or why EC2 refused, is added to `run`. If a run dies in between, the next day's
-        run notes the end. Raises: CloudError if a note cannot be written.
+        A snapshot that is gone already ends, too; so does one that EC2 protects, with the reason in
+        `run.kept`. Any other error of EC2 becomes a problem of `run`, and no end is noted: the next
+        day's run tries again, or notes the end. Raises: CloudError if a note cannot be written.
         """
         if not self.expiry_store.begin_deletion(target, expiry, self.clock.now()):
             return

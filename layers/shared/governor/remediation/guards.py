@@ -104,8 +104,9 @@ class Guards:
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Return the findings of all guards if the step may be done now. Nothing is written.
 
-        Raises: MustWait while something holds the step back, as `why_held_back` says it;
-        MetricsLate; as `check`.
+        Raises: MustWait while a pause, a freeze or unused time to answer holds the step back;
+        SafetyError, also Held, Interrupted and Unsealed, if a guard does not hold; MetricsLate
+        while it is not known whether answers were refused; PolicyError; CloudError.
         """
         cleared = self.check(ref, step)
         why = self.why_held_back(cleared, step)
@@ -195,7 +196,7 @@ class Guards:
         self, episode: Episode, instance: Instance, step: Step
     ) -> InstanceRecord:
         """Return the stored record of the instance, with the keep or exemption that counts for this
-        step; without any for snapshots of an instance that the episode has stopped.
+        step; without any for snapshots once the final step (`begun_at`) was noted, as after a stop.
 
         Raises: Interrupted if EC2 has announced that it takes the instance back, except for
         snapshots; CloudError.

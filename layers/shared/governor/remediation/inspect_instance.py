@@ -35,7 +35,7 @@ from governor.verdict.rules.judging import Subject
 from governor.verdict.rules.vetoes import activity
 
 _log = logging.getLogger(__name__)
-_SHORTEST_LOOK_MINUTES = 10
+_SHORTEST_LOOK_BACK_MINUTES = 10
 """At least this much of the last minutes is read, however close the end of the window is."""
 _CLOCK_MAY_BE_AHEAD = timedelta(minutes=11)
 """The newest readings of an agent whose clock is 10 minutes fast are dated this far ahead. A faster
@@ -108,7 +108,7 @@ class InspectInstance:
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
         """Return a `busy` verdict while somebody has an open Session Manager session, else the
-        given idle `verdict`. Return `verdict` unread if the policy does not ask about sessions.
+        given idle `verdict`. If the policy does not ask about sessions, none is read.
 
         If sessions cannot be read, return `no_data` if the policy may act without an approval, else
         the verdict with a `presence` text that says so, which the question shows. Raises:
@@ -160,7 +160,7 @@ class InspectInstance:
         """
         minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Five minutes more, because EC2's periods do not begin with this window.
-        minutes_back = max(_SHORTEST_LOOK_MINUTES, minutes_since + 5)
+        minutes_back = max(_SHORTEST_LOOK_BACK_MINUTES, minutes_since + 5)
         # These names say where to read. The instance's own policy says what the readings mean.
         names = replace(
             policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0

@@ -88,8 +88,10 @@ class PutAway:
     def _put_away(self, ref: EpisodeRef, step: Step) -> bool:
         """Check all guards and carry out the step; return whether it was a dry run.
 
-        Return false without a call if the step took effect before. Raises: as `__call__`, and
-        Throttled, Unavailable and MetricsLate as AWS raised them.
+        Return false without a call if the step took effect before, or if this is a stop of an
+        earlier episode and the instance is stopped. Raises: MustWait; SafetyError, also for a step
+        that is neither; ConflictError; MetricsLate; CloudError, among them Throttled and
+        Unavailable, which the caller turns into MustWait.
         """
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
@@ -139,8 +141,11 @@ class PutAway:
         """Count the call against the caps, note it, check once more, and send it once.
 
         Call it only after all guards let the step through. If the call certainly had no effect,
-        what it reserved is given back. Raises: MustWait; SafetyError; ConflictError; CloudError. If
-        that is Unavailable, the call may have taken effect.
+        what all attempts of the step reserved is given back. If EC2 throttled it, or it was not
+        sent at all, its note is taken back, too.
+
+        Raises: MustWait; SafetyError; ConflictError; CloudError. If that is Unavailable, the call
+        may have taken effect, and stays noted and counted.
         """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)

@@ -90,7 +90,7 @@ class RecordOutcome:
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
         """Close the episode, notify people, and return the outcome that stands: the first one that
-        was stored.
+        was stored. People are not notified again of an episode that only notifies (`TOLD`).
 
         `outcome` is the claim of the workflow, which the record or a person's answer must prove. Of
         `reason`, only the name of an error is believed. Raises: SafetyError if nothing was locked
@@ -150,10 +150,11 @@ class RecordOutcome:
         self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
     ) -> _End:
         """Close an open episode with the outcome that its record proves, book what it saved, and
-        return its end. Nobody is notified here.
+        return its end. Nobody is notified here. If its instance was stopped before, people are next
+        asked after the days of the policy, or a day if it names none.
 
         `failures` counts earlier failures in a row. Raises: SafetyError if nothing proves the
-        claimed outcome; CloudError.
+        claimed outcome, or EC2 still shows an instance that was terminated; CloudError.
         """
         outcome, reason = self._proved_end(episode, claimed, reason)
         if outcome is Outcome.STOPPED and episode.undo is not None:

@@ -51,8 +51,9 @@ class VoidEpisode:
 def void_question(
     approval_store: Approvals, episode: Episode, why: str, outcome: Outcome = Outcome.VOID
 ) -> bool:
-    """Void the question in the table, and return true; the workflow is not informed. Return false
-    if it was answered, expired or void before, and stands. Raises: CloudError."""
+    """Void the question in the table, for the reason `why`, and return true; the workflow is not
+    informed. `outcome` is the one that the episode will end with. Return false, and change nothing,
+    if the question was answered, expired or void before. Raises: CloudError."""
     try:
         approval_store.void(episode.approval_id, why, expired=False, outcome=outcome.value)
     except errors.ConflictError:
