@@ -52,8 +52,9 @@ class Settings:
 
     @property
     def session_scope(self) -> tuple[str, ...]:
-        """Return the settings of the sign-in that every session is bound to: one that was opened
-        under other ones no longer counts."""
+        """Return the settings of the sign-in that every session is bound to: issuer, client id,
+        groups claim and approver group. A session that was opened under other ones no longer
+        counts."""
         return (
             self.oidc_issuer,
             self.oidc_client_id,

@@ -92,6 +92,7 @@ class PolicyError(ConfigurationError):
     """`problems` holds every mistake of the policy document, in its order."""
 
     def __init__(self, problems: Iterable[PolicyProblem]) -> None:
+        """Name the first 20 mistakes in the text of the error, and count the others."""
         self.problems = tuple(problems)
         texts = [str(problem) for problem in self.problems[:_MOST_PROBLEMS]]
         if len(self.problems) > _MOST_PROBLEMS:
@@ -131,6 +132,7 @@ class DecisionRefused(GovernorError):
     """The approval cannot take this decision; `status` is the approval's status at that moment."""
 
     def __init__(self, message: str, *, status: str = "") -> None:
+        """Keep the status that the approval has at that moment; empty if it is not known."""
         self.status = status
         super().__init__(message)
 
@@ -205,6 +207,7 @@ class CloudError(GovernorError):
     def __init__(
         self, message: str, *, operation: str = "", code: str = "", words: str = ""
     ) -> None:
+        """Keep the operation, the code and the words of AWS; each is empty if there is none."""
         self.operation = operation
         self.code = code
         self.words = words

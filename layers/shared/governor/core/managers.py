@@ -81,7 +81,9 @@ class _Marks:
     after_termination: str | None
 
     def has_exact(self, key: str, value: str) -> bool:
-        """Return whether a tag in lower case is exactly one of the marks, words aside."""
+        """Return whether a tag, key and value in lower case, is one of the marks but the words: its
+        key is listed or has a listed prefix, its value is listed for the key, or it names this
+        manager as the creator."""
         if key in self.keys or key.startswith(self.prefixes):
             return True
         if any(_is_value(value, pattern) for pattern in self.values.get(key, ())):
@@ -138,8 +140,8 @@ _CREATOR_KEYS = frozenset(
 
 def keys_denied_by_iam() -> frozenset[str]:
     """Return the tag keys under which IAM denies every stop and termination, as tools write them.
-
-    `template.yaml` and `stacks/member.yaml` list the same; a policy of a role has no room for all.
+    These are the keys of managers with `denied_by_iam` in the data, because a policy of a role has
+    no room for all. `template.yaml` and `stacks/member.yaml` list the same.
     """
     denied: set[str] = set()
     for manager in _data():
@@ -226,8 +228,9 @@ def _place(marks: _Marks) -> int:
 
 
 def _unlisted_aws_service(keys: Sequence[str]) -> Manager | None:
-    """Return the AWS service that set the first of these `aws:` tags that is not harmless, such as
-    `an AWS service (sagemaker)`; `None` if all are harmless, or there are none."""
+    """Return the AWS service that set the first of these tags that is not harmless, such as `an AWS
+    service (sagemaker)`; `None` if all are harmless, or there are none. All `keys` must begin with
+    `aws:`."""
     for key in keys:
         folded = key.casefold()
         if not folded.startswith(_HARMLESS_AWS_TAGS):

@@ -31,6 +31,7 @@ class SettingError(ValueError):
     path."""
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
+        """Keep the mistakes, and name each with its path in the text of the error."""
         self.mistakes = mistakes
         super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in mistakes))
 
