@@ -22,7 +22,7 @@ def acting(parts: Ec2Parts) -> Ready[PutAway]:
     parts.clients.only_read_members()
 
     def make(policies: PolicyBook) -> PutAway:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return PutAway(
             clock=parts.clock,
             guards=guards(parts, policies),

@@ -23,7 +23,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     open_console = _open_console(parts)
 
     def make(policies: PolicyBook) -> ApprovalApi:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         policy = policies.base().policy
         return ApprovalApi(
             show=show_approval(parts),

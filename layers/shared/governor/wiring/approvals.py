@@ -18,7 +18,7 @@ def ask_owner(parts: Parts) -> Ready[AskOwner]:
     """
 
     def make(policies: PolicyBook) -> AskOwner:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return AskOwner(
             clock=parts.clock,
             policies=policies,

@@ -24,7 +24,7 @@ def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
     """
 
     def make(policies: PolicyBook) -> RecordOutcome:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return RecordOutcome(
             clock=parts.clock,
             policies=policies,
@@ -51,7 +51,7 @@ def handle_execution_end(parts: Ec2Parts) -> Ready[CloseDead]:
     """
 
     def make(policies: PolicyBook) -> CloseDead:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return close_dead(parts, policies)
 
     return ready(or_defaults(parts), make)

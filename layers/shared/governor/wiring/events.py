@@ -35,7 +35,7 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return _respond_to_warnings(
             parts,
             policies,
@@ -56,7 +56,7 @@ def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
     parts.clients.client("kms")
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return _respond_to_warnings(parts, policies, void=void_episode(parts), hooks=parts.hooks)
 
     return ready(or_last(parts), make)
@@ -68,7 +68,7 @@ def respond_to_rebalance_recommendation(parts: Ec2Parts) -> Ready[RespondToWarni
     one if that is refused or cannot be read. Raises: ConfigurationError if a setting is missing."""
 
     def make(policies: PolicyBook) -> RespondToWarnings:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return _respond_to_warnings(parts, policies)
 
     return ready(or_last(parts), make)
@@ -111,7 +111,7 @@ def notify_dates(parts: Ec2Parts) -> Ready[NotifyDates]:
     """
 
     def make(policies: PolicyBook) -> NotifyDates:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return NotifyDates(
             clock=parts.clock,
             policies=policies,

@@ -18,7 +18,7 @@ def expire_snapshots(parts: Ec2Parts) -> Ready[ExpireSnapshots]:
     """
 
     def make(policies: PolicyBook) -> ExpireSnapshots:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return ExpireSnapshots(
             clock=parts.clock,
             policies=policies,

@@ -20,7 +20,7 @@ def check_health(parts: Ec2Parts) -> Callable[[str, str], HealthSummary]:
     """
 
     def make(policies: PolicyBook) -> CheckHealth:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return CheckHealth(
             clock=parts.clock,
             policies=policies,

@@ -20,7 +20,7 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
     """
 
     def make(policies: PolicyBook) -> ReportSavings:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return ReportSavings(
             clock=parts.clock,
             policies=policies,
@@ -44,7 +44,7 @@ def refresh_prices(parts: Ec2Parts) -> Ready[RefreshPrices]:
     """
 
     def make(policies: PolicyBook) -> RefreshPrices:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return RefreshPrices(
             clock=parts.clock,
             policies=policies,

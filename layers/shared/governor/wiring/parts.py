@@ -105,7 +105,7 @@ class Parts(Basics):
 
     @cached_property
     def pause_store(self) -> Pauses:
-        """Return the store of the pause."""
+        """Return the store of the pause of all actions."""
         from governor.limits.store.pauses import Pauses
 
         return Pauses(self.table)
@@ -161,7 +161,7 @@ class Parts(Basics):
 
     @cached_property
     def expiry_store(self) -> Expiries:
-        """Return the store of deletions of snapshots."""
+        """Return the store of notices that snapshots expire, and of their deletions."""
         from governor.episode.store.expiries import Expiries
 
         return Expiries(self.table)

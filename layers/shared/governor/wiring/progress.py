@@ -18,7 +18,7 @@ def check_progress(parts: Ec2Parts) -> Ready[CheckProgress]:
     """
 
     def make(policies: PolicyBook) -> CheckProgress:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return CheckProgress(
             clock=parts.clock,
             policies=policies,

@@ -22,7 +22,7 @@ def open_episode(parts: Ec2Parts) -> Ready[OpenEpisode]:
     """
 
     def make(policies: PolicyBook) -> OpenEpisode:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return OpenEpisode(
             clock=parts.clock,
             policies=policies,
@@ -50,7 +50,7 @@ def recheck_episode(parts: Ec2Parts) -> Ready[RecheckEpisode]:
     """
 
     def make(policies: PolicyBook) -> RecheckEpisode:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return RecheckEpisode(
             clock=parts.clock,
             accounts=parts.accounts,
@@ -74,7 +74,7 @@ def take_snapshot(parts: Ec2Parts) -> Ready[TakeSnapshot]:
     """
 
     def make(policies: PolicyBook) -> TakeSnapshot:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return TakeSnapshot(
             clock=parts.clock,
             guards=guards(parts, policies),

@@ -27,7 +27,7 @@ def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
     """
 
     def make(policies: PolicyBook) -> SweepTarget:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return SweepTarget(
             clock=parts.clock,
             policies=policies,

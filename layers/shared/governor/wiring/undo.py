@@ -19,7 +19,7 @@ def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
     """
 
     def make(policies: PolicyBook) -> UndoEpisode:
-        """Return the use case under this policy."""
+        """Return the use case under this policy; all else that it needs comes from `parts`."""
         return UndoEpisode(
             clock=parts.clock,
             policies=policies,
