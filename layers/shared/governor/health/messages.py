@@ -21,7 +21,15 @@ from governor.alerts.model import Severity as AlertSeverity
 from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.hashing import short_hash
 from governor.core.instance import Reservation
-from governor.core.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
+from governor.core.units import (
+    HOURS_PER_MONTH,
+    Usd,
+    UsdPerHour,
+    UtcDatetime,
+    clock,
+    in_parts,
+    iso,
+)
 from governor.health.model import Finding, InstanceFinding, Severity
 
 _MOST_LINES = 20
@@ -224,8 +232,11 @@ def empty_alert(
 ) -> Alert:
     """Return the message that a part of the reservation has been empty since `since`. `price` is
     the price of one instance an hour; with `None`, not known, the message names no cost."""
-    usd_per_hour = None if price is None else price * reservation.available
-    usd_per_month = None if usd_per_hour is None else usd_per_hour * HOURS_PER_MONTH
+    usd_per_hour: UsdPerHour | None = None
+    usd_per_month: Usd | None = None
+    if price is not None:
+        usd_per_hour = price * reservation.available
+        usd_per_month = usd_per_hour * HOURS_PER_MONTH
     facts = {
         "capacity_reservation_id": reservation.reservation_id,
         "reserved_type": reservation.instance_type,

@@ -98,7 +98,9 @@ class Finding:
         """Return how severe the finding is, which its kind alone decides."""
         if self.kind in _CRITICAL:
             return Severity.CRITICAL
-        return Severity.ADVICE if self.kind in _ADVICE else Severity.WARNING
+        if self.kind in _ADVICE:
+            return Severity.ADVICE
+        return Severity.WARNING
 
     @property
     def about(self) -> str:
