@@ -86,6 +86,8 @@ class Clients:
     """
 
     def __init__(self, region: str | None = None) -> None:
+        """Make no client yet. Without `region` botocore's own settings name the Region of calls
+        without a target."""
         self._region = region
         self._only_reads = False
         self._lock = threading.Lock()
@@ -219,6 +221,7 @@ class _AssumedRole(CredentialProvider):
     METHOD = "sts-assume-role"
 
     def __init__(self, credentials: DeferredRefreshableCredentials) -> None:
+        """Keep the credentials of the role; none are asked for yet."""
         super().__init__()
         self._assumed = credentials
 
@@ -311,6 +314,9 @@ class Adapter:
     """
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
+        """Use these clients for the resource of this name, ARN or URL; it is empty for an adapter
+        of no single resource. Without `patient` every call gives up within seconds. Nothing is
+        called yet."""
         self._clients = clients
         self._resource = resource
         self._patient = patient

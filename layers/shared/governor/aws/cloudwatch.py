@@ -100,6 +100,7 @@ class _Readings:
     """The readings and problems of one call, page by page."""
 
     def __init__(self, queries: Sequence[MetricQuery], window: Window) -> None:
+        """Begin with no readings: each query counts as not answered until a page has its result."""
         self._queries = queries
         self._window = window
         self._values: dict[str, list[float | None]] = {}

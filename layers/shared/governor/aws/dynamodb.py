@@ -36,6 +36,8 @@ class DynamoTable(Adapter, Table):
     def __init__(
         self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
+        """Use the table of this name. `sleep` takes seconds, and pauses before a call is
+        repeated."""
         super().__init__(clients, name)
         self._sleep = sleep
 
@@ -140,6 +142,7 @@ class _Expression:
     """The expressions of one write, with placeholders for its names and values."""
 
     def __init__(self) -> None:
+        """Begin without names and values."""
         self.names: dict[str, str] = {}
         self.values: Document = {}
 

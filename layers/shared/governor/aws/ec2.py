@@ -49,6 +49,8 @@ class Ec2Instances(Adapter):
     """The port that reads instances, Spot requests, Capacity Reservations and volumes."""
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
+        """Use these clients; no method needs `resource`. Without `patient` every call gives up
+        within seconds."""
         super().__init__(clients, resource, patient=patient)
         self._without_managed: set[str] = set()
         """Regions whose EC2 does not know the parameter for hidden managed instances."""

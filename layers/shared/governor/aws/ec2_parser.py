@@ -54,6 +54,8 @@ class Ec2ParserFactory(ResponseParserFactory):
     """Makes the parsers of one session: this module's for EC2, botocore's for other services."""
 
     def __init__(self, timestamp_parser: Callable[[Any], datetime]) -> None:
+        """Make the factory, which gives every parser `timestamp_parser` to read times. Log a
+        warning if this botocore lacks something that `Ec2Parser` needs."""
         super().__init__()
         self.set_parser_defaults(timestamp_parser=timestamp_parser)
         self.timestamp_parser = timestamp_parser
@@ -76,7 +78,8 @@ class Ec2ParserFactory(ResponseParserFactory):
 
 
 def missing_from_botocore() -> list[str]:
-    """Return what this botocore lacks of all that the parser relies on; usually nothing."""
+    """Return the names that this botocore lacks of all that the parser relies on, such as
+    `Shape.metadata`; empty if it lacks none."""
     missing = []
     for botocore_class, names in _RELIED_ON.items():
         for name in names:
@@ -96,6 +99,8 @@ class Ec2Parser(EC2QueryParser):
         timestamp_parser: Callable[[Any], datetime],
         fields_by_shape: MutableMapping[Any, _Fields],
     ) -> None:
+        """Read times with `timestamp_parser`. `fields_by_shape` keeps the fields of each structure,
+        and is shared by all parsers of a session."""
         super().__init__(timestamp_parser=timestamp_parser)
         self.fields_by_shape = fields_by_shape
 

@@ -55,6 +55,8 @@ class SnsAnnouncer(Adapter):
     def __init__(
         self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True
     ) -> None:
+        """Publish to the topic with this ARN, each alert with the seal that `seal` makes. Without
+        `patient` a call to SNS gives up within seconds."""
         super().__init__(clients, topic_arn, patient=patient)
         self._seal = seal
 

@@ -63,6 +63,9 @@ class OidcProvider:
         *,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Use the issuer of this client. Without `https` a client with short timeouts is made;
+        `elapsed` is a monotonic clock in seconds. Raises: ConfigurationError if the issuer's
+        address is not https."""
         _checked_url(client.issuer, "the template's parameter OidcIssuer")
         self._client = client
         self._https = https or Https(connect_seconds=2.0, read_seconds=4.0, most_bytes=262_144)

@@ -86,6 +86,8 @@ class AwsPrices(Adapter):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`lists` reads the stored price list of a Region, `commitments` the stored commitments;
+        either returns `None` if nothing is stored, as it does by default. Nothing is read yet."""
         super().__init__(clients)
         self._now = now
         self._read_list = lists
@@ -274,6 +276,7 @@ class AwsPriceLists(Adapter):
     """The port `PriceReader`, in the hub's account."""
 
     def __init__(self, clients: Clients, hub: Target) -> None:
+        """Read from the account of `hub`, and prices from the Region that offers them to it."""
         super().__init__(clients)
         self._hub = hub
         self._endpoint = Target(hub.account, _price_list_region(hub.region))
@@ -336,13 +339,15 @@ def _plan(record: Mapping[str, Any]) -> Commitment:
         kind = CommitmentKind.INSTANCE_PLAN
         region = record.get("region", "")
         family = record.get("ec2InstanceFamily", "")
-    is_in_usd = record.get("currency") == "USD"
+    usd_per_hour: Decimal | None = None
+    if record.get("currency") == "USD":
+        usd_per_hour = Decimal(record["commitment"])
     return Commitment(
         kind=kind,
         id=record["savingsPlanId"],
         region=region,
         family=family,
-        usd_per_hour=Decimal(record["commitment"]) if is_in_usd else None,
+        usd_per_hour=usd_per_hour,
         start=parse_iso(record["start"]),
         end=parse_iso(record["end"]),
     )
@@ -353,18 +358,20 @@ def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
     cost an hour: the fixed price over the term, and what recurs. The amount is `None` if it is not
     in USD."""
     hours = Decimal(record["Duration"]) / 3600
-    usd_per_hour = _exact(record.get("FixedPrice", 0)) / hours
-    usd_per_hour += _exact(record.get("UsagePrice", 0))
+    price_of_one = _exact(record.get("FixedPrice", 0)) / hours
+    price_of_one += _exact(record.get("UsagePrice", 0))
     for charge in record.get("RecurringCharges", ()):
         if charge["Frequency"] == "Hourly":
-            usd_per_hour += _exact(charge["Amount"])
-    is_in_usd = record.get("CurrencyCode", "USD") == "USD"
+            price_of_one += _exact(charge["Amount"])
+    usd_per_hour: Decimal | None = None
+    if record.get("CurrencyCode", "USD") == "USD":
+        usd_per_hour = price_of_one * record["InstanceCount"]
     return Commitment(
         kind=CommitmentKind.RESERVED,
         id=record["ReservedInstancesId"],
         region=region,
         family=record["InstanceType"].partition(".")[0],
-        usd_per_hour=usd_per_hour * record["InstanceCount"] if is_in_usd else None,
+        usd_per_hour=usd_per_hour,
         start=as_utc(record["Start"]),
         end=as_utc(record["End"]),
         platform=record["ProductDescription"].removesuffix(" (Amazon VPC)"),

@@ -63,6 +63,7 @@ class UserDataBucket(_WrittenOnce):
     own, so that readers of the audit cannot read it."""
 
     def __init__(self, clients: Clients, bucket: str, kms_key: str) -> None:
+        """Write to this bucket (its name), encrypted with the KMS key `kms_key` (its ARN)."""
         super().__init__(clients, bucket)
         self._encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
 
@@ -130,6 +131,8 @@ class PolicyText:
     the SSM parameter."""
 
     def __init__(self, parameter: PolicyParameter, documents: PolicyBucket, table: Table) -> None:
+        """Read which version is in force from `table`, its text from `documents`; before the first
+        version, the text from `parameter`. Nothing is read yet."""
         self._parameter = parameter
         self._documents = documents
         self._table = table

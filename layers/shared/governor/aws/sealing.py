@@ -36,6 +36,7 @@ class KmsSealCheck(Adapter):
     def __init__(
         self, clients: Clients, openings: str, answers: str, deliveries: str, expiries: str
     ) -> None:
+        """Check with these keys (ARNs of KMS keys), one for each duty."""
         super().__init__(clients)
         self._key_by_duty = {
             Duty.OPENING: openings,

@@ -25,6 +25,8 @@ class SecretDocument(Adapter):
     def __init__(
         self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
+        """Use the secret with this ARN; nothing is read yet. `elapsed` is a monotonic clock in
+        seconds."""
         super().__init__(clients, arn)
         self._elapsed = elapsed
         self._kept: tuple[float, Mapping[str, str]] | None = None
