@@ -179,9 +179,11 @@ def why_line(alerts: Sequence[Alert]) -> str:
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:
     """Return the deadline that the alert names for its question; `None` if it names none. Raises:
-    ValueError if it names no time."""
+    ValueError for a text that is no time."""
     deadline = alert.facts.get("expires_at")
-    return parse_iso(deadline) if isinstance(deadline, str) else None
+    if not isinstance(deadline, str):
+        return None
+    return parse_iso(deadline)
 
 
 def reason_of(alert: Alert) -> str:

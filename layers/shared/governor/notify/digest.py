@@ -191,7 +191,9 @@ def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:
     type, id and cost if known, and its place and owner if the others differ."""
     about = alert.about
     usd_per_day = about.usd_per_day
-    cost = None if usd_per_day is None else f"{units.usd(usd_per_day)} a day while it runs"
+    cost = ""
+    if usd_per_day is not None:
+        cost = f"{units.usd(usd_per_day)} a day while it runs"
     parts = (about.instance_type, _place_text(alert, alerts), cost)
     details = ", ".join(filter(None, parts))
     return f"{one_line(alert.subject, 120)} ({details})"

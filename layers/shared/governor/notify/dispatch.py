@@ -94,7 +94,8 @@ class Dispatch:
         An alert older than a day that a channel does not take is parked for a person. `again` means
         that a person put it back: what was given up is then tried once more.
 
-        Raises: AlertRefused; CloudError if something could not be read or written: repeat the call.
+        Raises: AlertRefused if nothing proves one of the alerts; CloudError if something could not
+        be read or written: repeat the call.
         """
         items: list[Item] = []
         for alert in alerts:
@@ -165,7 +166,8 @@ class Dispatch:
     def _item(self, sent: Alert, again: bool) -> Item | None:
         """Check an alert, and return it with its deliveries so far; `None` if its question was
         answered or has expired meanwhile, because nobody is asked then. With `again`, deliveries
-        that were given up count as not tried. Raises: AlertRefused; CloudError."""
+        that were given up count as not tried. Raises: AlertRefused if nothing proves it;
+        CloudError."""
         vouched = self.vouch(sent)
         now = self.clock.now()
         alert = vouched.alert

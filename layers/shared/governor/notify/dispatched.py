@@ -76,7 +76,8 @@ class Item:
 
 
 def counted(items: Iterable[Item]) -> Dispatched:
-    """Return the counts of deliveries taken, refused and left in this run, of all items."""
+    """Return the counts of deliveries taken, refused and left in this run, of all items; all zero
+    without items."""
     taken = 0
     refused = 0
     waits: list[int | None] = []
@@ -96,7 +97,9 @@ def nowhere_state(settled: Sequence[Delivery]) -> str:
         return "shared"
     if not all(delivery.was_delivered for delivery in settled):
         return "refused"
-    return "machines" if settled else "none"
+    if settled:
+        return "machines"
+    return "none"
 
 
 def deadline_of(item: Item) -> UtcDatetime | None:

@@ -54,6 +54,8 @@ class EmailChannel(Channel):
     name = "email"
 
     def __init__(self, service: MailService, *, sender: str, recipient: str) -> None:
+        """Mail from `sender` to `recipient`. Raises: ConfigurationError if one of them is no
+        address."""
         for role, address in (("sender", sender), ("recipient", recipient)):
             if not is_address(address):
                 raise ConfigurationError(

@@ -51,10 +51,12 @@ class Chart:
 
     @property
     def line(self) -> str:
-        """Return title, bars and legend on one line: `Busiest GPU by hour, last 24 h: ▁▁▃ (· no
-        data)`."""
-        legend = f" ({self.legend})" if self.legend else ""
-        return f"{self.title}: {self.bars}{legend}"
+        """Return title, bars and legend (if there is one) on one line: `Busiest GPU by hour, last
+        24 h: ▁▁▃ (· no data)`."""
+        line = f"{self.title}: {self.bars}"
+        if self.legend:
+            return f"{line} ({self.legend})"
+        return line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,7 @@ class DeliveryRetryable(DeliveryError):
     for; `None` if it named none."""
 
     def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
+        """Keep the wait that the channel asked for, in seconds; `None` if it named none."""
         self.retry_after_seconds = retry_after_seconds
         super().__init__(message)
 

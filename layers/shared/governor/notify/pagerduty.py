@@ -41,6 +41,8 @@ class PagerDutyChannel(HttpsChannel):
     name = "pagerduty"
 
     def __init__(self, routing_key: str, https: Https, clock: Clock, url: str = EVENTS_URL) -> None:
+        """Post to `url` under this routing key. Raises: ConfigurationError if the key has not 32
+        letters and digits, or the address is not https."""
         if _ROUTING_KEY.fullmatch(routing_key) is None:
             raise ConfigurationError(
                 "the routing key of the channel pagerduty must have 32 letters and "

@@ -138,16 +138,18 @@ class Registry:
 
     def _https(self, channel: str) -> Https:
         """Return the HTTPS client of a channel, which reaches private addresses only if the secret
-        lets it. Raises: ConfigurationError."""
+        lets it. Raises: ConfigurationError if that setting is neither "true" nor "false"."""
         return https_of(channel, self.secret, self.https, self.private_https)
 
     def _slack_webhook(self, webhook: str) -> Channel:
-        """Return the channel of the incoming webhook. Raises: ConfigurationError."""
+        """Return the channel of the incoming webhook with this address. Raises: ConfigurationError
+        if it is not https, or a setting cannot be used."""
         return SlackWebhookChannel(webhook, self._https("slack"), self.clock)
 
     def _slack_app(self, token: str, conversation: str) -> Channel:
-        """Return the channel of a conversation of Slack, whose messages have buttons if their
-        answers could be verified. Raises: ConfigurationError."""
+        """Return the channel of a conversation of Slack (its id), whose messages have buttons if
+        their answers could be verified. Raises: ConfigurationError if the token, the id or the
+        API's address cannot be used."""
         url = self.secret.get("slack_api_url") or API_URL
         api = SlackApi(token, self._https("slack"), self.clock, url)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
@@ -160,13 +162,13 @@ class Registry:
                 yield _route(name, kind.shared_target, partial(kind.make_shared, self))
 
     def make_teams(self) -> Channel:
-        """Return the channel of Teams. Call it only if its settings are stored. Raises:
-        ConfigurationError."""
+        """Return the channel of Teams. Call it only if its address is stored. Raises:
+        ConfigurationError if that is not https."""
         return TeamsChannel(self.secret["teams_webhook_url"], self._https("teams"), self.clock)
 
     def make_pagerduty(self) -> Channel:
-        """Return the channel of PagerDuty. Call it only if its settings are stored. Raises:
-        ConfigurationError."""
+        """Return the channel of PagerDuty. Call it only if its routing key is stored. Raises:
+        ConfigurationError if the key or the address cannot be used."""
         key = self.secret["pagerduty_routing_key"]
         url = self.secret.get("pagerduty_events_url") or EVENTS_URL
         return PagerDutyChannel(key, self._https("pagerduty"), self.clock, url)
@@ -254,6 +256,7 @@ class _Refusing(Channel):
     reason."""
 
     def __init__(self, name: str, why: str) -> None:
+        """Stand in for the channel of this name, and refuse each message for the reason `why`."""
         self.name = name
         self._why = why
 

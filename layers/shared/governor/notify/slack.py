@@ -74,6 +74,8 @@ class SlackApi:
     """
 
     def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
+        """Call the API at `url` with this token. Raises: ConfigurationError if it is no bot token,
+        or the address is not https."""
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
             raise ConfigurationError(
                 "the token of Slack must be a bot token, which begins with xoxb-"
@@ -135,6 +137,8 @@ class SlackAppChannel(Channel):
     name = _NAME
 
     def __init__(self, api: SlackApi, channel_id: str, *, takes_answers: bool = True) -> None:
+        """Post to the conversation with this id; with buttons for answers if `takes_answers`.
+        Raises: ConfigurationError if it is no id."""
         if _CHANNEL.fullmatch(channel_id) is None:
             raise ConfigurationError(
                 "the channel of Slack must be given by its id, like C0123456789"

@@ -31,6 +31,7 @@ class HttpsChannel(Channel):
     """
 
     def __init__(self, url: str, https: Https, clock: Clock) -> None:
+        """Post to this address. Raises: ConfigurationError if it is not https."""
         self._url = https_url(url, self.name)
         self._https = https
         self._clock = clock

@@ -217,8 +217,10 @@ def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
     it does not."""
     is_failure = kind is AlertKind.FAILURE
     if episode.outcome is None:
-        # A workflow that died is reported before its episode is closed.
-        return None if is_failure else "it has not ended"
+        if is_failure:
+            # A workflow that died is reported before its episode is closed.
+            return None
+        return "it has not ended"
     if (episode.outcome is Outcome.FAILED) is not is_failure:
         return f"it ended {episode.outcome.value}"
     return None

@@ -34,6 +34,8 @@ class WebhookChannel(HttpsChannel):
     name = "webhook"
 
     def __init__(self, url: str, secrets: Sequence[str], https: Https, clock: Clock) -> None:
+        """Post to this address, signed with each of the secrets. Raises: ConfigurationError if the
+        address is not https, there is no secret, or one is shorter than 32 bytes."""
         super().__init__(url, https, clock)
         self._secrets = tuple(_long_enough(secret) for secret in secrets)
         if not self._secrets:
@@ -51,11 +53,16 @@ class WebhookChannel(HttpsChannel):
 def webhook_document(message: Message) -> dict[str, object]:
     """Return the message as the JSON object that a receiver gets.
 
-    A release may add fields. If it changes the meaning of one, it raises `version`.
+    A release may add fields. If it changes the meaning of one, it raises `version`. The price is
+    decimal text; it, evidence and link are `None` if the message has none.
     """
     usd_per_day = message.facts.usd_per_day
-    price = None if usd_per_day is None else format(usd_per_day, "f")
-    evidence = None if message.evidence is None else asdict(message.evidence)
+    price: str | None = None
+    if usd_per_day is not None:
+        price = format(usd_per_day, "f")
+    evidence: dict[str, object] | None = None
+    if message.evidence is not None:
+        evidence = asdict(message.evidence)
     return {
         "version": 1,
         "delivery": message.delivery_key,

@@ -137,8 +137,8 @@ class Worker:
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
         """Send an alert. A failure, or a question if the policy joins questions, is put into the
-        outbox instead, and a flush is queued that sends it with others. Raises: AlertRefused;
-        LeaseTaken; CloudError."""
+        outbox instead, unless it comes `again`, and a flush is queued that sends it with others.
+        Raises: AlertRefused if nothing proves it; LeaseTaken; CloudError."""
         rule = dispatch.rule()
         is_failure = sent.kind is AlertKind.FAILURE
         is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
@@ -152,8 +152,10 @@ class Worker:
         return Dispatched(0, 0)
 
     def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
-        """Send one alert now, while no other worker sends about its subject. Raises: AlertRefused;
-        LeaseTaken; CloudError."""
+        """Send one alert now, while no other worker sends about its subject; return the counts.
+        Before the end of a cause of failures, send the failures that still wait; if one of those is
+        left, leave the alert. Raises: AlertRefused if nothing proves the alert; LeaseTaken if
+        another worker sends; CloudError."""
         done = self._send_failures_before_end(dispatch, sent)
         # One lease for an alarm and its end: if two workers sent them at the same time, the alarm
         # could open again after its end.
