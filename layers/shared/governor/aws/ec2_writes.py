@@ -235,6 +235,7 @@ class Ec2Starter(Adapter):
     """Starts stopped instances. To start one twice does no harm."""
 
     def __init__(self, clients: Clients, pause: Callable[[float], None] = time.sleep) -> None:
+        """Wait with `pause`, which takes seconds, between two tries."""
         super().__init__(clients)
         self._pause = pause
 

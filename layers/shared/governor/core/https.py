@@ -60,8 +60,9 @@ class Https:
         most_bytes: int = 1_048_576,
         only_public: bool = False,
     ) -> None:
-        """With `only_public`, connect to public IP addresses alone. `most_bytes` limits how much of
-        a body is read."""
+        """Give up a request that has not connected, or receives nothing, for these seconds. With
+        `only_public`, connect to public IP addresses alone. `most_bytes` limits how much of a body
+        is read."""
         # At DEBUG urllib3 logs the path of every request. The path of a webhook is its secret, and
         # the path of an issuer may hold a code.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)

@@ -303,8 +303,9 @@ class Dispatch:
         )
 
     def _digest(self, route: Route, items: Sequence[Item]) -> Message:
-        """Return one message about several items. If they are questions, store the digest first, so
-        that its link opens a page of all of them. Raises: CloudError."""
+        """Return one message about several items. If they have episodes, store the digest first, so
+        that its link opens a page of all of them; else the message has no link. Raises:
+        CloudError."""
         alerts = [item.alert for item in items]
         episodes = [item.episode for item in items if item.episode is not None]
         digest_id = self.digest_id()

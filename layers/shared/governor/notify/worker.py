@@ -290,7 +290,8 @@ class Worker:
 
     def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
         """Hide a received message in the queue until its next try, for `wanted_seconds` (`None` for
-        no wish) or for the backoff, whichever is longer. It raises nothing."""
+        no wish) or for the backoff, whichever is longer, and for 12 hours at most. The backoff
+        doubles with each time that the message was received. It raises nothing."""
         # Limited, so that the power of two stays small.
         doublings = min(message.receives - 1, 10)
         backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)

@@ -99,6 +99,7 @@ class Ec2Parts(Parts):
 
     @cached_property
     def volume_keys(self) -> KeyReader:
+        """Return the reader of the KMS keys of volumes."""
         from governor.aws.volume_keys import KmsVolumeKeys
 
         return KmsVolumeKeys(self.clients)

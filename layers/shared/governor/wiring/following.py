@@ -7,7 +7,7 @@ from governor.wiring.parts import Parts
 
 
 def follow_start(parts: Parts) -> FollowStart:
-    """Return the record of how a start ended."""
+    """Return the use case that records how a start ended, and notifies people of it."""
     return FollowStart(
         clock=parts.clock, episode_store=parts.episode_store, announcer=parts.announcer
     )
