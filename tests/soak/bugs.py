@@ -112,8 +112,8 @@ _WHO_MAY = (
 )
 _FREEZES = Edit(
     "limits.freezes:why_frozen_by_breaker",
-    "return None if why is None else",
-    "return None if True else",
+    "if why is None:",
+    "if why is None or True:",
 )
 _NO_PROOF = Edit(
     f"{_RECHECK}._end_if_not_idle",
@@ -470,8 +470,8 @@ BUGS = (
         (
             Edit(
                 "limits.freezes:why_paused",
-                "return None if pause is None else",
-                "return None if True else",
+                "if pause is None:",
+                "if pause is None or True:",
             ),
             Edit("limits.store.pauses:not_paused", 'absent("pause")', 'absent("nothing")'),
         ),
@@ -922,7 +922,7 @@ BUGS = (
         (
             Edit(
                 "policy.rules.consent:people_after",
-                "return own if has_two_behind else before",
+                "return before",
                 "return own",
             ),
         ),

@@ -48,7 +48,9 @@ def why_paused(pause_store: Pauses) -> str | None:
     """Return who paused everything, and why, as in `everything is paused by alice@example.com`;
     `None` if nothing is paused. Raises: CloudError if the pause cannot be read."""
     pause = pause_store.pause()
-    return None if pause is None else f"everything is {pause.why}"
+    if pause is None:
+        return None
+    return f"everything is {pause.why}"
 
 
 def why_frozen_by_breaker(
@@ -58,7 +60,9 @@ def why_frozen_by_breaker(
     text that begins with `plans are frozen: `. Return `None` if neither does. `rule` is the
     policy's `breaker`. Raises: CloudError if a breaker cannot be read."""
     why = why_frozen(breaker_store.breaker(target), breaker_store.hub(), now, rule)
-    return None if why is None else f"plans are frozen: {why}"
+    if why is None:
+        return None
+    return f"plans are frozen: {why}"
 
 
 def wait_before_next_check(wait: timedelta, waited: timedelta) -> timedelta:
@@ -198,4 +202,6 @@ def used_caps(cap_store: ActionCaps, caps: Caps, now: datetime) -> list[CapUse]:
 
 def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:
     """Return when the breaker tripped; `None` if it is not tripped."""
-    return None if breaker is None else breaker.tripped_at
+    if breaker is None:
+        return None
+    return breaker.tripped_at

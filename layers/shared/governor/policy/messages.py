@@ -160,4 +160,6 @@ def consent_alert(
 def _joined(people: Sequence[str]) -> str:
     """Return the names of at least one person as a list in a sentence: `a, b and c`."""
     *all_but_last, last = people
-    return f"{', '.join(all_but_last)} and {last}" if all_but_last else last
+    if not all_but_last:
+        return last
+    return f"{', '.join(all_but_last)} and {last}"

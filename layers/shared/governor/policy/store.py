@@ -176,7 +176,9 @@ class PolicyVersions(Store):
         """Return the attribute of the item at this key; `None` if there is no such item. Raises:
         CloudError."""
         item = self._table.get(key)
-        return str(item[attribute]) if item else None
+        if not item:
+            return None
+        return str(item[attribute])
 
 
 def _counted(consented: Consented) -> dict[str, object]:

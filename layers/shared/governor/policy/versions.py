@@ -168,7 +168,9 @@ class ReviewPolicy:
         if standing is not None and newest.version == standing.version:
             return None
         is_announced = self._review_version(newest, standing)
-        return newest.version if is_announced else None
+        if not is_announced:
+            return None
+        return newest.version
 
     def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
         """Notify people that a version is refused, waits for two people, or comes into force; and

@@ -175,7 +175,10 @@ def history_with(history: Sequence[SweepDay], today: date, turned: Turned) -> tu
     too.
     """
     first_day = today - _HISTORY
-    days = {known.day: known for known in history if first_day <= known.day <= today}
+    days: dict[date, SweepDay] = {}
+    for known in history:
+        if first_day <= known.day <= today:
+            days[known.day] = known
     today_before = days.get(today, SweepDay(today, 0, 0))
     days[today] = SweepDay(
         today,
@@ -249,8 +252,8 @@ def _left_since(hub: Hub, hours: list[UtcDatetime], since: UtcDatetime | None) -
 
 
 def _usual(hub: Hub, hours: list[datetime]) -> int:
-    """Return the most instances that turned in the same hours of any of the last 14 days, or an
-    hour earlier or later; 0 if none did."""
+    """Return the most instances that turned in all of these hours together on any of the last 14
+    days, at the same time or an hour earlier or later; 0 if none did."""
     turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
     usual = 0
     for day in range(1, _DAYS_COMPARED + 1):
@@ -262,9 +265,9 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
 
 
 def turned_around(hub: Hub, freeze: BreakerState) -> TurnedAround:
-    """Return how many instances turned in the hours of `hours_around` this freeze of everything,
-    and how many of them have not worked since. The first is no less than the number that the freeze
-    itself counted."""
+    """Return how many instances turned from 11 hours before this freeze of everything to 2 hours
+    after it, and how many of them have not worked since. The first is no less than the number that
+    the freeze itself counted."""
     counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     turned = sum(count.turned for count in counts)
     left = sum(count.left for count in counts)
@@ -296,7 +299,9 @@ def _lifts_freezes_before(rule: Breaker, now: datetime) -> UtcDatetime | None:
         return None
     lifted_before = parse_iso(rule.lift_freezes_before)
     # A time in the future lifts nothing: it would switch the breakers off.
-    return lifted_before if lifted_before <= now else None
+    if lifted_before > now:
+        return None
+    return lifted_before
 
 
 def are_counts_new(hub: Hub, now: datetime) -> bool:
@@ -346,4 +351,6 @@ def why_frozen(
             return freeze.why
     # The newest counts may already be too many, before a sweep has recorded the freeze.
     reason = why_freeze_everything(hub, now, rule)
-    return None if reason is None else reason.why
+    if reason is None:
+        return None
+    return reason.why

@@ -246,8 +246,8 @@ def is_unchanged(reservation: Reservation) -> Condition:
 
 
 def old_release_hours(now: datetime) -> list[datetime]:
-    """Return the starts of the two clock hours whose counters may still count: this hour first,
-    then the last."""
+    """Return the starts of the two clock hours (UTC) whose counters of the previous software
+    release may still count: this hour first, then the one before."""
     this_hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return [this_hour, this_hour - _HOUR]
 

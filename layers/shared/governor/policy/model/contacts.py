@@ -276,7 +276,9 @@ class Ownership(Section):
         similar = [contact for key, contact in self.contacts.items() if key.casefold() == folded]
         if len(similar) == 1:
             return similar[0]
-        return self._contact_of_address(name.lower()) if is_address(name) else None
+        if not is_address(name):
+            return None
+        return self._contact_of_address(name.lower())
 
     def _contact_of_address(self, address: str) -> Contact | None:
         """Return the contact of an address in lower case; `None` if it is nobody known.

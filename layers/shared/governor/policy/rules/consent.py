@@ -215,7 +215,9 @@ def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str])
     alone adds nobody and removes nobody. If fewer than two counted before, nobody new ever counts.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
-    return own if has_two_behind else before
+    if has_two_behind:
+        return own
+    return before
 
 
 def count_acceptances(
@@ -227,8 +229,9 @@ def count_acceptances(
     before: KnownPeople,
     carried: Acceptances = NOBODY_ACCEPTED,
 ) -> Consented:
-    """Return whose acceptances of a version count, and the people who count from now on. Nothing is
-    written.
+    """Return whose acceptances of a version count, and the people who count from now on: its `own`
+    people if two of those `before` wrote or accepted it, else those `before`. Of these, only people
+    whom the version names with the same identity can accept. Nothing is written.
 
     `own` are the people that the version names, `before` those who counted until now. `identities`
     have accepted the version, and `writer` is the ARN that wrote it, or empty. `carried` are
