@@ -391,7 +391,9 @@ def instance_text(instance: Instance) -> str:
 
 def only_instance(instances: Sequence[Instance]) -> Instance | None:
     """Return the instance if there is just one; `None` if there is none, or more than one."""
-    return instances[0] if len(instances) == 1 else None
+    if len(instances) != 1:
+        return None
+    return instances[0]
 
 
 def name_or_count(instances: Sequence[Instance]) -> str:

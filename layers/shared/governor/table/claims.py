@@ -53,8 +53,9 @@ class Claims(ShortTimeoutStore):
         self._short_timeout.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
-        """Note that the work of each key is done, as `done` does. Raises: CloudError; some of the
-        notes may be missing then."""
+        """Note that the work of each key is done. Until the time `keep` is over, nobody can claim
+        these keys. Without keys nothing is written. Raises: CloudError; some of the notes may be
+        missing then."""
         self._short_timeout.write_all([_taking(key, now + keep) for key in keys])
 
 

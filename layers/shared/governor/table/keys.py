@@ -30,7 +30,7 @@ def lock(target: Target, instance_id: str) -> Key:
 
 def holds(target: Target, instance_id: str) -> tuple[Key, Key]:
     """Return two keys of a keep or an exemption: first the key of this release, which only answers
-    write; then the key where the previous release reads it, so that a rollback finds it.
+    write; then the key where the previous software release reads it, so that a rollback finds it.
 
     Both are written and read for one release; the stricter of the two counts.
     """

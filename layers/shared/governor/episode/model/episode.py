@@ -258,13 +258,17 @@ class Episode:
     @property
     def outcome(self) -> Outcome | None:
         """Return how the episode ended; `None` while it is open."""
-        return None if self.ending is None else self.ending.outcome
+        if self.ending is None:
+            return None
+        return self.ending.outcome
 
     @property
     def became(self) -> Outcome | None:
         """Return what EC2 showed the instance to have become at the end; `None` while the episode
         is open, and if nothing was done to the instance."""
-        return None if self.ending is None else self.ending.became
+        if self.ending is None:
+            return None
+        return self.ending.became
 
     @property
     def is_undone(self) -> bool:

@@ -352,8 +352,9 @@ def _volume_text(volume: Volume) -> str:
 
 
 def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    """Return the costs per hour before and after these steps. Both are `None` if the price or a
-    volume's size is not known."""
+    """Return the costs per hour before and after these steps: the instance with its addresses and
+    volumes; then what is kept of these, and new snapshots at their full size. Without steps both
+    are the same. Both are `None` if the price or a volume's size is not known."""
     usd_per_hour = price.usd_per_hour
     sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
     if usd_per_hour is None or len(sizes) < len(instance.volumes):
@@ -379,7 +380,8 @@ def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy:
 
 
 def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHour:
-    """Return the price of all Elastic IPs of an instance per hour; zero if it has none."""
+    """Return the price of all Elastic IPs of an instance per hour, at the default price if that of
+    the Region was not read; zero if it has none."""
     launch = instance.launch or LaunchFacts()
     address_price = storage.address_usd_per_hour
     if address_price is None:

@@ -61,8 +61,8 @@ class Episodes(Store):
 
     def free_lock(self, ref: EpisodeRef) -> None:
         """Free the locks that this episode still holds. Call it only for a closed episode: the
-        previous release freed only the one on the record. Without such a lock nothing happens.
-        Raises: CloudError."""
+        software release before this one freed only the lock on the record. Without such a lock
+        nothing happens. Raises: CloudError."""
         for key in locks(ref):
             self._table.try_write(update(key, {}, is_held_by(ref), remove=["open_episode"]))
 
@@ -310,7 +310,7 @@ def _is_cleared_as(episode: Episode) -> Condition:
 
 
 def locks(ref: EpisodeRef) -> tuple[Key, Key]:
-    """Return the key of the lock, and the key where the previous release reads the lock.
+    """Return the key of the lock, and the key where the previous software release reads the lock.
 
     Both are written and read for one release, because a rollback brings the previous one back. An
     instance is locked if either place says so.

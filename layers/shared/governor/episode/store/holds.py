@@ -164,8 +164,8 @@ def end_hold_write(
 def end_hold_copy_write(
     old_hold_key: Key, attributes: Sequence[str], next_keep: Hold, condition: Condition
 ) -> Write:
-    """Return the write that removes these attributes of a hold in the place of the previous
-    release, or puts the end of `next_keep` there: that release knows only the end of a keep.
+    """Return the write that removes these attributes of a hold where the previous software release
+    reads it, or puts the end of `next_keep` there: that release knows only the end of a keep.
     `next_keep` is the longest other keep; `NO_HOLD` if there is none."""
     kept: Document = {}
     if next_keep.snoozed_until is not None:
