@@ -80,7 +80,9 @@ class ApprovalView:
         usd_per_hour = self.episode.price.usd_per_hour
         if self.episode.stopped_by_episode is not None:
             usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
-        return None if usd_per_hour is None else usd_per_hour * 24
+        if usd_per_hour is None:
+            return None
+        return usd_per_hour * 24
 
     @property
     def is_question(self) -> bool:

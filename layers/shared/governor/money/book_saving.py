@@ -237,7 +237,12 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
         Step.SNAPSHOT: bool(episode.progress.snapshots),
         Step.TERMINATE: outcome is Outcome.TERMINATED,
     }
-    done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])
+    steps_carried_out: list[Step] = []
+    for step in plan.steps:
+        # A companion was carried out with its main step.
+        if is_done[main_of(plan.steps, step)]:
+            steps_carried_out.append(step)
+    done = tuple(steps_carried_out)
     if done == plan.steps:
         # The amount that people were shown.
         return plan.saving

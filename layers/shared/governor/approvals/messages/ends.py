@@ -171,7 +171,9 @@ def _saved_a_day(episode: Episode) -> str | None:
     """Return the amount saved a day, as in `$136`; `None` if the plan saves nothing, or that is not
     known."""
     saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
-    return usd(saved_per_day) if saved_per_day > 0 else None
+    if saved_per_day <= 0:
+        return None
+    return usd(saved_per_day)
 
 
 def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, object]:
@@ -206,7 +208,9 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     if episode.mode is Mode.AUTO:
         return "auto"
     is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    return "silence" if is_expired and episode.asking.acts_on_silence else ""
+    if is_expired and episode.asking.acts_on_silence:
+        return "silence"
+    return ""
 
 
 def left_behind(episode: Episode) -> LeftBehind:

@@ -238,7 +238,7 @@ def silence_text(
     episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
 ) -> str:
     """Return what happens if nobody answers, as a sentence, with the time `until` if both times are
-    given."""
+    given; otherwise it says `in time`."""
     when = "in time"
     if until and now:
         when = f"by {deadline(until, episode.asking.time_zone, now)}"

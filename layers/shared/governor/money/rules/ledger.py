@@ -114,8 +114,11 @@ def stops_booked_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[Led
     """Return the stops among these entries that were booked at `at` or earlier, without
     terminations: their savings end if the instance is started or terminated then. Empty if there
     are none."""
-    booked = [entry for entry in entries if entry.booked_at <= at]
-    return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
+    stops: list[LedgerEntry] = []
+    for entry in entries:
+        if entry.booked_at <= at and entry.outcome is Outcome.STOPPED:
+            stops.append(entry)
+    return stops
 
 
 def statement_of(
@@ -149,8 +152,9 @@ def sum_saved(
     """Return what GPU Governor's own actions have saved from `start` to before `end`; zero if there
     are none.
 
-    An action is counted if it was booked within this time, a false stop if it ended within it.
-    Each action saves for `counts_for` at most.
+    An action is counted if it was booked within this time, a false stop if it ended within it. A
+    counted action without a known price adds to `unpriced` alone. Each action saves for
+    `counts_for` at most.
     """
     ours = [entry for entry in entries if entry.ours]
     booked = [entry for entry in ours if start <= entry.booked_at < end]

@@ -132,7 +132,9 @@ class Ledger(Store):
         """Return the newest statement of a month (`yyyy-mm`); `None` if there is none. Raises:
         CloudError."""
         statements = self._table.read_all(Statement, f"STATEMENT#{month}")
-        return statements[-1] if statements else None
+        if not statements:
+            return None
+        return statements[-1]
 
     def keep_statement(self, statement: Statement) -> None:
         """Store this statement beside earlier ones of its month. Nothing is stored if one of the
