@@ -263,7 +263,9 @@ class Console:
         if not self._doors.has_issuer:
             return ""
         address = f"/sign-in?return={quote(path, safe='')}"
-        return f"{address}&fresh=1" if is_fresh else address
+        if is_fresh:
+            return f"{address}&fresh=1"
+        return address
 
 
 def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:

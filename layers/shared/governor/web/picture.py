@@ -66,7 +66,9 @@ def _label(gpu: str) -> str:
     shown, as a publisher of metrics may have written anything into it."""
     if gpu == "all":
         return "busiest"
-    return f"GPU {int(gpu)}" if gpu.isdecimal() else "GPU ?"
+    if gpu.isdecimal():
+        return f"GPU {int(gpu)}"
+    return "GPU ?"
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
@@ -152,7 +154,9 @@ def _strip_shapes(strip: Strip, y: float) -> Iterator[str]:
 
 def _length(window: Window) -> str:
     """Return the length of the drawn window in words."""
-    return "24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
+    if window.length >= timedelta(hours=24):
+        return "24 hours"
+    return "the window that was judged"
 
 
 def _kind(percent: float | None, below: float) -> str:

@@ -73,7 +73,11 @@ class HttpRequest(Event):
             name, equals, value = pair.strip().partition("=")
             if equals:
                 values_by_name.setdefault(name, set()).add(value)
-        return {name: values.pop() for name, values in values_by_name.items() if len(values) == 1}
+        cookies: dict[str, str] = {}
+        for name, values in values_by_name.items():
+            if len(values) == 1:
+                cookies[name] = values.pop()
+        return cookies
 
     def caller(self) -> str:
         """Return the ARN of the caller, whom API Gateway has authenticated by IAM. Raises:

@@ -158,7 +158,7 @@ class SignInSite:
         self, who: SignedIn, claims: Mapping[str, object], now: UtcDatetime
     ) -> SignIn:
         """Return the session of a person with these claims, as it will be stored; nothing is stored
-        yet."""
+        yet. Its time is when the person last proved to the issuer who they are."""
         return SignIn(
             identity=who.identity,
             by=who.by,

@@ -341,7 +341,9 @@ def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
     """Return what the token of a form is bound to: page, recipient and end of its link, and the
     session if somebody is signed in."""
     link = (request.approval_id, visitor.recipient, request.query["e"])
-    return (*link, visitor.session_id) if visitor.session_id else link
+    if not visitor.session_id:
+        return link
+    return (*link, visitor.session_id)
 
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:

@@ -152,7 +152,9 @@ def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
 
 def _place(amount: Usd, whole: Usd) -> float:
     """Return the x of an amount, if the whole takes the width; 0 without a whole."""
-    return _WIDTH * float(amount / whole) if whole else 0.0
+    if not whole:
+        return 0.0
+    return _WIDTH * float(amount / whole)
 
 
 def sparkline(hours: Sequence[int | None]) -> Markup:

@@ -84,7 +84,9 @@ def family_of(row: FleetRow) -> Family:
     """Return the family of the row's verdict; `UNKNOWN` for a verdict that this release does not
     know."""
     kind = known_kind(row.verdict)
-    return Family.UNKNOWN if kind is None else kind.family
+    if kind is None:
+        return Family.UNKNOWN
+    return kind.family
 
 
 def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
@@ -214,7 +216,9 @@ def _price_and_name(row_and_page: Row) -> tuple[Decimal, str]:
 def price(row: FleetRow) -> Decimal:
     """Return the row's price of an hour to sort by: -1 if it is not known, so that it comes after
     all others."""
-    return Decimal(-1) if row.usd_per_hour is None else row.usd_per_hour
+    if row.usd_per_hour is None:
+        return Decimal(-1)
+    return row.usd_per_hour
 
 
 def table(name: str, rows: Iterable[Row]) -> Table:

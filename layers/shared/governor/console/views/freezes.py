@@ -111,7 +111,9 @@ def _words(what: str) -> str:
     """Return the name of a cap for people: `account 111122223333` for `ACCOUNT#111122223333`, and
     `all accounts` for a name without `#`."""
     kind, _, name = what.partition("#")
-    return f"{kind.lower()} {name}" if name else "all accounts"
+    if not name:
+        return "all accounts"
+    return f"{kind.lower()} {name}"
 
 
 def pause_values(request: ViewRequest) -> dict[str, Any]:

@@ -138,7 +138,9 @@ def _name(current_row: Row | None, episodes: Sequence[Episode], instance_id: str
     if current_row is not None:
         row, _ = current_row
         return row.name
-    return episodes[0].instance.name if episodes else instance_id
+    if episodes:
+        return episodes[0].instance.name
+    return instance_id
 
 
 def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[str, object]]:
@@ -183,7 +185,10 @@ def _startable(
 ) -> Episode | None:
     """Return the first of these episodes whose instance is still stopped, as far as the ledger and
     the last sweep say, and which the caller may start again; `None` if there is none."""
-    run_again = {entry.episode for entry, _ in stops if entry.ended_at}
+    run_again: set[EpisodeRef] = set()
+    for entry, _ in stops:
+        if entry.ended_at:
+            run_again.add(entry.episode)
     for episode in episodes:
         if episode.ref not in run_again and _may_start(request, episode, current_row):
             return episode

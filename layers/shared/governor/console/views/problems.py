@@ -41,7 +41,10 @@ def problems(request: ViewRequest) -> Iterator[Problem]:
     yield from _pause_and_freezes(request)
     yield from _sweep_problems(request)
     yield from _failures(request)
-    unsent = [row.name for row, _ in request.governed if _is_unsent(row)]
+    unsent: list[str] = []
+    for row, _ in request.governed:
+        if _is_unsent(row):
+            unsent.append(row.name)
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")

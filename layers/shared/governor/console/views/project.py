@@ -109,7 +109,10 @@ def project(request: ViewRequest) -> Page:
     now = request.now
     spending = _spending_of(request, request.query["name"])
     rows = figures.by_price(spending.rows)
-    idle_rows = [(row, page) for row, page in rows if figures.family_of(row) is Family.IDLE]
+    idle_rows: list[Row] = []
+    for row, page in rows:
+        if figures.family_of(row) is Family.IDLE:
+            idle_rows.append((row, page))
     days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
     days_so_far = [day for day in days if day <= now.date()]
     spent = [spending.days.get(day, Share()).total for day in days_so_far]
