@@ -59,7 +59,8 @@ class AskOwner:
         self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = ""
     ) -> StageResult:
         """Send the message of the stage, if it has one, and bind the task that waits to the
-        question.
+        question. Return whether the message has reached people, and whether the question is decided
+        already: then nothing is sent, and a waiting task gets the answer.
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
         says why an approved step waits, for that stage alone. Raises: MustWait while plans are

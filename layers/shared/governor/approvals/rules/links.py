@@ -62,7 +62,8 @@ class LinkSigner:
 
     def page(self, *path: str) -> str | None:
         """Return the URL of a page of the console, which is behind a sign-in; `None` if there is no
-        base URL. `path` are the parts of its path."""
+        base URL. `path` are the parts of its path: `https://<host>/questions/<id>` for `questions`
+        and an id."""
         if not self._base_url:
             return None
         quoted_path = "/".join(quote(part, safe="") for part in path)
