@@ -55,7 +55,8 @@ class KeyReader(Protocol):
     """Looks at KMS keys. It raises nothing: a key that cannot be read is a doubt."""
 
     def describe(self, target: Target, key_id: str) -> VolumeKey:
-        """Return the key, or why it could not be read."""
+        """Return the key with its state. If it could not be read, its `state` is `None`, and its
+        `problem` says why. Raises nothing."""
 
 
 class UndoAnswer(NamedTuple):

@@ -61,7 +61,7 @@ def is_refusal(error: CloudError) -> bool:
 
 def words_of_ec2(message: str) -> str:
     """Return EC2's message as one line that people can read. The encoded part is left out, and a
-    long message is shortened."""
+    message of more than 400 characters is cut."""
     text = printable(message.partition(_ENCODED)[0])
     if len(text) <= _LONGEST_WORDS:
         return text
@@ -69,13 +69,14 @@ def words_of_ec2(message: str) -> str:
 
 
 def reason_of_state(instance: Instance) -> str:
-    """Return EC2's reasons for the state of an instance, to compare them with later ones."""
+    """Return EC2's two reasons for the state of an instance as one text, to compare it with a later
+    one; either may be empty."""
     return f"{instance.state_transition_reason} | {instance.state_reason}"
 
 
 def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> StartSeen:
-    """Return what came of a start, by the instance as EC2 shows it; `None` if EC2 knows it no
-    longer."""
+    """Return what came of a start, by the instance as EC2 shows it now. `instance` is `None` if EC2
+    knows it no longer. A stopped instance without a new reason counts as starting for 7 minutes."""
     if instance is None or instance.state in ("shutting-down", "terminated"):
         return StartSeen.OVERTAKEN
     if instance.state == "running":

@@ -85,7 +85,7 @@ _OF_A_STATE: Mapping[str, str] = {
 
 
 def _by_code() -> dict[str, str]:
-    """Return the advice by code."""
+    """Return the advice for each code of `_CODES_BY_ADVICE`, by the code."""
     advice_by_code: dict[str, str] = {}
     for advice, codes in _CODES_BY_ADVICE.items():
         for code in codes.split():

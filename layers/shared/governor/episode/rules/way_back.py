@@ -91,6 +91,7 @@ def _key_doubts(instance: Instance, key: VolumeKey) -> list[str]:
 
 
 def _volumes_text(instance: Instance, key_id: str) -> str:
-    """Return the volumes with this key, by their devices."""
+    """Return the volumes with this key, by their devices: `volume /dev/sda1`, or with more of them
+    `volumes /dev/sda1, /dev/sdb`. At least one volume of the instance must have the key."""
     devices = [volume.device for volume in instance.volumes if volume.kms_key_id == key_id]
     return f"volume {devices[0]}" if len(devices) == 1 else f"volumes {', '.join(devices)}"
