@@ -139,6 +139,8 @@ class CountAcceptances:
     announcer: Announcer
     hub: Target
     parse_accepted: Callable[[str], ParsedConsents]
+    """Parses the document in force. It raises nothing: of a document that is refused, only the
+    people are read."""
 
     def __call__(self) -> None:
         """Store whose acceptances of the version in force count now, and notify each person, once,

@@ -109,7 +109,10 @@ class ReviewPolicy:
     announcer: Announcer
     hub: Target
     parse: Callable[[str], ParsedConsents]
+    """Parses a new document. Raises: PolicyError if it is refused."""
     parse_accepted: Callable[[str], ParsedConsents]
+    """Parses a document that was in force, or is accepted now. It raises nothing: only the people
+    are read of a document that is refused."""
 
     def __call__(self, written: tuple[str, str] | None = None) -> None:
         """Review the newest version, unless it is in force: notify people of it, and put it in
@@ -302,6 +305,8 @@ class AcceptPolicy:
     policy_store: PolicyVersions
     documents: PolicyDocuments
     parse_accepted: Callable[[str], ParsedConsents]
+    """Parses a document that was in force, or is accepted now. It raises nothing: only the people
+    are read of a document that is refused."""
 
     def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
         """Store that the person with this identity (`aws:ARN`) accepts the version. A refusal is
