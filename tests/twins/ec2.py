@@ -156,16 +156,16 @@ class MemoryEc2:
         tags: Mapping[str, str | None],
         *,
         dry_run: bool,
-    ) -> dict[str, str]:
+    ) -> dict[str, CloudError]:
         operation = "set_tags" if any(tags.values()) else "remove_tags"
-        failures = {}
+        failures: dict[str, CloudError] = {}
         for instance_id in instance_ids:
             self.calls.append((operation, instance_id, dry_run))
             try:
                 self._raise_planned(f"{operation}:{instance_id}")
                 instance = self._existing(instance_id)
             except CloudError as error:
-                failures[instance_id] = str(error)
+                failures[instance_id] = error
                 continue
             if not dry_run:
                 found = {**instance.tags, **tags}

@@ -20,7 +20,12 @@ from governor.core.errors import (
 )
 from governor.core.instance import Target
 from governor.episode.model.standing import StateKind
-from governor.episode.rules.standing import WORDS, cannot_tag, state_of_target
+from governor.episode.rules.standing import (
+    WORDS,
+    has_too_many_tags,
+    may_not_tag,
+    state_of_target,
+)
 from governor.policy.model.judging import Place, Targets
 from governor.policy.model.policy import Mode, Policy
 from governor.wiring.closing import HubSteps
@@ -280,4 +285,124 @@ def test_errors_without_a_code_are_no_states() -> None:
     """No credentials, and a network that failed."""
     for error in (AccessDenied("none", operation="ec2:DescribeInstances"), Unavailable("away")):
         assert state_of_target(error) is None
-        assert not cannot_tag(error)
+        assert not has_too_many_tags(error)
+        assert not may_not_tag(error)
+
+
+FULL = CloudError("ec2:CreateTags failed: TagLimitExceeded: 50", operation="ec2:CreateTags",
+                  code="TagLimitExceeded")  # fmt: skip
+NO_TAGS = refused("UnauthorizedOperation", "ec2:CreateTags")
+
+
+class Tagged:
+    """One target with idle instances, on which EC2 refuses tags."""
+
+    def __init__(self, count: int, mode: Mode = Mode.ASK) -> None:
+        self.hub = Hub(replace(POLICY, mode=mode))
+        self.world = self.hub.world
+        self.ids = [self.world.add(number + 1) for number in range(count)]
+
+    def refuse(self, error: CloudError, *ids: str) -> None:
+        """EC2 refuses tags of these instances from now on."""
+        for instance_id in ids:
+            self.world.ec2.failures[f"set_tags:{instance_id}"] = [error] * 10_000
+
+    def allow(self, *ids: str) -> None:
+        """EC2 refuses them no more."""
+        for instance_id in ids:
+            del self.world.ec2.failures[f"set_tags:{instance_id}"]
+
+    def tries(self, instance_id: str) -> int:
+        """The calls that would have tagged the instance so far."""
+        return sum(call[:2] == ("set_tags", instance_id) for call in self.world.ec2.calls)
+
+    def sweep(self, times: int = 1) -> None:
+        """Sweep so often, and see that no execution fails and no step is left over."""
+        for _ in range(times):
+            assert self.hub.sweep((TARGET,))
+            page = self.world.state.page(TARGET)
+            assert page is not None
+            assert page.problem is None
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.OBSERVE])
+@pytest.mark.parametrize("error", [FULL, NO_TAGS])
+def test_an_instance_that_takes_no_tag_is_reported_once_and_tried_hourly(
+    error: CloudError, mode: Mode
+) -> None:
+    """Questions start all the same. When a tag can be set again, that is said, too."""
+    tagged = Tagged(1, mode)
+    (one,) = tagged.ids
+    tagged.refuse(error, one)
+
+    tagged.sweep(36)  # three hours
+
+    assert 3 <= tagged.tries(one) <= 4
+    (begun,) = tagged.hub.begun
+    assert ("cannot-tag", [str(TARGET)]) == (begun.facts["state"], begun.facts["targets"])
+    assert ([], 1) == (tagged.hub.over, len(tagged.world.workflow.executions))
+    tagged.allow(one)
+    tagged.sweep(14)
+    assert ["cannot-tag"] == [one.facts["state"] for one in tagged.hub.over]
+    assert 1 == len(tagged.hub.begun)
+    assert [] == tagged.world.state.standing_states()
+
+
+def test_a_second_full_instance_is_reported_while_the_first_one_stands() -> None:
+    tagged = Tagged(2)
+    first, second = tagged.ids
+    tagged.refuse(FULL, first, second)
+    tagged.world.publish(second, [90.0] * 48)
+    tagged.sweep(3)
+
+    tagged.world.publish(second, [1.0] * 48)
+    tagged.sweep(40)
+
+    assert [[first], [second]] == [one.facts["instance_ids"] for one in tagged.hub.begun]
+
+
+def test_a_denial_is_reported_once_for_all_instances_of_a_target() -> None:
+    """An organization's policy denies it: the next idle instance is no news."""
+    tagged = Tagged(2)
+    first, second = tagged.ids
+    tagged.refuse(NO_TAGS, first, second)
+    tagged.world.publish(second, [90.0] * 48)
+    tagged.sweep(3)
+
+    tagged.world.publish(second, [1.0] * 48)
+    tagged.sweep(40)
+
+    assert 0 < tagged.tries(second)
+    assert [[]] == [one.facts["instance_ids"] for one in tagged.hub.begun]
+
+
+def test_an_instance_that_ends_or_works_ends_its_state() -> None:
+    tagged = Tagged(2)
+    ended, works = tagged.ids
+    tagged.refuse(FULL, ended, works)
+    tagged.sweep(2)
+    tagged.world.change(ended, state="terminated")
+    tagged.world.publish(works, [90.0] * 48)
+
+    tagged.sweep(2)
+
+    assert [2] == [len(one.facts["instance_ids"]) for one in tagged.hub.over]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Throttled("slow", operation="ec2:CreateTags", code="RequestLimitExceeded"),
+        refused("ExpiredToken", "ec2:CreateTags"),
+        CloudError("odd", operation="ec2:CreateTags", code="InvalidParameterValue"),
+    ],
+)
+def test_any_other_refusal_of_a_tag_is_a_problem_of_every_sweep(error: CloudError) -> None:
+    """A full instance beside it hides nothing."""
+    tagged = Tagged(2)
+    full, other = tagged.ids
+    tagged.refuse(FULL, full)
+    tagged.refuse(error, other)
+    for _ in range(3):
+        summary = tagged.world.sweep(5)
+        assert [f"tags of {other}: {error}"] == summary.problems

@@ -270,14 +270,14 @@ def request_id_of(answer: Mapping[str, Any] | None) -> str | None:
 
 def _act_in_batches(
     instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]
-) -> dict[str, str]:
+) -> dict[str, CloudError]:
     """Call `act` with batches of ids, and with the halves of a batch that fails, down to single
-    ids. Return the reason by id for each id whose call failed; empty if none did.
+    ids. Return the error by id for each id whose call failed; empty if none did.
 
     A failed batch is not halved if AWS is busy, or if the role may not act at all. Raises: errors
     of `act` other than CloudError.
     """
-    failures: dict[str, str] = {}
+    failures: dict[str, CloudError] = {}
     has_succeeded = False
     denied_count = 0
     batches_left = list(in_parts(list(dict.fromkeys(instance_ids)), _TAG_BATCH))
@@ -296,7 +296,7 @@ def _act_in_batches(
                 batches_left += [batch[middle:], batch[:middle]]
             else:
                 denied_count += is_denied
-                failures |= dict.fromkeys(batch, str(error))
+                failures |= dict.fromkeys(batch, error)
         else:
             has_succeeded = True
     return failures

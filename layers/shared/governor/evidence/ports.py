@@ -143,10 +143,10 @@ class InstanceTagger(Protocol):
         tags: Mapping[str, str | None],
         *,
         dry_run: bool,
-    ) -> Mapping[str, str]:
+    ) -> Mapping[str, CloudError]:
         """Set the tags of these instances; a tag with the value `None` is removed.
 
-        Return the reason by instance id for each instance whose tags could not be set; empty if all
+        Return the error by instance id for each instance whose tags could not be set; empty if all
         were set. A failed call is in the result, not raised.
         """
 

@@ -292,7 +292,8 @@ class RecordOutcome:
         if not failures:
             self.instance_store.set_marked(target, None, instance_id)
             return reason
-        return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
+        why = "; ".join(str(error) for error in failures.values())
+        return f"{reason} (its tags could not be removed yet: {why})"
 
 
 def _by_name(reason: str, why: str = "") -> str:

@@ -7,14 +7,18 @@ must not change anything but the two tags.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from governor.core.errors import CloudError
 from governor.core.instance import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.core.units import in_parts, iso, listed, parse_iso
-from governor.episode.store.instances import Instances
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.rules.standing import has_too_many_tags, may_not_tag
+from governor.episode.store.instances import Failures, Instances
 from governor.evidence.ports import InstanceTagger
 from governor.policy.model.policy import Mode
 from governor.sweep.sweep_case import Case, Sweep
@@ -30,12 +34,15 @@ class _TagWrite(NamedTuple):
     is_dry_run: bool
 
 
-def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -> None:
+def mark_idle(
+    sweep: Sweep, tagger: InstanceTagger, instance_store: Instances, failure_store: Failures
+) -> None:
     """Tag idle instances that lack the marks, and remove the marks of instances that work again,
     are left alone or were started again. Do nothing about others.
 
     Each change is noted in the state table. A mark or note that cannot be written becomes a problem
-    of the sweep.
+    of the sweep; a mark that only people can make possible becomes a standing state, and is tried
+    again once an hour.
     """
     ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
     for case in sweep.cases:
@@ -46,8 +53,79 @@ def mark_idle(sweep: Sweep, tagger: InstanceTagger, instance_store: Instances) -
             ids_by_write[_TagWrite(sets_marks=True, is_dry_run=is_dry_run)].append(case.id)
         elif is_outdated or _has_needless_marks(case):
             ids_by_write[_TagWrite(sets_marks=False, is_dry_run=is_dry_run)].append(case.id)
+    if not ids_by_write:
+        return
+    states = _states_of_tags(sweep, failure_store)
     for write, instance_ids in ids_by_write.items():
-        _write_marks(sweep, tagger, instance_store, write, instance_ids)
+        due_ids = _leave_refused(sweep, failure_store, states, instance_ids)
+        if due_ids:
+            refused = _write_marks(sweep, tagger, instance_store, write, due_ids)
+            _note_refused(sweep, failure_store, refused)
+
+
+def _states_of_tags(sweep: Sweep, failure_store: Failures) -> list[StandingState]:
+    """Return the states of the target, or of its instances, in which tags cannot be set; empty if
+    there are none. If they cannot be read, that becomes a problem of the sweep and the result is
+    empty: everything is tried."""
+    read = partial(failure_store.standing_states, sweep.target)
+    states = sweep.attempt_read("states of the target", read) or []
+    return [state for state in states if state.kind is StateKind.CANNOT_TAG]
+
+
+def _leave_refused(
+    sweep: Sweep,
+    failure_store: Failures,
+    states: Sequence[StandingState],
+    instance_ids: Sequence[str],
+) -> list[str]:
+    """Return the instances to tag now: all that are in none of these `states`, and those whose
+    hourly try is due. Note that the states of the others stand."""
+    state_by_id = {state.instance_id: state for state in states}
+    # The key "" holds a denial, which is about every instance of the target.
+    denied = state_by_id.get("")
+    due_ids = []
+    standing: dict[str, StandingState] = {}
+    for instance_id in instance_ids:
+        state = state_by_id.get(instance_id, denied)
+        if state is None or sweep.is_hourly_check_due(instance_id):
+            due_ids.append(instance_id)
+        else:
+            standing[state.instance_id] = replace(state, seen_at=sweep.now)
+    _note_states(sweep, failure_store, standing)
+    return due_ids
+
+
+def _note_refused(sweep: Sweep, failure_store: Failures, refused: Mapping[str, CloudError]) -> None:
+    """Store the states of instances whose tags were refused for a reason that only people can
+    change; any other refusal becomes a problem of the sweep. `refused` is by instance id."""
+    standing: dict[str, StandingState] = {}
+    for instance_id, error in refused.items():
+        if has_too_many_tags(error):
+            standing[instance_id] = _state(sweep, error, instance_id)
+        elif may_not_tag(error):
+            standing[""] = _state(sweep, error, "")
+        else:
+            sweep.summary.problems.append(f"tags of {instance_id}: {error}")
+    _note_states(sweep, failure_store, standing)
+
+
+def _state(sweep: Sweep, error: CloudError, instance_id: str) -> StandingState:
+    """Return the state, met by this sweep, in which tags cannot be set: of an instance, or of the
+    target if `instance_id` is empty."""
+    return StandingState(
+        sweep.target, StateKind.CANNOT_TAG, str(error), sweep.now, sweep.now, instance_id
+    )
+
+
+def _note_states(
+    sweep: Sweep, failure_store: Failures, states: Mapping[str, StandingState]
+) -> None:
+    """Store that this sweep has met these states. One that cannot be stored becomes a problem of
+    the sweep."""
+    notes = []
+    for state in states.values():
+        notes.append((f"state: {state.place}", partial(failure_store.note_standing, state)))
+    sweep.attempt_each(notes)
 
 
 def _write_marks(
@@ -56,11 +134,12 @@ def _write_marks(
     instance_store: Instances,
     write: _TagWrite,
     instance_ids: Sequence[str],
-) -> None:
+) -> Mapping[str, CloudError]:
     """Set or remove the tags on these instances, then note the change of each instance that was
     tagged in the state table. In a dry run no tag changes, and only the note is written.
 
-    A tag or note that cannot be written becomes a problem of the sweep.
+    Return the error of each instance that could not be tagged, by its id. A note that cannot be
+    written becomes a problem of the sweep.
     """
     tags: dict[str, str | None] = dict.fromkeys(MARKS)
     noted_at = None
@@ -69,15 +148,14 @@ def _write_marks(
         tags = {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
         noted_at = sweep.now
         ids_at_once = TRANSACTION
-    reason_by_id = tagger.set_tags(sweep.target, instance_ids, tags, dry_run=write.is_dry_run)
-    for instance_id, why in reason_by_id.items():
-        sweep.summary.problems.append(f"tags of {instance_id}: {why}")
-    tagged = [instance_id for instance_id in instance_ids if instance_id not in reason_by_id]
+    error_by_id = tagger.set_tags(sweep.target, instance_ids, tags, dry_run=write.is_dry_run)
+    tagged = [instance_id for instance_id in instance_ids if instance_id not in error_by_id]
     notes = []
     for part in in_parts(tagged, ids_at_once):
         note = partial(instance_store.set_marked, sweep.target, noted_at, *part)
         notes.append((f"note of the tags of {listed(part, 3)}", note))
     sweep.attempt_each(notes)
+    return error_by_id
 
 
 def _lacks_marks(case: Case) -> bool:

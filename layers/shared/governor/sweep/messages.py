@@ -297,8 +297,12 @@ def _places(states: Sequence[StandingState]) -> str:
     """Return where the states are, for a title: the only place, or how many there are."""
     if len(states) == 1:
         return states[0].place
-    noun = "instance" if states[0].instance_id else "target"
-    return plural(len(states), noun)
+    instance_count = sum(bool(state.instance_id) for state in states)
+    if instance_count == len(states):
+        return plural(len(states), "instance")
+    if instance_count == 0:
+        return plural(len(states), "target")
+    return plural(len(states), "place")
 
 
 def _facts_of_states(kind: StateKind, states: Sequence[StandingState]) -> dict[str, object]:

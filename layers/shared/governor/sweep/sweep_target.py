@@ -83,7 +83,7 @@ class SweepTarget:
         sweep = self._sweep(listing, cases)
         just_froze = self.freeze(sweep)
         _sum_up_verdicts(sweep)
-        mark_idle(sweep, self.tagger, self.instance_store)
+        mark_idle(sweep, self.tagger, self.instance_store, self.failure_store)
         open_episodes = self.follow_up(sweep)
         self._notify(sweep, just_froze=just_froze)
         rates = self._count_costs(sweep, listing)

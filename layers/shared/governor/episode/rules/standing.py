@@ -59,11 +59,12 @@ WORDS: Mapping[StateKind, StateWords] = {
         "policy.",
     ),
     StateKind.CANNOT_TAG: StateWords(
-        "the instance cannot be tagged",
-        "Its tags LowUtilization and GpuGovernorReview do not follow its verdict. Questions, "
-        "answers and actions are as usual.",
-        "Remove a tag if it has 50, the most that EC2 allows; otherwise allow ec2:CreateTags and "
-        "ec2:DeleteTags where a policy denies them.",
+        "tags cannot be set",
+        "The tags LowUtilization and ReviewForTermination do not follow the verdicts there. "
+        "Questions, answers and actions are as usual. Each instance is tried again once an hour.",
+        "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise allow "
+        "ec2:CreateTags and ec2:DeleteTags, which the role's rights or an organization's policy "
+        "deny.",
     ),
 }
 
@@ -92,9 +93,13 @@ def _state_of_role(error: CloudError) -> StateKind | None:
     return None
 
 
-def cannot_tag(error: CloudError) -> bool:
-    """Return whether this error of tagging an instance is a standing state: the instance has the
-    most tags that EC2 allows, or tagging it is denied."""
-    if error.code == _TOO_MANY_TAGS:
-        return True
+def has_too_many_tags(error: CloudError) -> bool:
+    """Return whether this error of tagging an instance says that it has the most tags that EC2
+    allows: a standing state of the instance."""
+    return error.code == _TOO_MANY_TAGS
+
+
+def may_not_tag(error: CloudError) -> bool:
+    """Return whether this error of tagging an instance is a denial: a standing state of the target,
+    as a right or a policy of its account denies it."""
     return isinstance(error, AccessDenied) and error.code in _DENIED_CODES
