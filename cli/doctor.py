@@ -50,6 +50,7 @@ _OF_A_DEPLOY = (
     "schedule",
     "last_sweep",
     "targets",
+    "states",
     "subscribers",
     "alarms",
 )

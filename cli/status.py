@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,8 @@ from governor.core.errors import AccessDenied, GovernorError
 from governor.core.instance import Target
 from governor.core.units import in_parts, iso, listed, plural, printable, usd
 from governor.episode.model.episode import Failing
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.rules.standing import WORDS
 from governor.episode.store.instances import Failures
 from governor.fleet.model import FleetPage
 from governor.fleet.store import Fleet
@@ -48,6 +51,7 @@ from governor.policy.model.names import KEY_FOR_IAM, TagMatch
 from governor.policy.model.policy import Mode
 from governor.policy.store import PolicyVersions
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _STALE = timedelta(hours=1)
 """As on the console: a target that was swept longer ago counts as unread."""
 _VERSION = re.compile(r"^GPU Governor (\d+\.\d+\.\d+\S*?)[:,]? ")
@@ -325,9 +329,11 @@ def _targets(stack: Stack) -> Line:
         book.add_accounts(accounts)
     targets = swept_targets(book.base().policy, stack.hub)
     failures = unswept(table)
+    states = _states_of_targets(table)
     unread: dict[str, str] = {}
     for target in targets:
-        problem = _unread(page_by_target.get(target), failures.get(target), stack.now)
+        page = page_by_target.get(target)
+        problem = _unread(page, failures.get(target), states.get(target), stack.now)
         if problem:
             unread[str(target)] = problem
     text = f"{len(targets) - len(unread)} of {len(targets)} read"
@@ -335,6 +341,33 @@ def _targets(stack: Stack) -> Line:
         problems = [f"{name}: {printable(why)}" for name, why in unread.items()]
         text += f"; unread: {'; '.join(_first(problems))}"
     return Line(text, {"targets": len(targets), "unread": unread}, is_wrong=bool(unread))
+
+
+def _states(stack: Stack) -> Line:
+    """Describe the states that last until a person changes something, and what to do about each
+    kind."""
+    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    states = Failures(table).standing_states()
+    document = []
+    places_by_kind: dict[StateKind, list[str]] = defaultdict(list)
+    for state in states:
+        places_by_kind[state.kind].append(state.place)
+        document.append(
+            {
+                "state": state.kind.value,
+                "target": str(state.target),
+                "instance_id": state.instance_id or None,
+                "since": iso(state.since),
+                "reason": printable(state.reason),
+            }
+        )
+    if not states:
+        return Line("none keeps a target from being swept, or an instance from being tagged", [])
+    sentences = []
+    for kind, places in places_by_kind.items():
+        words = WORDS[kind]
+        sentences.append(f"{words.what}: {listed(places, _SHOWN)}. {words.to_do}")
+    return Line(" ".join(sentences), document, is_wrong=True)
 
 
 def _first(texts: Sequence[str]) -> list[str]:
@@ -345,12 +378,32 @@ def _first(texts: Sequence[str]) -> list[str]:
     return shown
 
 
-def _unread(page: FleetPage | None, failure: Unswept | None, now: datetime) -> str | None:
-    """Return why the console has nothing recent about a target; `None` if it has."""
-    if failure is not None:
-        is_newest = page is None or page.swept_at < failure.at
-        if is_newest:
-            return _failed_sweep(failure, now)
+def _states_of_targets(table: DynamoTable) -> dict[Target, StandingState]:
+    """Return the state that keeps each target from being swept; a target that is swept has none.
+    Raises: CloudError."""
+    states: dict[Target, StandingState] = {}
+    for state in Failures(table).standing_states():
+        known = states.get(state.target)
+        is_newest = known is None or known.seen_at < state.seen_at
+        if state.is_of_target and is_newest:
+            states[state.target] = state
+    return states
+
+
+def _unread(
+    page: FleetPage | None,
+    failure: Unswept | None,
+    state: StandingState | None,
+    now: datetime,
+) -> str | None:
+    """Return why the console has nothing recent about a target; `None` if it has. The newest of
+    its last sweep, its last failure and its state counts."""
+    swept_at = _NEVER if page is None else page.swept_at
+    state_at = _NEVER if state is None else state.seen_at
+    if failure is not None and failure.at > max(swept_at, state_at):
+        return _failed_sweep(failure, now)
+    if state is not None and state_at > swept_at:
+        return f"{WORDS[state.kind].what}, since {ago(state.since, now)}"
     if page is None:
         return "not swept yet, wait for the next sweep"
     if now - page.swept_at > _STALE:
@@ -679,6 +732,7 @@ _LINES: Mapping[str, Callable[[Stack], Line]] = {
     "schedule": _schedule,
     "last_sweep": _last_sweep,
     "targets": _targets,
+    "states": _states,
     "subscribers": _subscribers,
     "questions": _questions,
     "failing": _failing,
@@ -700,6 +754,7 @@ _NEEDS: Mapping[str, str] = {
     "cloudformation:DescribeStacks",
     "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and "
     "what policy needs",
+    "states": "dynamodb:Query on the state table, and kms:Decrypt with its key",
     "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, "
     "sns:GetSubscriptionAttributes, "
     "secretsmanager:DescribeSecret on ChannelSecret, and what policy needs",

@@ -18,6 +18,7 @@ from cli.errors import CommandError
 from cli.unswept import Unswept
 from governor.core.instance import Target
 from governor.episode.model.episode import Failing
+from governor.episode.model.standing import StandingState, StateKind
 from governor.fleet.model import FleetPage
 from governor.policy.document import parse_policy
 from tests.unit.aws.fakes import client_error
@@ -104,6 +105,7 @@ class Cloud:
         self.unswept: dict[Target, Unswept] = {}
         self.in_alarm: list[dict[str, str]] = []
         self.failing: list[Failing] = []
+        self.states: list[StandingState] = []
         self.denied: set[str] = set()
         self.stacks: Any = [STACK]
         self.region_name = "us-east-1"
@@ -174,7 +176,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(status, "Api", lambda *_: made)
     monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
     monkeypatch.setattr(status, "unswept", lambda _: made.unswept)
-    monkeypatch.setattr(status, "Failures", lambda _: SimpleNamespace(failing=lambda: made.failing))
+    failures = SimpleNamespace(failing=lambda: made.failing, standing_states=lambda: made.states)
+    monkeypatch.setattr(status, "Failures", lambda _: failures)
     return made
 
 
@@ -365,6 +368,33 @@ def test_why_a_target_was_not_swept_is_said(
     assert f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: not swept 2 min ago (" in lines["targets"]
     assert lines["targets"].endswith("): AccessDenied: no role there")
     assert lines["last sweep"].endswith("): failed; 1 of 3 targets")
+
+
+def test_a_state_is_shown_with_what_to_do_until_it_is_over(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a failure before it nor the last page hides it; a sweep after it does."""
+    west = Target(ACCOUNT, "eu-west-1")
+    seen_at = NOW - timedelta(minutes=2)
+    cloud.states = [
+        StandingState(west, StateKind.NOT_ENABLED, "no", NOW - timedelta(hours=3), seen_at),
+        StandingState(
+            Target(ACCOUNT, "us-east-1"), StateKind.CANNOT_TAG, "50", NOW, seen_at, "i-0abc"
+        ),
+    ]
+    cloud.unswept = {west: Unswept(NOW - timedelta(minutes=9), "Throttled", "")}
+    code, lines = shown(capsys)
+    assert 1 == code
+    assert (
+        f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: the Region is not enabled in the account, "
+        "since 3 h ago (" in lines["targets"]
+    )
+    assert f"the Region is not enabled in the account: {ACCOUNT}/eu-west-1. " in lines["states"]
+    assert "targets.without" in lines["states"]
+    assert f"tags cannot be set: i-0abc in {ACCOUNT}/us-east-1. " in lines["states"]
+
+    cloud.unswept[west] = Unswept(NOW - timedelta(minutes=1), "Throttled", "")
+    assert "Throttled" in shown(capsys)[1]["targets"], "the newest counts"
 
 
 @pytest.mark.parametrize(
@@ -695,10 +725,10 @@ def test_doctor_says_whether_the_deploy_worked(
     assert int(not is_well) == code
     assert [
         ["ok", "stack"], ["ok", "policy"], ["ok", "exemption"], ["ok", "schedule"], [bad, "last"],
-        ["ok", "targets"], [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did",
-        "it"],
+        ["ok", "targets"], ["ok", "states"], [bad, "subscribers"], ["ok", "alarms"],
+        ["ok", "telemetry"], ["did", "it"],
     ] == lines  # fmt: skip
-    end = "yes" if is_well else "not yet: 2 of 9 need a look"
+    end = "yes" if is_well else "not yet: 2 of 10 need a look"
     assert checklist.endswith(f"did it work? {end}")
     assert telemetry.endswith("1 right\n")
     assert is_well != ("none has ended yet: wait for the schedule's next one" in checklist)
@@ -745,7 +775,7 @@ def test_doctor_goes_on_where_the_policy_cannot_be_read(
     out = capsys.readouterr().out
     assert "ok    stack" in out
     assert "LOOK  telemetry    not readable: the API cannot be reached\n" in out
-    assert "did it work? not yet: 1 of 9 need a look" in out
+    assert "did it work? not yet: 1 of 10 need a look" in out
 
     assert (1, "") == (governor.main(["doctor", "--json"]), capsys.readouterr().out)
 

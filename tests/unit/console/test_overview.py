@@ -17,6 +17,8 @@ from governor.console.page import Page
 from governor.console.views.figures import Rate
 from governor.console.views.overview import overview
 from governor.episode.model.episode import Failing
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.rules.standing import WORDS
 from governor.fleet.model import FleetRow, Share
 from governor.limits.model.breaker import BreakerState
 from tests.builders import NOW, make_entry
@@ -129,6 +131,34 @@ def test_problems_are_on_top() -> None:
         "1 question not sent yet: notebook-1.",
         "1 instance cannot be judged ($1.01 an hour).",
     ] == found
+
+
+def test_states_are_shown_until_they_are_over_to_those_who_see_the_place() -> None:
+    """With what is not done and what to do; the target is not reported a second time."""
+    world = ConsoleWorld()
+    mine, others = make_row(1), make_row(2, project="llm")
+    world.keep(mine, others)
+    hour_ago = NOW - timedelta(hours=1)
+    away = StandingState(TARGETS[1], StateKind.NOT_ENABLED, "no", hour_ago, NOW)
+    full = StandingState(TARGETS[0], StateKind.CANNOT_TAG, "50", hour_ago, NOW, mine.instance_id)
+    world.state.note_standing(away)
+    world.state.note_standing(full)
+    world.state.note_standing(replace(full, instance_id=others.instance_id))
+
+    found: Any = show(world).values["problems"]
+    assert [
+        ("Tags cannot be set: "
+         f"{mine.instance_id} in {TARGETS[0]}, {others.instance_id} in {TARGETS[0]}. "
+         f"{WORDS[StateKind.CANNOT_TAG].not_done}", WORDS[StateKind.CANNOT_TAG].to_do),
+        (f"The Region is not enabled in the account: {TARGETS[1]}. "
+         f"{WORDS[StateKind.NOT_ENABLED].not_done}", WORDS[StateKind.NOT_ENABLED].to_do),
+    ] == [(one.text, one.do) for one in found]  # fmt: skip
+    seen: Any = show(world, VISION).values["problems"]
+    assert [mine.instance_id in one.text for one in seen] == [True]
+    assert others.instance_id not in seen[0].text
+    world.state.drop_standing(world.state.standing_states())
+    missing: Any = show(world).values["problems"]
+    assert [f"{TARGETS[1]} has not been swept yet."] == [one.text for one in missing]
 
 
 def failing(number: int = 1, **changes: Any) -> Failing:

@@ -101,8 +101,8 @@ class Ec2Tags(Ec2Writer):
         tags: Mapping[str, str | None],
         *,
         dry_run: bool,
-    ) -> dict[str, str]:
-        """Set the tags, and remove those that are `None`. Return the reason by instance id for each
+    ) -> dict[str, CloudError]:
+        """Set the tags, and remove those that are `None`. Return the error by instance id for each
         instance where a call failed; empty if none did. Such an instance may have its new tags, and
         still those to remove: these go last. Raises: SafetyError if EC2 carried out a dry run."""
         created = tag_pairs({key: value for key, value in tags.items() if value is not None})

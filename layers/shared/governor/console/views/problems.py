@@ -6,7 +6,7 @@ Reasons that count instances of everybody are shown only to callers who see all 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import full_stop, left, listed, plural, sentence
 from governor.episode.model.episode import Failing
+from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.rules.standing import WORDS
 from governor.fleet.model import FleetRow
 from governor.limits.rules.breaker import why_frozen
 from governor.verdict.model import HELD_BACK, Family
@@ -39,7 +41,9 @@ def problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield what keeps the governor from its work, as far as this caller may see it; nothing if all
     is well. Raises: CloudError."""
     yield from _pause_and_freezes(request)
-    yield from _sweep_problems(request)
+    states = request.reader.failure_store.standing_states()
+    yield from _states(request, states)
+    yield from _sweep_problems(request, states)
     yield from _failures(request)
     unsent: list[str] = []
     for row, _ in request.governed:
@@ -96,11 +100,31 @@ def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
         yield Problem(f"Plans are frozen in {names}.", "See the freeze", "/freezes")
 
 
-def _sweep_problems(request: ViewRequest) -> Iterator[Problem]:
+def _states(request: ViewRequest, states: Sequence[StandingState]) -> Iterator[Problem]:
+    """Yield a problem for each kind of state that keeps targets of the caller from being swept, or
+    their instances from being tagged, with the places where it is."""
+    visible_ids = {row.instance_id for row, _ in request.governed}
+    own_targets = {target for target, _ in figures.targets_in(request)}
+    places_by_kind: dict[StateKind, list[str]] = defaultdict(list)
+    for state in states:
+        is_hidden = bool(state.instance_id) and state.instance_id not in visible_ids
+        if state.target in own_targets and not is_hidden:
+            places_by_kind[state.kind].append(state.place)
+    for kind, places in places_by_kind.items():
+        words = WORDS[kind]
+        text = sentence(f"{words.what}: {listed(places, 3)}")
+        yield Problem(f"{text} {words.not_done}", words.to_do)
+
+
+def _sweep_problems(request: ViewRequest, states: Sequence[StandingState]) -> Iterator[Problem]:
     """Yield a problem for each of the caller's targets whose last sweep is missing, was incomplete,
-    or is more than an hour old; nothing if all are well. Why a sweep was incomplete is shown only
-    to callers who see the whole target. Raises: CloudError."""
+    or is more than an hour old; nothing if all are well. Targets in one of these `states` are left
+    out. Why a sweep was incomplete is shown only to callers who see the whole target. Raises:
+    CloudError."""
+    in_state = {state.target for state in states if state.is_of_target}
     for target, page in figures.targets_in(request):
+        if target in in_state:
+            continue
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
