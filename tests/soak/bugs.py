@@ -1089,7 +1089,13 @@ BUGS = (
     Bug(
         "the saving goes on after the instance was started again",
         "the_ledger_is_right",
-        (Edit("money.book_saving:settle_restart", "stops_booked_by(entries, at)", "()"),),
+        (
+            Edit(
+                "money.book_saving:SettleRestart.__call__",
+                "stops_booked_by(entries, at)",
+                "()",
+            ),
+        ),
         ("somebody holds the stop too late, and has it undone",),
     ),
     Bug(

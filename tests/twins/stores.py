@@ -80,6 +80,7 @@ class EveryStore(
         quiet_until: datetime | None,
         became: Outcome | None = None,
         booking: Sequence[Write] = (),
+        restarts_quiet_until: datetime | None = None,
         ledger: LedgerEntry | None = None,
     ) -> bool:
         """Close the episode; `ledger` is the entry that its end books."""
@@ -87,7 +88,14 @@ class EveryStore(
             booking = _booking_of(ledger)
             became = ledger.outcome if ledger.ours else None
         return super().close_episode(
-            ref, outcome, reason, at, quiet_until=quiet_until, became=became, booking=booking
+            ref,
+            outcome,
+            reason,
+            at,
+            quiet_until=quiet_until,
+            became=became,
+            booking=booking,
+            restarts_quiet_until=restarts_quiet_until,
         )
 
 

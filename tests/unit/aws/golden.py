@@ -97,6 +97,7 @@ ADDED |= {"start_try", "starting", "state_reason", "kms_key_id", "restart_doubts
 ADDED |= {"encoder_percent", "decoder_percent", "encoder_sessions", "encoded_frames_per_second"}
 ADDED |= {"busy_vcpus", "second_figure", "video_percent"}
 ADDED |= {"encoder_utilization", "decoder_utilization", "encoded_frames"}
+ADDED |= {"restarts", "restarts_quiet_until", "others_started_at"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

@@ -380,6 +380,8 @@ QUESTIONS = frozenset(
 """Kinds that ask people for an answer."""
 ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
 """Kinds that say how an episode ended."""
+ASKS_ESCALATION_CONTACTS = "asks_escalation_contacts"
+"""Fact of a question that goes to the escalation contacts from its beginning."""
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
 """Kinds that also go to the contacts for escalations."""
 

@@ -17,7 +17,7 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, InstanceRecord, Outcome
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
-from governor.money.book_saving import settle_restart
+from governor.money.book_saving import SettleRestart
 from governor.money.model.ledger import Ending
 from governor.money.rules.ledger import stops_booked_by
 from governor.money.store.ledger import Ledger
@@ -130,7 +130,8 @@ class ReactToStateChange:
         if ec2_state == "running":
             minutes = self.policies().base().policy.ledger.false_stop_within_minutes
             false_within = timedelta(minutes=minutes)
-            return settle_restart(self.ledger_store, ended, at, false_within, self.clock.now())
+            settle = SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
+            return settle(ended, at, false_within, self.clock.now())
         done: list[str] = []
         for entry in ended:
             if self.ledger_store.settle_entry(entry, at, Ending.TERMINATED, self.clock.now()):

@@ -16,9 +16,11 @@ from governor.alerts.model import Owner
 from governor.core.errors import SafetyError
 from governor.core.instance import Instance, Target
 from governor.core.units import Usd, UsdPerHour, UtcDatetime
-from governor.episode.model.episode import Episode, Outcome
+from governor.episode.model.episode import Episode, Outcome, Restart
 from governor.episode.model.plan import Price, Saving, Step
 from governor.episode.rules.plan import main_of, saving_of
+from governor.episode.store.episodes import Episodes
+from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
 from governor.money.model.ledger import Cash, Ending, LedgerEntry
 from governor.money.rules.cost import cost_between
@@ -249,27 +251,47 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
     return saving_of(episode.instance, episode.price, done, policy)
 
 
-def settle_restart(
-    ledger_store: Ledger,
-    entries: Sequence[LedgerEntry],
-    at: UtcDatetime,
-    false_within: timedelta,
-    now: UtcDatetime,
-) -> list[str]:
-    """End the savings of an instance that was started again at `at`: those of its open `entries`
-    that are stops booked before.
+@dataclass(frozen=True, slots=True)
+class SettleRestart:
+    """Ends the savings of an instance that runs again, and notes who started it: others, or GPU
+    Governor for a person. Safe to repeat: each start is noted once."""
 
-    A stop undone within `false_within` is booked as a false stop. Return a text for each saving
-    that this call has ended; empty if there is none, or another call was first. Raises: CloudError.
-    """
-    done = []
-    for entry in stops_booked_by(entries, at):
-        is_undone = is_false_stop(entry, at, false_within)
-        ending = Ending.UNDONE if is_undone else Ending.STARTED
-        has_ended_it = ledger_store.settle_entry(entry, at, ending, now)
-        if has_ended_it:
-            done.append("false stop booked" if is_undone else "saving settled")
-    return done
+    ledger_store: Ledger
+    episode_store: Episodes
+    instance_store: Instances
+
+    def __call__(
+        self,
+        entries: Sequence[LedgerEntry],
+        at: UtcDatetime,
+        false_within: timedelta,
+        now: UtcDatetime,
+    ) -> list[str]:
+        """End the savings of an instance that was started again at `at`: those of its open
+        `entries` that are stops booked before. If the start was not ours, note it in the record of
+        the instance.
+
+        A stop undone within `false_within` is booked as a false stop. Return a text for each saving
+        that this call has ended; empty if there is none, or another call was first. Raises:
+        CloudError.
+        """
+        done = []
+        for entry in stops_booked_by(entries, at):
+            # Noted first: if only that succeeds, the saving is still open, and this is repeated.
+            if not self._was_started_by_us(entry):
+                self.instance_store.note_restart(Restart(entry.episode, at))
+            is_undone = is_false_stop(entry, at, false_within)
+            ending = Ending.UNDONE if is_undone else Ending.STARTED
+            has_ended_it = self.ledger_store.settle_entry(entry, at, ending, now)
+            if has_ended_it:
+                done.append("false stop booked" if is_undone else "saving settled")
+        return done
+
+    def _was_started_by_us(self, entry: LedgerEntry) -> bool:
+        """Return whether somebody undid the stop of this entry, or EC2 was asked for that and its
+        effect is not known yet. Raises: CloudError."""
+        episode = self.episode_store.episode(entry.episode)
+        return episode is not None and (episode.is_undone or episode.is_starting)
 
 
 def settle_replaced(

@@ -17,7 +17,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
-from governor.alerts.model import ENDS, ENDS_FOR_MACHINES, ESCALATED, Alert, AlertKind, incident_of
+from governor.alerts.model import (
+    ASKS_ESCALATION_CONTACTS,
+    ENDS,
+    ENDS_FOR_MACHINES,
+    ESCALATED,
+    Alert,
+    AlertKind,
+    incident_of,
+)
 from governor.alerts.store import Deliveries
 from governor.approvals.messages.failures import cause_of
 from governor.approvals.model.approval import ApprovalStatus
@@ -364,7 +372,8 @@ class Dispatch:
         joined since are notified, people who left are not. Empty if it names nobody."""
         ownership = self.policies.base().policy.ownership
         asked = ownership.asked(alert.owner, alert.project)
-        if alert.kind in ESCALATED:
+        is_to_all = alert.facts.get(ASKS_ESCALATION_CONTACTS) is True
+        if is_to_all or alert.kind in ESCALATED:
             return (*asked, *ownership.escalated(alert.owner, alert.project))
         return asked
 

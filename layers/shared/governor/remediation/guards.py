@@ -31,7 +31,8 @@ from governor.core.units import in_utc
 from governor.episode.model.episode import Episode, InstanceRecord
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter
-from governor.episode.rules.plan import about_stopped, mode_of
+from governor.episode.rules.plan import about_stopped, mode_of, only_people_decide
+from governor.episode.rules.restarts import is_about_restarts
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.series import evidence_hash
@@ -348,14 +349,17 @@ class Guards:
             raise SafetyError(f"the instance is snoozed until {in_utc(snoozed_until)}")
 
     def _todays_policy(self, episode: Episode, instance: Instance) -> AppliedPolicy:
-        """Return today's policy of the instance; for an episode about a stopped instance, with the
-        rules for those: only people decide, never silence and never mode `auto`.
+        """Return today's policy of the instance; for an episode about a stopped instance, or one
+        that others started again, with the rules for those: only people decide, never silence and
+        never mode `auto`.
 
         Raises: SafetyError if the earlier episode has not stopped the instance, or nobody may be
         asked about stopped instances any more; PolicyError; CloudError.
         """
         applied = self.policies.applied_to(instance)
         if episode.stopped_by_episode is None:
+            if is_about_restarts(episode):
+                return replace(applied, policy=only_people_decide(applied.policy))
             return applied
         earlier_episode = self.episode_store.episode(episode.stopped_by_episode)
         if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):

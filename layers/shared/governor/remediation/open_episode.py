@@ -22,7 +22,13 @@ from governor.core.units import UtcDatetime, in_utc
 from governor.episode.model.episode import Asking, Episode, Measurement, Outcome, Phase, quiet_until
 from governor.episode.model.plan import Plan, Step
 from governor.episode.ports import KeyReader
-from governor.episode.rules.plan import about_stopped, acts_on_silence, mode_of
+from governor.episode.rules.plan import (
+    about_stopped,
+    acts_on_silence,
+    mode_of,
+    only_people_decide,
+)
+from governor.episode.rules.restarts import restarts_to_ask_about
 from governor.episode.rules.way_back import doubts_of, keys_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
@@ -135,18 +141,27 @@ class OpenEpisode:
         )
         if why_frozen is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
-        if self.instance_store.record(target, ref.instance_id).is_warned(now):
+        record = self.instance_store.record(target, ref.instance_id)
+        if record.is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
         if stopping is None:
-            return self._ask_about_idle(ref, instance, applied, now)
+            restarts = restarts_to_ask_about(record, now)
+            return self._ask_about_idle(ref, instance, applied, restarts, now)
         return self._ask_about_stopped(stopping, ref, instance, applied, now)
 
     def _ask_about_idle(
-        self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
+        self,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        restarts: tuple[UtcDatetime, ...],
+        now: UtcDatetime,
     ) -> Opened:
         """Judge the running instance and open its episode if it is idle; else close it, and
-        return why. Raises: MetricsLate while the newest readings are missing; CloudError."""
+        return why. `restarts` are the starts by others because of which the escalation contacts are
+        asked, too; empty if there are none. Raises: MetricsLate while the newest readings are
+        missing; CloudError."""
         policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
@@ -163,12 +178,17 @@ class OpenEpisode:
         reason = verdict.reason
         if idle_for > evidence.window.length:
             reason = asked_because(idle_for, instance, evidence, policy)
+        if restarts:
+            # Whatever acts unasked would stop it, and others would start it, again and again.
+            applied = replace(applied, policy=only_people_decide(policy))
         draft = self._draft(ref, instance, applied, reason, evidence, now)
         episode = replace(
             draft,
             measurement=replace(draft.measurement, history=history, idle_for=idle_for),
             asking=replace(draft.asking, presence=verdict.presence or None),
         )
+        if restarts:
+            episode = _asking_everybody(episode, applied.policy, restarts)
         return Opened(self._save(episode), reason="opened")
 
     def _episode_that_stopped_it(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
@@ -343,6 +363,21 @@ class OpenEpisode:
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
         return Opened(episode=None, reason=reason)
+
+
+def _asking_everybody(
+    episode: Episode, policy: Policy, restarts: tuple[UtcDatetime, ...]
+) -> Episode:
+    """Return the episode with a question to the escalation contacts from its beginning, too, in
+    hours in which all of them work. An episode without a question stays as it is."""
+    if episode.asking.schedule is None:
+        return episode
+    ownership = policy.ownership
+    asked = ownership.asked(episode.owner, episode.project)
+    escalated = ownership.escalated(episode.owner, episode.project)
+    times = schedule(episode.opened_at, policy.approval, (*asked, *escalated), ())
+    asking = replace(episode.asking, schedule=times, others_started_at=restarts)
+    return replace(episode, asking=asking)
 
 
 def _why_not_asked(

@@ -30,6 +30,7 @@ from governor.episode.model.episode import (
     quiet_until,
 )
 from governor.episode.model.plan import Step
+from governor.episode.rules.restarts import quiet_after_restarts_until
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceTagger
@@ -165,6 +166,10 @@ class RecordOutcome:
         is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
         if episode.stopped_by_episode is not None and is_asked_later:
             quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
+        # A question that failed may have reached nobody, and one without a seal is asked again.
+        restarts_quiet = quiet_after_restarts_until(episode) if is_asked_later else None
+        if quiet is not None and restarts_quiet is not None:
+            quiet = max(quiet, restarts_quiet)
         ledger_entry = self.book(episode, outcome, now)
         is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
         if outcome is Outcome.TERMINATED and not is_booked:
@@ -179,6 +184,7 @@ class RecordOutcome:
             quiet_until=quiet,
             became=became_of(ledger_entry),
             booking=booking(ledger_entry),
+            restarts_quiet_until=restarts_quiet,
         )
         return _End(outcome, reason, quiet, became_of(ledger_entry))
 

@@ -24,7 +24,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
 from governor.limits.rules.breaker import turned_in_sweep
-from governor.money.book_saving import settle_replaced, settle_restart
+from governor.money.book_saving import SettleRestart, settle_replaced
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import PolicyVariants, policy_or_base
@@ -187,7 +187,8 @@ class FollowUp:
         instance = case.instance
         false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
         entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
-        settle_restart(self.ledger_store, entries, instance.launch_time, false_within, sweep.now)
+        settle = SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
+        settle(entries, instance.launch_time, false_within, sweep.now)
 
     def _settle_replaced(self, sweep: Sweep) -> None:
         """End the saving of a stopped instance for each instance that is new in this sweep and may

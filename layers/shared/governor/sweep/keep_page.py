@@ -14,7 +14,7 @@ from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.core.units import UtcDatetime, plural
+from governor.core.units import UtcDatetime, in_utc, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.rules.plan import why_left_alone
 from governor.fleet.model import (
@@ -177,7 +177,7 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
         kept_until=_kept_until(case),
         exempt=_is_exempt(case),
         is_reported=_is_reported(case, open_episode),
-        quiet_until=case.record.quiet_until if case.listed.is_quiet else None,
+        quiet_until=_quiet_until(case),
         advice=case.verdict.advice,
     )
     return row if open_episode is None else _with_open_episode(row, open_episode)
@@ -262,9 +262,28 @@ def _reason(case: Case) -> str:
     """Return the reason of the verdict without the text that somebody wrote for an exemption: only
     people who could see the instance then may read that text."""
     exempt_reason = case.record.hold.exempt_reason
-    if not exempt_reason:
-        return case.verdict.reason
-    return case.verdict.reason.removesuffix(f": {exempt_reason}")
+    if exempt_reason:
+        return case.verdict.reason.removesuffix(f": {exempt_reason}")
+    quiet_until = case.record.restarts_quiet_until
+    if case.is_idle and quiet_until is not None and quiet_until > case.listed.now:
+        quiet = (
+            "Others started it again after GPU Governor's stops, so nobody is asked about it until "
+            f"{in_utc(quiet_until)}."
+        )
+        return f"{quiet} {sentence(case.verdict.reason)}"
+    return case.verdict.reason
+
+
+def _quiet_until(case: Case) -> UtcDatetime | None:
+    """Return until when nobody is asked about the instance, because of an earlier answer, expiry or
+    failure, or because others start it again; `None` if people may be asked now."""
+    record = case.record
+    now = case.listed.now
+    if not case.listed.is_quiet:
+        return None
+    if record.restarts_quiet_until is not None and record.is_quiet_after_restarts(now):
+        return max(record.restarts_quiet_until, record.quiet_until or now)
+    return record.quiet_until
 
 
 def _kept_until(case: Case) -> UtcDatetime | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from governor.alerts.model import (
+    ASKS_ESCALATION_CONTACTS,
     UNASSIGNED,
     Alert,
     AlertKind,
@@ -29,6 +30,7 @@ from governor.approvals.messages.sentences import (
     people_text,
     price_text,
     restart_text,
+    restarts_text,
     saving_text,
     silence_text,
     start_words,
@@ -45,6 +47,7 @@ from governor.core.units import (
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Step
 from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.rules.restarts import is_about_restarts
 from governor.episode.rules.start_advice import advice_on
 from governor.policy.model.policy import Mode
 
@@ -118,6 +121,7 @@ def stage_words(
         "people": people_text(episode),
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
+        "restarts": restarts_text(episode, at),
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "doubts": [*plan.restart_doubts, restart] if plan.restart_doubts else [],
         "restart": [restart] if restart and not plan.restart_doubts else [],
@@ -174,6 +178,9 @@ def stage_alert(
     words, details = stage_words(episode, stage, at, until)
     whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]
+    facts: dict[str, object] = {"expires_at": until}
+    if is_about_restarts(episode):
+        facts[ASKS_ESCALATION_CONTACTS] = True
     return alert_from_words(
         whole,
         kind,
@@ -181,7 +188,7 @@ def stage_alert(
         episode.instance,
         stage_id(stage, episode.ref),
         at,
-        _episode_facts(episode, {"expires_at": until}),
+        _episode_facts(episode, facts),
         owner=_owner_of(episode),
         link=link,
     )

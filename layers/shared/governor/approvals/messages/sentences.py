@@ -17,11 +17,13 @@ from governor.alerts.model import (
 from governor.alerts.templates import template_lines
 from governor.core.errors import GovernorError, TooLate
 from governor.core.instance import Lifecycle
+from governor.core.managers import other_tools
 from governor.core.units import (
     UtcDatetime,
     day_and_time,
     deadline,
     left,
+    listed,
     sentence,
     span,
     usd,
@@ -29,12 +31,16 @@ from governor.core.units import (
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
 from governor.episode.model.start_try import StartTry
+from governor.episode.rules.restarts import quiet_after_restarts_until
 from governor.episode.rules.start_advice import advice_on
 from governor.policy.model.policy import Policy
 from governor.verdict.rules.second_figure import doubt_text
 
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
+
+
+_TWICE = 2
 
 
 def price_text(episode: Episode) -> str:
@@ -252,6 +258,26 @@ def people_text(episode: Episode) -> str:
     if episode.terms.people_needed > 1:
         return "Two different people must approve, each by the link in their own mail or signed in."
     return "One approval is enough."
+
+
+def restarts_text(episode: Episode, at: UtcDatetime) -> str:
+    """Return that others started the instance again after our stops, when, by which tool perhaps,
+    and until when nobody is asked after this question. Return an empty text if that is not the
+    reason for asking."""
+    until = quiet_after_restarts_until(episode)
+    if until is None:
+        return ""
+    zone = episode.asking.time_zone
+    times = episode.asking.others_started_at
+    days = [day_and_time(started_at, zone, at) for started_at in times]
+    tools = [tool.name for tool in other_tools(episode.instance)]
+    values = {
+        "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
+        "days": f"{', '.join(days[:-1])} and {days[-1]}",
+        "tools": listed(tools, 2),
+        "until": day_and_time(until, zone, at),
+    }
+    return template_lines("restarts", values)[0]
 
 
 def budget_text(episode: Episode) -> str:

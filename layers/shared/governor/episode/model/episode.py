@@ -152,6 +152,9 @@ class Asking:
     """The policy's settings when the episode was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
     """True if the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
+    others_started_at: tuple[UtcDatetime, ...] = ()
+    """When others started it again after our stops, if that is why the escalation contacts are
+    asked, too. Such a question never acts without a yes."""
     presence: str | None = None
     """Facts about people who were logged in when the question was made, if there were any."""
 
@@ -356,6 +359,15 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Others started an instance again after a stop of GPU Governor."""
+
+    stopped_in: EpisodeRef
+    """The episode that stopped it. Each stop can be followed by one such start."""
+    at: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceRecord:
     """The state table's record of an instance that was ever idle or decided about."""
 
@@ -372,6 +384,11 @@ class InstanceRecord:
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; after another start people are asked
     again."""
+    restarts: tuple[Restart, ...] = ()
+    """The newest starts by others after our stops, oldest first."""
+    restarts_quiet_until: UtcDatetime | None = None
+    """Until then nobody is asked, in whatever run: the escalation contacts were asked about the
+    restarts. Neither work nor another start changes it."""
     marked_at: UtcDatetime | None = None
     warned_until: UtcDatetime | None = None
     """The end of a warning that EC2 takes it back; nothing is asked or done about it before."""
@@ -398,11 +415,18 @@ class InstanceRecord:
 
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
         """Return whether nobody is asked yet about the run of the instance that began at
-        `launch_time`, since an earlier episode of this run has an outcome that lasts until
-        `quiet_until`."""
+        `launch_time`: an earlier episode of this run has an outcome that lasts until `quiet_until`,
+        or people were asked about its restarts."""
+        if self.is_quiet_after_restarts(now):
+            return True
         if self.quiet_until is None or self.quiet_launch_time != launch_time:
             return False
         return now < self.quiet_until
+
+    def is_quiet_after_restarts(self, now: datetime) -> bool:
+        """Return whether nobody is asked yet about any run of the instance, because the escalation
+        contacts were asked about the restarts by others."""
+        return self.restarts_quiet_until is not None and now < self.restarts_quiet_until
 
     def holds_an_old_warning_alone(self, now: datetime) -> bool:
         """Return whether the record holds nothing but a warning that is over."""

@@ -80,9 +80,15 @@ def about_stopped(policy: Policy) -> Policy:
     rule = policy.plan
     if rule.action is not Action.NOTIFY_ONLY:
         rule = replace(rule, action=Action.TERMINATE)
+    return replace(only_people_decide(policy), plan=rule)
+
+
+def only_people_decide(policy: Policy) -> Policy:
+    """Return the policy without any action that nobody said yes to: mode auto becomes mode ask, and
+    silence is no answer. Mode observe stays."""
     mode = Mode.OBSERVE if policy.mode is Mode.OBSERVE else Mode.ASK
     approval = replace(policy.approval, on_expiry="no-action")
-    return replace(policy, mode=mode, plan=rule, approval=approval)
+    return replace(policy, mode=mode, approval=approval)
 
 
 def _may_lose_unasked(policy: Policy, plan: Plan) -> bool:

@@ -243,13 +243,16 @@ class Episodes(Store):
         quiet_until: datetime | None,
         became: Outcome | None = None,
         booking: Sequence[Write] = (),
+        restarts_quiet_until: datetime | None = None,
     ) -> bool:
         """Close the episode, even if it was never stored, free its lock and carry out the writes
         that book its saving (`booking`), all or nothing.
 
         `quiet_until` is when people may be notified of the same idleness again; `None` if the
-        outcome decides that. `became` is `STOPPED` or `TERMINATED` if GPU Governor did that to the
-        instance. Return true if this call closed the episode; false if it was closed before.
+        outcome decides that. `restarts_quiet_until` is until when nobody is asked about any run of
+        the instance; `None` leaves what is stored. `became` is `STOPPED` or `TERMINATED` if GPU
+        Governor did that to the instance. Return true if this call closed the episode; false if it
+        was closed before.
         Raises: ConflictError if the episode keeps changing; CloudError.
         """
         closed = {
@@ -273,7 +276,12 @@ class Episodes(Store):
                 writes = [update(keys.episode(ref), closed, IS_OPEN)]
             if held_locks:
                 writes += _freeing_writes(
-                    ref, held_locks, outcome, quiet_until, opened=stored is not None
+                    ref,
+                    held_locks,
+                    outcome,
+                    quiet_until,
+                    restarts_quiet_until,
+                    opened=stored is not None,
                 )
             writes += booking
             if self._table.try_transaction(*writes):
@@ -328,6 +336,7 @@ def _freeing_writes(
     held_locks: Sequence[Key],
     outcome: Outcome,
     quiet_until: datetime | None,
+    restarts_quiet_until: datetime | None,
     *,
     opened: bool,
 ) -> list[Write]:
@@ -335,7 +344,9 @@ def _freeing_writes(
     record of the instance.
 
     `quiet_until` is when people may be notified of the same idleness again; `None` if that is at
-    once. `opened` says that the episode was stored, so people may not know its outcome yet.
+    once. `restarts_quiet_until` is until when nobody is asked about any run of the instance; `None`
+    leaves what is stored. `opened` says that the episode was stored, so people may not know its
+    outcome yet.
     """
     values: Document = {"last_outcome": outcome}
     removed: list[str] = []
@@ -353,6 +364,8 @@ def _freeing_writes(
     else:
         values["quiet_until"] = quiet_until
         values["quiet_launch_time"] = ref.launch_time
+    if restarts_quiet_until is not None:
+        values["restarts_quiet_until"] = restarts_quiet_until
 
     lock, record = locks(ref)
     writes: list[Write] = []

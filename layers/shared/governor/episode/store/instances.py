@@ -13,7 +13,7 @@ from governor.alerts.model import Incident
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.units import iso, parse_iso
-from governor.episode.model.episode import Failing, InstanceRecord
+from governor.episode.model.episode import Failing, InstanceRecord, Restart
 from governor.episode.model.standing import StandingState
 from governor.table import keys
 from governor.table.table import (
@@ -34,6 +34,9 @@ from governor.verdict.model import Hold
 _FIELDS = {field.name for kind in (InstanceRecord, Hold) for field in fields(kind)}
 _BESIDE_A_WARNING = _FIELDS - {"target", "instance_id", "hold", "warned_until", "problem"}
 """Attributes for which a record is kept after its warning is over."""
+
+_RESTARTS_KEPT = 10
+"""More than count for a question in 30 days, as an instance is quiet after two."""
 
 _FAILING = "FAILING#all"
 """One partition for all targets: a cause is over when it is over in every account and Region."""
@@ -130,6 +133,20 @@ class Instances(Store):
             holds_only_a_warning = holds_only_a_warning & absent(attribute)
         self._table.try_transaction(
             delete(keys.instance(target, instance_id), holds_only_a_warning)
+        )
+
+    def note_restart(self, restart: Restart) -> None:
+        """Note that others started the instance again after a stop of ours. Do nothing if a start
+        after that stop is noted. Raises: CloudError."""
+        ref = restart.stopped_in
+        record = self.record(ref.target, ref.instance_id)
+        if any(known.stopped_in == ref for known in record.restarts):
+            return
+        # The event and the sweep may both come here: they note the same restart after the same
+        # stop, and the next stop is hours away, so no other restart is lost.
+        restarts = (*record.restarts, restart)[-_RESTARTS_KEPT:]
+        self._table.write(
+            update(keys.instance(ref.target, ref.instance_id), {"restarts": restarts})
         )
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:

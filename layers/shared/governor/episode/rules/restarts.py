@@ -1,0 +1,37 @@
+"""Instances that others start again after GPU Governor's stops, such as by a schedule.
+
+Stopping such an instance again and again helps nobody: the escalation contacts are asked once, and
+then nobody for 30 days.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode, InstanceRecord
+
+_ESCALATED_FROM = 2
+"""One start may be somebody who needs the instance; the second one shows a habit or a tool."""
+_COUNTED_FOR = timedelta(days=30)
+_QUIET_FOR = _COUNTED_FOR
+"""As long as restarts count: those that led to a question never lead to another one."""
+
+
+def restarts_to_ask_about(record: InstanceRecord, now: UtcDatetime) -> tuple[UtcDatetime, ...]:
+    """Return when others started the instance again in the last 30 days, if that was at least
+    twice: the escalation contacts are asked then. Return an empty tuple otherwise."""
+    times = [restart.at for restart in record.restarts if now - restart.at <= _COUNTED_FOR]
+    return tuple(times) if len(times) >= _ESCALATED_FROM else ()
+
+
+def is_about_restarts(episode: Episode) -> bool:
+    """Return whether the escalation contacts are asked from the beginning, because others started
+    the instance again after our stops."""
+    return bool(episode.asking.others_started_at)
+
+
+def quiet_after_restarts_until(episode: Episode) -> UtcDatetime | None:
+    """Return until when nobody is asked after this question: 30 days from its opening. Return
+    `None` for an episode that is not about restarts by others."""
+    return episode.opened_at + _QUIET_FOR if is_about_restarts(episode) else None
