@@ -416,7 +416,7 @@ class InstanceRecord:
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
         """Return whether nobody is asked yet about the run of the instance that began at
         `launch_time`: an earlier episode of this run has an outcome that lasts until `quiet_until`,
-        or people were asked about its restarts."""
+        or the escalation contacts were asked about restarts by others."""
         if self.is_quiet_after_restarts(now):
             return True
         if self.quiet_until is None or self.quiet_launch_time != launch_time:
