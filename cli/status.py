@@ -36,7 +36,7 @@ from governor.aws.messaging import MAIL, lets_questions_through
 from governor.core.documents import plain
 from governor.core.errors import AccessDenied, GovernorError
 from governor.core.instance import Target
-from governor.core.units import in_parts, iso, listed, plural, printable, usd
+from governor.core.units import in_parts, in_utc, iso, listed, plural, printable, usd
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
@@ -443,6 +443,24 @@ def _questions(stack: Stack) -> Line:
     return Line(text, document)
 
 
+def _not_asked(stack: Stack) -> Line:
+    """Name the instances about which nobody is asked, because others start them again after each
+    stop, with the time until then."""
+    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    until_by_name: dict[str, str] = {}
+    texts = []
+    for page in Fleet(table).pages():
+        for row in page.rows:
+            until = row.restarts_quiet_until
+            if until is not None and until > stack.now:
+                until_by_name[f"{page.target}/{row.instance_id}"] = iso(until)
+                texts.append(f"{row.instance_id} until {in_utc(until)}")
+    if not until_by_name:
+        return Line("no instance", {})
+    text = f"others start them again after each stop: {'; '.join(_first(texts))}"
+    return Line(text, until_by_name)
+
+
 def _subscribers(stack: Stack) -> Line:
     """Describe who would get an alert.
 
@@ -735,6 +753,7 @@ _LINES: Mapping[str, Callable[[Stack], Line]] = {
     "states": _states,
     "subscribers": _subscribers,
     "questions": _questions,
+    "not_asked": _not_asked,
     "failing": _failing,
     "freezes": _freezes,
     "undelivered": _undelivered,
@@ -759,6 +778,7 @@ _NEEDS: Mapping[str, str] = {
     "sns:GetSubscriptionAttributes, "
     "secretsmanager:DescribeSecret on ChannelSecret, and what policy needs",
     "questions": _API,
+    "not_asked": "dynamodb:Query on the state table, and kms:Decrypt with its key",
     "failing": "dynamodb:Query on the state table, and kms:Decrypt with its key",
     "freezes": _API,
     "undelivered": "cloudformation:ListStackResources, and sqs:GetQueueAttributes on its queues",

@@ -17,10 +17,12 @@ from cli import aws, doctor, governor, status
 from cli.errors import CommandError
 from cli.unswept import Unswept
 from governor.core.instance import Target
+from governor.core.units import in_utc
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.fleet.model import FleetPage
 from governor.policy.document import parse_policy
+from tests.console_world import make_row
 from tests.unit.aws.fakes import client_error
 from tests.unit.template.machines import template
 
@@ -307,6 +309,24 @@ def test_workflows_that_fail_are_listed_by_cause(
     assert (1, says) == (code, lines["failing"])
     cloud.failing = cloud.failing[2:]
     assert (0, "none") == ((found := shown(capsys))[0], found[1]["failing"])
+
+
+def test_instances_that_others_start_again_are_named_while_nobody_is_asked(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never silently; and nothing is wrong with it."""
+    assert "no instance" == shown(capsys)[1]["not asked"]
+    first, *rest = cloud.pages
+    quiet = make_row(1, restarts_quiet_until=NOW + timedelta(days=3))
+    over = make_row(2, restarts_quiet_until=NOW)
+    cloud.pages = [replace(first, rows=(quiet, over)), *rest]
+    code, lines = shown(capsys)
+
+    assert 0 == code
+    assert lines["not asked"] == (
+        f"others start them again after each stop: {quiet.instance_id} until "
+        f"{in_utc(NOW + timedelta(days=3))}"
+    )
 
 
 def test_what_is_wrong_is_said_where_it_is(

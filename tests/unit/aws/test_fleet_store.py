@@ -80,6 +80,7 @@ GOLDEN = {
     "verb": "stop",
     "is_reported": False,
     "quiet_until": None,
+    "restarts_quiet_until": None,
     "hours": [None, *range(23)],
     "advice": [],
     "created_by": None,

@@ -240,6 +240,11 @@ def test_each_verdict_has_its_words_and_what_happens_next(
         ("ask", {"episode": None}, "question follows"),
         ("auto", {"episode": None}, "owner is notified next"),
         ("ask", {"episode": None, "quiet_until": LATER}, "checked again Fri 13:02 UTC"),
+        (
+            "ask",
+            {"episode": None, "quiet_until": LATER, "restarts_quiet_until": LATER},
+            "others start it again; not asked until Fri 13:02 UTC",
+        ),
         ("ask", {"episode": None, "quiet_until": NOW}, "question follows"),
         ("auto", {"asked_at": None, "verb": None, "is_reported": True}, "only reported"),
         ("ask", {"episode": None, "is_reported": True}, "only reported"),

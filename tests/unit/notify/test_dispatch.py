@@ -458,6 +458,18 @@ def test_an_escalation_goes_to_the_next_group_too() -> None:
     assert [(ML,), (ML, FINOPS)] == post.registry.asked
 
 
+def test_a_question_about_restarts_by_others_goes_to_the_next_group_at_once() -> None:
+    """With the first message; a usual question waits for its escalation."""
+    post = Post()
+    episode = post.world.state.episode(post.world.ref)
+    assert episode is not None
+    times = (NOW - timedelta(days=2), NOW - timedelta(days=1))
+    restarted = replace(episode, asking=replace(episode.asking, others_started_at=times))
+    post.dispatch([sealed(stage_alert(restarted, Stage.ASK, NOW, None))])
+
+    assert [(ML, FINOPS)] == post.registry.asked
+
+
 class Office:
     """A post whose routes the registry makes itself, with one channel for each address and
     conversation."""

@@ -268,7 +268,7 @@ def ended(outcome: Outcome, *days_ago: float) -> tuple[FleetWorld, str]:
 
 
 def is_quiet(world: FleetWorld, instance_id: str, days: float, run: datetime = NOW) -> bool:
-    """Whether nobody is asked that many days after the question, whatever run it is."""
+    """Nobody is asked about this run that many days after the question."""
     at = NOW + timedelta(days=days)
     return world.state.record(TARGET, instance_id).is_quiet(run, at)
 

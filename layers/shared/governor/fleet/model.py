@@ -62,6 +62,8 @@ class FleetRow:
     is_reported: bool = False
     """True if, as far as is known, its idleness is only reported, and nobody is asked about it."""
     quiet_until: UtcDatetime | None = None
+    restarts_quiet_until: UtcDatetime | None = None
+    """Set while nobody is asked because others start it again after each stop."""
     hours: Hours = NOT_MEASURED
     """The last hour is the one in which the sweep ran."""
     advice: tuple[str, ...] = ()

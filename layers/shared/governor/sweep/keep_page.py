@@ -178,6 +178,7 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
         exempt=_is_exempt(case),
         is_reported=_is_reported(case, open_episode),
         quiet_until=_quiet_until(case),
+        restarts_quiet_until=_restarts_quiet_until(case),
         advice=case.verdict.advice,
     )
     return row if open_episode is None else _with_open_episode(row, open_episode)
@@ -264,8 +265,8 @@ def _reason(case: Case) -> str:
     exempt_reason = case.record.hold.exempt_reason
     if exempt_reason:
         return case.verdict.reason.removesuffix(f": {exempt_reason}")
-    quiet_until = case.record.restarts_quiet_until
-    if case.is_idle and quiet_until is not None and quiet_until > case.listed.now:
+    quiet_until = _restarts_quiet_until(case)
+    if case.is_idle and quiet_until is not None:
         quiet = (
             "Others started it again after GPU Governor's stops, so nobody is asked about it until "
             f"{in_utc(quiet_until)}."
@@ -277,13 +278,18 @@ def _reason(case: Case) -> str:
 def _quiet_until(case: Case) -> UtcDatetime | None:
     """Return until when nobody is asked about the instance, because of an earlier answer, expiry or
     failure, or because others start it again; `None` if people may be asked now."""
-    record = case.record
-    now = case.listed.now
     if not case.listed.is_quiet:
         return None
-    if record.restarts_quiet_until is not None and record.is_quiet_after_restarts(now):
-        return max(record.restarts_quiet_until, record.quiet_until or now)
-    return record.quiet_until
+    times = (_restarts_quiet_until(case), case.record.quiet_until)
+    return max((until for until in times if until is not None), default=None)
+
+
+def _restarts_quiet_until(case: Case) -> UtcDatetime | None:
+    """Return until when nobody is asked because others start the instance again after each stop;
+    `None` if that is not the case now."""
+    if not case.record.is_quiet_after_restarts(case.listed.now):
+        return None
+    return case.record.restarts_quiet_until
 
 
 def _kept_until(case: Case) -> UtcDatetime | None:

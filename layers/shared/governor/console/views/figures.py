@@ -169,6 +169,9 @@ def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime)
     reported."""
     if mode == "observe":
         return "only reported (observe)"
+    quiet_until = row.restarts_quiet_until
+    if quiet_until is not None and quiet_until > now:
+        return f"others start it again; not asked until {units.clock(quiet_until, zone, now)}"
     recheck = ""
     if row.quiet_until and row.quiet_until > now:
         recheck = f"checked again {units.clock(row.quiet_until, zone, now)}"
