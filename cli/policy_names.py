@@ -14,7 +14,7 @@ from typing import Any
 from botocore.loaders import Loader
 
 from cli.nearest import nearest
-from governor.core.catalog import families
+from governor.core.catalog import accelerated_types, families
 from governor.core.regions import (
     fits_a_partition,
     is_known,
@@ -80,8 +80,14 @@ def _region_problem(region: str) -> str:
 
 
 def _type_problem(instance_type: str) -> str:
-    """Return why the instance type may be wrong; an empty text if its family is known."""
-    return _family_problem(instance_type.partition(".")[0])
+    """Return why the instance type may be wrong; an empty text if it is known."""
+    family = instance_type.partition(".")[0]
+    family_problem = _family_problem(family)
+    if family_problem or instance_type in accelerated_types() or instance_type in _types_of_ec2():
+        return family_problem
+    of_family = [name for name in _types_of_ec2() if name.startswith(f"{family}.")]
+    meant = nearest(instance_type, of_family)
+    return f"{instance_type} is no instance type that this release knows{meant}"
 
 
 def _family_problem(family: str) -> str:
@@ -97,9 +103,14 @@ def _family_problem(family: str) -> str:
 @cache
 def _families_of_ec2() -> tuple[str, ...]:
     """Return the families of all types that botocore knows."""
+    return tuple(dict.fromkeys(name.partition(".")[0] for name in _types_of_ec2()))
+
+
+@cache
+def _types_of_ec2() -> tuple[str, ...]:
+    """Return all types that botocore knows."""
     model = Loader().load_service_model("ec2", "service-2")
-    types = model["shapes"]["InstanceType"]["enum"]
-    return tuple(dict.fromkeys(name.partition(".")[0] for name in types))
+    return tuple(model["shapes"]["InstanceType"]["enum"])
 
 
 _PLACES: tuple[tuple[str, str, Callable[[str], str]], ...] = (

@@ -9,7 +9,7 @@ import pytest
 
 from cli.governor import main
 from cli.policy_names import odd_names
-from governor.core.catalog import families
+from governor.core.catalog import accelerated_types, families
 from governor.core.regions import known_regions
 from governor.policy.yaml_document import read_document
 
@@ -90,7 +90,24 @@ def test_a_family_that_is_not_known_is_a_warning(
 def test_every_family_is_known(text: str) -> None:
     """Accelerated ones by the catalog, others by botocore."""
     for family in (*families(), "m7i", "u-6tb1", "mac2-m2pro", "vt1", "f2", "t4g"):
-        assert [] == reasons(text.format(name=family))
+        found = reasons(text.format(name=family))
+        assert [] == [one for one in found if "family" in one]
+
+
+def test_a_price_of_a_type_that_is_not_known_is_a_warning() -> None:
+    """It would replace no list price, without a word."""
+    found = reasons("prices: {usd_per_hour: {g5.12xlage: 1, p5.4xlarge: 2, zz9.large: 3}}")
+
+    assert [
+        "g5.12xlage is no instance type that this release knows; did you mean g5.12xlarge?",
+        "zz9 is no instance family that this release knows",
+    ] == found
+
+
+def test_every_type_is_known() -> None:
+    """Accelerated ones by the catalog, others by botocore."""
+    for name in (*accelerated_types(), "m7i.large", "f2.6xlarge", "vt1.3xlarge"):
+        assert [] == reasons(f"prices: {{usd_per_hour: {{{name}: 1}}}}")
 
 
 def test_all_is_no_family() -> None:
