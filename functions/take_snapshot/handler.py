@@ -1,4 +1,5 @@
-"""Starts the snapshots of an episode's instance: all EBS volumes, one crash-consistent set."""
+"""Starts the snapshots of an episode's instance: all EBS volumes, one crash-consistent set. Before
+a stop, it rehearses them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from governor.wiring import remediation
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.payloads import EpisodeOnlyPayload
+from governor.wiring.payloads import SnapshotPayload
 
 
 @observed(remediation.take_snapshot(Ec2Parts()))
@@ -18,9 +19,17 @@ def handler(
     event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]
 ) -> dict[str, Any]:
     """Start the snapshots; return their ids, and whether it was a dry run. Snapshots of an earlier
-    try are found, not made twice."""
-    ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
+    try are found, not made twice.
+
+    With `rehearse`, make none: return whether EC2 was asked, and would make them.
+    """
+    payload = parse(SnapshotPayload, event)
+    ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
+    if payload.rehearse:
+        rehearsed = take_snapshot().rehearse(ref)
+        logger.info("snapshots rehearsed", extra={"rehearsed": rehearsed})
+        return {"rehearsed": rehearsed}
     snapshot_ids, dry_run = take_snapshot()(ref)
     logger.info("snapshots started", extra={"snapshot_ids": list(snapshot_ids), "dry_run": dry_run})
     return {"snapshot_ids": list(snapshot_ids), "dry_run": dry_run}

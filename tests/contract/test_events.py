@@ -56,7 +56,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "serve_api": lambda event: parse(http.HttpRequest, event),
     "deliver_alert": lambda event: parse(events.QueueBatch, event),
     "rotate_link_keys": lambda event: parse(events.RotationEvent, event),
-    "take_snapshot": lambda event: parse(payloads.EpisodeOnlyPayload, event),
+    "take_snapshot": lambda event: parse(payloads.SnapshotPayload, event),
     "check_progress": lambda event: parse(payloads.ProgressPayload, event),
     "record_outcome": lambda event: parse(payloads.OutcomePayload, event),
     "serve_approval": lambda event: parse(http.HttpRequest, event),

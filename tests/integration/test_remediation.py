@@ -39,9 +39,29 @@ def test_an_approval_stops_and_snapshots(stage: Stage) -> None:
     assert "stopped" == stage.ec2_state(instance_id)
     assert ["completed", "completed"] == stage.snapshots()
     order = [
-        name for name in stage.history(instance_id) if name in ("Stop", "TakeSnapshot", "Terminate")
+        name
+        for name in stage.history(instance_id)
+        if name in ("RehearseSnapshot", "Stop", "TakeSnapshot", "Terminate")
     ]
-    assert ["Stop", "TakeSnapshot"] == order
+    assert ["RehearseSnapshot", "Stop", "TakeSnapshot"] == order
+
+
+def test_an_instance_whose_snapshots_are_refused_runs_on(stage: Stage) -> None:
+    """A policy of the organization demands a tag: EC2 says so before the stop, and people read what
+    to set."""
+    said = "You are not authorized, with an explicit deny in a service control policy"
+    stage.scene.simulation.set_fault("ec2:CreateSnapshots", "UnauthorizedOperation", f"{said}.")
+    instance_id, link = stage.ask(data_gib=50)
+    assert 303 == decide(link, "approve")[0]
+
+    assert "refused" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+    assert "RehearseSnapshot" in stage.history(instance_id)
+    assert "Stop" not in stage.history(instance_id)
+    mail = stage.await_mail(instance_id, "outcome")
+    reason = str(mail["facts"]["outcome_reason"])
+    assert f"EC2 refuses its snapshots: UnauthorizedOperation: {said}" in reason
+    assert reason.endswith("set the tags that it demands in plan.snapshot_tags")
 
 
 def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
@@ -258,7 +278,10 @@ def test_a_failed_snapshot_destroys_nothing(stage: Stage) -> None:
 def test_a_throttled_snapshot_is_tried_again(stage: Stage) -> None:
     """Throttling is waited out, not given up on."""
     stage.scene.simulation.set_fault(
-        "ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2
+        "ec2:CreateSnapshots",
+        "SnapshotCreationPerVolumeRateExceeded",
+        times=2,
+        match={"DryRun": False},
     )
     instance_id, link = stage.ask()
 

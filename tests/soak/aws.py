@@ -22,6 +22,10 @@ SECRET = "user-data-secret"
 _SETTLES = 60.0
 """Seconds until a stop or a termination shows."""
 _SNAPSHOTS_TAKE = 1_200.0
+_REFUSED = (
+    "ec2:CreateSnapshots failed: UnauthorizedOperation: You are not authorized to perform this "
+    "operation: explicit deny in a service control policy"
+)
 _ACTOR = "arn:aws:iam::123456789012:role/gpu-governor-us-east-1-actor"
 
 
@@ -96,6 +100,8 @@ class SimulatedEc2(MemoryEc2):
     """The newest instance of a Spot request, where that is another one than the one that names
     it."""
     cancellations: list[Cancellation] = field(default_factory=list)
+    refuses_snapshots: bool = False
+    """A policy of the organization refuses each snapshot, in dry runs, too."""
     was_unsure: bool = False
     """Some answer did not say whether the call was carried out."""
 
@@ -206,6 +212,8 @@ class SimulatedEc2(MemoryEc2):
         dry_run: bool,
         boot: bool = True,
     ) -> list[Snapshot]:
+        if self.refuses_snapshots:
+            raise AccessDenied(_REFUSED, operation="ec2:CreateSnapshots")
         created = super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)
         if not dry_run:
             self.cloud.did("snapshot", instance_id)

@@ -982,6 +982,24 @@ BUGS = (
         ("stop, snapshot, terminate",),
     ),
     Bug(
+        "the workflow does not rehearse snapshots",
+        "snapshots_are_rehearsed_before_a_stop",
+        (_choice_goes_to("StopAllowed?", 0, "Stop"),),
+        ("snapshots are refused",),
+    ),
+    Bug(
+        "a rehearsal that EC2 refuses lets the stop through",
+        "snapshots_are_rehearsed_before_a_stop",
+        (
+            Edit(
+                "remediation.take_snapshot:TakeSnapshot._refuse_if_ec2_would",
+                "raise SafetyError(refused_snapshots_text(error, tags)) from error",
+                "return",
+            ),
+        ),
+        ("snapshots are refused",),
+    ),
+    Bug(
         "the workflow does not wait for snapshots",
         "what_was_decided_is_done",
         (_goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default"),),

@@ -503,6 +503,13 @@ def silence_needs_its_messages(call: Call) -> Iterator[str]:
     yield HELD if is_over else f"they had {call.at - asked} to answer, not {given} minutes"
 
 
+@at_call("stop")
+def snapshots_are_rehearsed_before_a_stop(call: Call) -> Iterator[str]:
+    """Nothing is stopped while EC2 refuses the snapshots that follow."""
+    if call.is_of_a_plan:
+        yield "EC2 refuses its snapshots" if call.cloud.ec2.refuses_snapshots else HELD
+
+
 @at_call("stop", "terminate", "snapshot")
 def nobody_was_refused_meanwhile(call: Call) -> Iterator[str]:
     """Where nobody has said yes, the page was there for people for the whole time that they had."""

@@ -232,6 +232,11 @@ class Scenario:
         return found
 
 
+def _refuses_snapshots(cloud: Cloud) -> None:
+    """A policy of the organization refuses snapshots with these tags."""
+    cloud.ec2.refuses_snapshots = True
+
+
 def _stopped(cloud: Cloud) -> None:
     """A question has stopped it two days ago, and nobody has started it since."""
     _put_away(cloud, timedelta(days=2), Outcome.STOPPED)
@@ -465,6 +470,15 @@ SCENARIOS = (
         _GONE | _AWAY,
         Outcome.TERMINATED,
         people=_YES_TO_END,
+    ),
+    Scenario(
+        "snapshots are refused",
+        policy(action="terminate"),
+        _STAYS,
+        Outcome.REFUSED,
+        people=_YES_TO_END,
+        before=_refuses_snapshots,
+        hours=6.0,
     ),
     Scenario(
         "terminate what cannot be stopped",

@@ -14,6 +14,9 @@ import pytest
 from governor.core.errors import (
     AccessDenied,
     CloudError,
+    MustWait,
+    NotFound,
+    Protected,
     SafetyError,
     SnapshotFailed,
     SnapshotUnderWay,
@@ -24,12 +27,13 @@ from governor.core.instance import Lifecycle, Snapshot, Target, UserData, Volume
 from governor.core.units import iso
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
+from governor.limits.model.pause import Pause
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.remediation.take_snapshot import RESERVED, TakeSnapshot
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2
-from tests.unit.worlds.world import World
+from tests.unit.worlds.world import ALICE, World
 
 TWO = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", False, 20))
 
@@ -451,3 +455,193 @@ def test_user_data_of_what_stays_is_not_read(action: Action, mode: Mode) -> None
     world.take_snapshot(world.ref)
 
     assert (None, {}) == (episode_of(world).progress.user_data, world.vault.copies)
+
+
+# the rehearsal before a stop
+
+SCP = AccessDenied(
+    "ec2:CreateSnapshots failed: UnauthorizedOperation: You are not authorized to perform this "
+    "operation. User: arn:aws:sts::123456789012:assumed-role/take-snapshot/x is not authorized to "
+    "perform: ec2:CreateSnapshots on resource: arn:aws:ec2:us-east-1::snapshot/* with an explicit "
+    f"deny in a service control policy. Encoded authorization failure message: {'q' * 900}",
+    operation="ec2:CreateSnapshots",
+    code="UnauthorizedOperation",
+)
+
+
+def rehearsable(**settings: Any) -> World:
+    """An approved episode right after the recheck of its stop, with snapshots in its plan."""
+    return World(action=Action.TERMINATE, changes={"volumes": TWO}, **settings)
+
+
+def test_snapshots_are_rehearsed_with_their_real_tags_and_nothing_is_changed() -> None:
+    """The stop finds its recheck unused."""
+    world = rehearsable()
+    with patch.object(world.ec2, "create", wraps=world.ec2.create) as create:
+        before = dict(world.state.items)
+        assert world.take_snapshot.rehearse(world.ref)
+        rehearsed = create.call_args.args[2]
+        assert before == world.state.items
+        assert [("create_snapshots", world.ref.instance_id, True)] == world.ec2.calls
+
+        world.put_away(world.ref, Step.STOP)
+        world.take_snapshot(world.ref)
+    assert rehearsed == create.call_args.args[2]
+    assert ["stop"] == world.writes()
+
+
+def test_a_tag_that_an_organization_demands_is_named_before_anything_is_stopped() -> None:
+    """EC2's words, without the part that only a machine can read, the tags, and the setting."""
+    world = rehearsable()
+    world.ec2.failures["create_snapshots"] = [SCP]
+    with pytest.raises(SafetyError) as caught:
+        world.take_snapshot.rehearse(world.ref)
+
+    text = str(caught.value)
+    assert text.startswith("EC2 refuses its snapshots: UnauthorizedOperation: You are not")
+    assert text.endswith(
+        "with an explicit deny in a service control policy. The organization refuses snapshots "
+        "with the tags Name, GpuGovernor:Episode, GpuGovernor:Instance, DeleteAfter, Owner, "
+        "Project: set the tags that it demands in plan.snapshot_tags"
+    )
+    assert f"SafetyError: {text}" == episode_of(world).progress.last_no
+    assert [] == world.writes()
+    assert {} == episode_of(world).progress.steps_done
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            AccessDenied("ec2:CreateSnapshots failed: UnauthorizedOperation: no"),
+            "Allow ec2:CreateSnapshots to the role of take_snapshot in this account",
+        ),
+        (
+            CloudError(
+                "ec2:CreateSnapshots failed: TagPolicyViolation: no", code="TagPolicyViolation"
+            ),
+            "The organization refuses snapshots with the tags Name,",
+        ),
+        (
+            CloudError("ec2:CreateSnapshots failed: TagLimitExceeded: no", code="TagLimitExceeded"),
+            "docs/snapshots.md says how to change them",
+        ),
+        (NotFound("ec2:CreateSnapshots failed: InvalidInstanceID.NotFound: no"), "the tags Name,"),
+        (Protected("ec2:CreateSnapshots failed: OperationNotPermitted: no"), "the tags Name,"),
+    ],
+)
+def test_every_refusal_of_a_rehearsal_is_said_with_what_to_do(
+    error: CloudError, advice: str
+) -> None:
+    """Nothing is stopped after any of them."""
+    world = rehearsable()
+    world.ec2.failures["create_snapshots"] = [error]
+    with pytest.raises(SafetyError) as caught:
+        world.take_snapshot.rehearse(world.ref)
+
+    assert str(error).removeprefix("ec2:CreateSnapshots failed: ") in str(caught.value)
+    assert advice in str(caught.value)
+    assert type(caught.value) is SafetyError
+    assert [] == world.writes()
+
+
+def test_the_longest_refusal_leaves_room_for_what_to_do() -> None:
+    """A stored reason has 1,000 characters."""
+    tags = {f"{n:02}-{'k' * 60}": "v" for n in range(45)}
+    world = rehearsable()
+    world.change_instance(tags={**world.instance.tags, **tags})
+    world.ec2.failures["create_snapshots"] = [
+        AccessDenied(f"ec2:CreateSnapshots failed: UnauthorizedOperation: {'w' * 5_000}")
+    ]
+    with pytest.raises(SafetyError):
+        world.take_snapshot.rehearse(world.ref)
+
+    noted = episode_of(world).progress.last_no
+    assert noted is not None
+    assert noted.endswith("plan.snapshot_tags")
+
+
+@pytest.mark.parametrize("error", [Throttled("slow down"), Unavailable("no answer")])
+def test_an_unclear_rehearsal_waits_and_is_tried_again(error: CloudError) -> None:
+    """It says neither yes nor no: everything is checked again first."""
+    world = rehearsable()
+    world.ec2.failures["create_snapshots"] = [error]
+    with pytest.raises(MustWait, match="everything is checked again"):
+        world.take_snapshot.rehearse(world.ref)
+    assert [] == world.writes()
+
+    world.clock.moment += timedelta(minutes=1)
+    world.publish_quiet()
+    assert world.recheck(world.ref, Step.STOP).proceed
+    assert world.take_snapshot.rehearse(world.ref)
+
+
+def test_a_rehearsal_that_took_long_leaves_the_stop_to_the_next_recheck() -> None:
+    """A recheck lets a stop through for two minutes, rehearsed or not."""
+    world = rehearsable()
+    world.take_snapshot.rehearse(world.ref)
+    world.clock.moment += timedelta(minutes=2, seconds=1)
+
+    with pytest.raises(MustWait, match="the last recheck was"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_the_guards_of_the_stop_stand_before_the_rehearsal() -> None:
+    """Each ends it without a call: no recheck, a hold of everything, a restart."""
+    world = rehearsable(phase=Phase.ASKING)
+    with pytest.raises(SafetyError, match="not rechecked"):
+        world.take_snapshot.rehearse(world.ref)
+
+    world = rehearsable()
+    world.state.begin_pause(Pause(NOW, ALICE, "outage"))
+    with pytest.raises(MustWait, match="outage"):
+        world.take_snapshot.rehearse(world.ref)
+
+    world = rehearsable()
+    world.change_instance(state="stopping")
+    with pytest.raises(SafetyError, match="the instance is stopping, not running"):
+        world.take_snapshot.rehearse(world.ref)
+    assert 0 == creations(world)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_stop_that_was_sent_is_not_rehearsed(is_stopped: bool) -> None:
+    """An answer was lost: the workflow comes here again, and there is nothing left to prevent."""
+    world = rehearsable()
+    world.put_away(world.ref, Step.STOP)
+    if not is_stopped:
+        world.change_instance(state="stopping")
+
+    assert not world.take_snapshot.rehearse(world.ref)
+    assert 0 == creations(world)
+
+
+def test_a_plan_without_snapshots_has_none_to_rehearse() -> None:
+    """An instance without EBS volumes, whose workflow was started by hand."""
+    world = World(action=Action.STOP, changes={"volumes": ()})
+    assert Step.SNAPSHOT not in episode_of(world).plan.steps
+
+    assert not world.take_snapshot.rehearse(world.ref)
+    assert 0 == creations(world)
+
+
+def test_refused_snapshots_of_what_runs_on_end_its_plan_as_a_rehearsal_does() -> None:
+    """A one-time Spot instance: its snapshots are the first step, and nothing is ended."""
+    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "volumes": TWO})
+    world.ec2.failures["create_snapshots"] = [SCP]
+    with pytest.raises(SafetyError, match=r"set the tags that it demands in plan\.snapshot_tags"):
+        world.take_snapshot(world.ref)
+    assert [] == world.writes()
+
+    world.let_through(Step.SNAPSHOT)
+    ids, _ = world.take_snapshot(world.ref)
+    assert 2 == len(ids)
+
+
+def test_snapshots_that_are_refused_after_the_stop_say_so_by_their_own_error() -> None:
+    """The organization changed its policy in the meantime: the episode fails, and is stopped."""
+    world = stopped_world()
+    world.ec2.failures["create_snapshots"] = [SCP]
+    with pytest.raises(AccessDenied):
+        world.take_snapshot(world.ref)

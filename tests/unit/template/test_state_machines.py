@@ -78,8 +78,13 @@ def test_no_definition_holds_an_arn_of_a_resource(name: str) -> None:
     assert "arn:aws" not in text
 
 
-DESTRUCTIVE = {"Stop": "WaitToAct", "Terminate": "WaitToTerminate"}
-"""The states that stop or terminate, and where each waits before its next recheck."""
+DESTRUCTIVE = {
+    "RehearseSnapshot": "WaitToAct",
+    "Stop": "WaitToAct",
+    "Terminate": "WaitToTerminate",
+}
+"""The states that stop or terminate, or rehearse right before it, and where each waits before its
+next recheck."""
 REPEATED = sorted(set(TASKS) - set(DESTRUCTIVE))
 
 
@@ -165,6 +170,67 @@ def test_termination_is_only_reached_through_completed_snapshots_and_a_second_re
     assert "Terminate" not in reachable(REMEDIATION, "CheckSnapshots", gate)
 
 
+def _first_choice(name: str, **values: dict[str, Any]) -> str:
+    """Return where a choice leads with these values of functions, by their field in the input."""
+
+    def holds(rule: dict[str, Any]) -> bool:
+        if "And" in rule:
+            return all(holds(part) for part in rule["And"])
+        _, top, *rest = rule["Variable"].split(".")
+        if "IsPresent" in rule:
+            is_there = top in values and (not rest or rest[-1] in values[top])
+            return is_there is rule["IsPresent"]
+        return values[top].get(rest[-1]) is rule["BooleanEquals"]
+
+    for choice in STATES[name]["Choices"]:
+        if holds(choice):
+            return str(choice["Next"])
+    return str(STATES[name]["Default"])
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_snapshots_that_follow_a_stop_are_rehearsed_right_before_it(
+    snapshot: bool, dry_run: bool
+) -> None:
+    """Mode observe asks for its one dry run after that of the stop."""
+    opened = {"snapshot": snapshot, "dry_run": dry_run}
+    wanted = "RehearseSnapshot" if snapshot and not dry_run else "Stop"
+
+    assert wanted == _first_choice("StopAllowed?", recheck={"proceed": True}, opened=opened)
+    assert "Stop" == STATES["RehearseSnapshot"]["Next"]
+    assert {"StopAllowed?", "RehearseSnapshot"} == {
+        name for name in STATES if "Stop" in targets(STATES[name])
+    }
+    assert {"StopAllowed?"} == {
+        name for name in STATES if "RehearseSnapshot" in targets(STATES[name])
+    }
+
+
+def test_nothing_is_rehearsed_after_the_stop_was_answered() -> None:
+    """A freeze held the snapshots back, and the workflow comes through the stop again."""
+    opened = {"snapshot": True, "dry_run": False}
+    done = {"dry_run": False}
+
+    found = _first_choice("StopAllowed?", recheck={"proceed": True}, opened=opened, stopped=done)
+    assert "Stop" == found
+    assert "$.stopped" == STATES["Stop"]["ResultPath"]
+    assert not [
+        name for name in STATES if name != "Stop" and STATES[name].get("ResultPath") == "$.stopped"
+    ]
+
+
+@pytest.mark.parametrize("proceed", [True, False])
+def test_nothing_is_rehearsed_that_the_recheck_holds_back(proceed: bool) -> None:
+    """A wait and an end go their own ways, whatever the plan has."""
+    recheck = {"proceed": proceed, "wait": False}
+    found = _first_choice(
+        "StopAllowed?", recheck=recheck, opened={"snapshot": True, "dry_run": False}
+    )
+
+    assert found == ("RehearseSnapshot" if proceed else "RecordRefused")
+
+
 def test_what_comes_with_a_task_token_is_dropped() -> None:
     """A read token says that there may be an answer; which one is read from the table."""
     for stage in ("AwaitAnswer", "Remind", "Escalate"):
@@ -230,6 +296,7 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
             "before",
             "action",
             "until",
+            "rehearse",
             "answered",
             "outcome",
             "outcome.$",

@@ -5,14 +5,18 @@ A clearance is for one step and one call; nothing here renews it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.approvals.refused_answers import UnusedAnswerTime
 from governor.core.errors import (
+    MetricsLate,
     MustWait,
     SafetyError,
+    Throttled,
+    Unavailable,
 )
 from governor.core.instance import Instance
 from governor.core.units import UtcDatetime, minutes
@@ -76,3 +80,18 @@ def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime
     if age > _A_RECHECK_HOLDS_FOR:
         raise MustWait(f"the last recheck was {minutes(age)} min ago: everything is checked again")
     return clearance.at
+
+
+@contextmanager
+def unclear_must_wait() -> Iterator[None]:
+    """Run the body, and turn Throttled, Unavailable and MetricsLate into MustWait.
+
+    AWS gave no clear answer then, so everything must be checked again. Executions of the previous
+    release would repeat Throttled and Unavailable without a recheck.
+    """
+    try:
+        yield
+    except (Throttled, Unavailable, MetricsLate) as error:
+        raise MustWait(
+            f"AWS gave no clear answer, so everything is checked again: {error}"
+        ) from error

@@ -9,15 +9,12 @@ again, and invokes this use case again.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
     GovernorError,
-    MetricsLate,
     MustWait,
     SafetyError,
     Throttled,
@@ -33,26 +30,16 @@ from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import cap_reached_text
 from governor.limits.store.caps import ActionCaps
 from governor.policy.model.policy import Mode
-from governor.remediation.clearance import Cleared, must_be_fresh, must_be_rechecked
+from governor.remediation.clearance import (
+    Cleared,
+    must_be_fresh,
+    must_be_rechecked,
+    unclear_must_wait,
+)
 from governor.remediation.guards import Guards
 from governor.remediation.sent_call import SentCalls
 from governor.remediation.store import Calls
 from governor.remediation.underway import episode_underway
-
-
-@contextmanager
-def _unclear_must_wait() -> Iterator[None]:
-    """Run the body, and turn Throttled, Unavailable and MetricsLate into MustWait.
-
-    AWS gave no clear answer then, so everything must be checked again. Executions of the previous
-    release would repeat Throttled and Unavailable without a recheck.
-    """
-    try:
-        yield
-    except (Throttled, Unavailable, MetricsLate) as error:
-        raise MustWait(
-            f"AWS gave no clear answer, so everything is checked again: {error}"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +67,9 @@ class PutAway:
             CloudError: EC2 refuses, as Protected, Unsupported, WrongState, NotFound or
                 AccessDenied; or the table cannot be read or written.
         """
-        # `_unclear_must_wait` stands twice: the inner one gives the journal the reason, the outer
+        # `unclear_must_wait` stands twice: the inner one gives the journal the reason, the outer
         # one covers failures of the journal itself.
-        with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
+        with unclear_must_wait(), self.guards.journaled(ref, step), unclear_must_wait():
             return self._put_away(ref, step)
 
     def _put_away(self, ref: EpisodeRef, step: Step) -> bool:

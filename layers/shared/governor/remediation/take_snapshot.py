@@ -1,7 +1,8 @@
 """Keeps what a termination would lose, once: user data, and one crash-consistent set of snapshots.
 
-This module must not stop or terminate an instance, and must not begin a second set while another
-try may still be making one.
+Before a stop it rehearses the snapshots: if EC2 would refuse them, nothing is stopped. This module
+must not stop or terminate an instance, and must not begin a second set while another try may still
+be making one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from governor.core.errors import (
     SafetyError,
     SnapshotFailed,
     SnapshotUnderWay,
+    Throttled,
     Unavailable,
 )
 from governor.core.instance import EPISODE_TAG, UserData
@@ -27,9 +29,11 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter, Vault
 from governor.episode.store.episodes import Episodes
-from governor.remediation.clearance import Cleared, must_be_rechecked
+from governor.remediation.clearance import Cleared, must_be_rechecked, unclear_must_wait
 from governor.remediation.guards import Guards
+from governor.remediation.rules.snapshot_refusal import refused_snapshots_text
 from governor.remediation.store import Calls
+from governor.remediation.underway import episode_underway
 
 RESERVED = timedelta(minutes=3)
 """How long a try that never ended keeps others from making a second set: longer than any try
@@ -82,6 +86,45 @@ class TakeSnapshot:
                 recorded = self.episode_store.set_snapshots(ref, snapshot_set)
             return SnapshotsBegun(tuple(sorted(recorded)), dry_run=False)
 
+    def rehearse(self, ref: EpisodeRef) -> bool:
+        """Ask EC2 before a stop whether it would make the snapshots: a dry run with their tags.
+
+        Return true if EC2 would make them. Return false, without asking, if the plan has none or
+        the episode has sent its stop already. Nothing is changed, and the recheck of the stop is
+        not used up.
+
+        Raises: SafetyError if EC2 would refuse them, with its words and what to do, or a guard
+        refuses the stop, also Held, Interrupted and Unsealed; MustWait if something holds the stop
+        back, or AWS gives no clear answer; CloudError if a guard cannot read.
+        """
+        # The inner `unclear_must_wait` gives the journal the reason, the outer one covers failures
+        # of the journal itself.
+        with unclear_must_wait(), self.guards.journaled(ref, Step.SNAPSHOT), unclear_must_wait():
+            episode = episode_underway(self.episode_store, ref)
+            is_stop_sent = Step.STOP.value in episode.own_steps
+            if is_stop_sent or Step.SNAPSHOT not in episode.plan.steps:
+                return False
+            cleared = self.guards.clear(ref, Step.STOP)
+            must_be_rechecked(cleared, (Step.STOP,))
+            _must_not_be_stopped_yet(cleared)
+            self._refuse_if_ec2_would(cleared)
+            return True
+
+    def _refuse_if_ec2_would(self, cleared: Cleared) -> None:
+        """Ask EC2 for a dry run of the snapshots, and refuse if EC2 does.
+
+        Raises: SafetyError with EC2's words and what to do; Throttled and Unavailable if EC2 gave
+        no clear answer.
+        """
+        instance = cleared.instance
+        tags = _tags(cleared, self.clock.now())
+        try:
+            self.snapshots.create(instance.target, instance.instance_id, tags, dry_run=True)
+        except (Throttled, Unavailable):
+            raise
+        except CloudError as error:
+            raise SafetyError(refused_snapshots_text(error, tags)) from error
+
     def _ask_for_dry_run(self, cleared: Cleared) -> None:
         """Note the step, and ask EC2 whether it would make the snapshots. EC2 makes none.
 
@@ -113,6 +156,7 @@ class TakeSnapshot:
 
         Call it only if no earlier try has made a set. Raises: SnapshotUnderWay if another try may
         be making one, or the episode is closed; SnapshotFailed if the set lacks a volume;
+        SafetyError if EC2 refuses and the plan has no stop, so that nothing was done yet;
         CloudError.
         """
         ref = cleared.episode.ref
@@ -129,9 +173,13 @@ class TakeSnapshot:
             # EC2 may have begun them. The next try looks for them, and makes others only after
             # `RESERVED`.
             raise
-        except CloudError:
+        except CloudError as error:
             self.episode_store.release_snapshots(ref, now)
-            raise
+            has_stopped_first = Step.STOP in cleared.episode.plan.steps
+            if has_stopped_first or isinstance(error, Throttled):
+                raise
+            # Without a stop the snapshots come first: the instance runs on, as after a rehearsal.
+            raise SafetyError(refused_snapshots_text(error, tags)) from error
         volume_by_snapshot = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
         missing = sorted(instance.volume_ids - set(volume_by_snapshot.values()))
         if missing:
@@ -181,6 +229,16 @@ def _must_be_in_its_state(cleared: Cleared) -> None:
     must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
     stops_first = after_stop and not cleared.dry_run
     wanted_state = "stopped" if stops_first else "running"
+    state = cleared.instance.state
+    if state != wanted_state:
+        raise SafetyError(f"the instance is {state}, not {wanted_state}")
+
+
+def _must_not_be_stopped_yet(cleared: Cleared) -> None:
+    """Require the state of the instance before the stop of the plan: running; stopped if an earlier
+    episode has carried out that stop. Raises: SafetyError."""
+    is_stop_of_earlier_episode = Step.STOP not in cleared.episode.own_plan
+    wanted_state = "stopped" if is_stop_of_earlier_episode else "running"
     state = cleared.instance.state
     if state != wanted_state:
         raise SafetyError(f"the instance is {state}, not {wanted_state}")

@@ -73,6 +73,12 @@ class PutAwayPayload(EpisodeOnlyPayload):
     action: Literal[Step.STOP, Step.TERMINATE]
 
 
+class SnapshotPayload(EpisodeOnlyPayload):
+    """Input of `take_snapshot`: with `rehearse`, EC2 is only asked whether it would make them."""
+
+    rehearse: bool = False
+
+
 class ProgressPayload(EpisodeOnlyPayload):
     until: Until
 

@@ -1,0 +1,76 @@
+"""The reason of an episode whose snapshots EC2 refuses: EC2's words, and what to do about it.
+
+This module is pure: it reads an error and the tags of the snapshots, and calls nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from governor.core.errors import AccessDenied, CloudError
+
+_ENCODED_MESSAGE = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+"""EC2 ends a refusal with hundreds of characters that only `sts:DecodeAuthorizationMessage` can
+read."""
+_MOST_CHARACTERS = 400
+"""Length of EC2's words. A stored reason has 1,000 characters, and what to do must fit, too."""
+_MOST_CHARACTERS_OF_KEYS = 280
+_POLICIES_OF_AN_ORGANIZATION = ("service control policy", "resource control policy", "tag policy")
+_BREAKS_TAG_POLICY = "TagPolicyViolation"
+"""The code of a refusal by a tag policy of AWS Organizations."""
+
+
+def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
+    """Return why the snapshots with these tags are refused, in EC2's words, and what to do.
+
+    An example: `EC2 refuses its snapshots: UnauthorizedOperation: You are not authorized ... with
+    an explicit deny in a service control policy. The organization refuses snapshots with the tags
+    Name, DeleteAfter: set the tags that it demands in plan.snapshot_tags`.
+    """
+    words = _words_of(error)
+    named_tags = _named(tags)
+    if _is_by_organization(error, words):
+        advice = (
+            f"The organization refuses snapshots with the tags {named_tags}: "
+            "set the tags that it demands in plan.snapshot_tags"
+        )
+    elif isinstance(error, AccessDenied):
+        advice = (
+            "Allow ec2:CreateSnapshots to the role of take_snapshot in this account. If a policy "
+            f"of the organization demands more tags than {named_tags}, "
+            "set those in plan.snapshot_tags"
+        )
+    else:
+        advice = f"They would have the tags {named_tags}: docs/snapshots.md says how to change them"
+    return f"EC2 refuses its snapshots: {words}. {advice}"
+
+
+def _words_of(error: CloudError) -> str:
+    """Return the code and the message of an error of EC2, without the encoded part, cut to 400
+    characters and without a full stop, such as `UnauthorizedOperation: You are not authorized`."""
+    text = str(error).removeprefix("ec2:CreateSnapshots failed: ")
+    words = _ENCODED_MESSAGE.sub("", text)
+    return words[:_MOST_CHARACTERS].strip().rstrip(".")
+
+
+def _named(tags: Mapping[str, str]) -> str:
+    """Return the keys of the tags in their order, such as `Name, DeleteAfter`; as many as fit into
+    280 characters, and the number of those left out."""
+    named_keys = ""
+    left_out = 0
+    for key in tags:
+        longer = f"{named_keys}, {key}" if named_keys else key
+        if left_out or len(longer) > _MOST_CHARACTERS_OF_KEYS:
+            left_out += 1
+        else:
+            named_keys = longer
+    return f"{named_keys} and {left_out} more" if left_out else named_keys
+
+
+def _is_by_organization(error: CloudError, words: str) -> bool:
+    """Return whether a policy of AWS Organizations refuses the call, as far as EC2 says so."""
+    if error.code == _BREAKS_TAG_POLICY:
+        return True
+    lowered = words.casefold()
+    return any(policy in lowered for policy in _POLICIES_OF_AN_ORGANIZATION)
