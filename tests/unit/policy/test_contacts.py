@@ -127,6 +127,14 @@ def test_a_name_of_several_words_stays_whole_beside_another() -> None:
     assert ((ML,), ("team",)) == three.named_by("team ml")
 
 
+def test_nobody_is_said_to_be_asked_where_the_policy_names_no_default_contacts() -> None:
+    """The message goes to the channels alone."""
+    nobody = Ownership(contacts={"ml": ML})
+
+    text = nobody.why_others_are_asked("carl", "unassigned")
+    assert text.endswith("whom the policy does not know, and there are no default contacts.")
+
+
 def test_contacts_that_differ_by_letter_case_alone_keep_it() -> None:
     """Neither is meant by a third spelling."""
     both = Ownership(contacts={"ada": ML, "Ada": FINOPS}, default_contacts=("ada",))

@@ -28,13 +28,14 @@ from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.series import evidence_hash
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action, PlanRule
-from governor.policy.model.contacts import Ownership
+from governor.policy.model.contacts import Contact, Ownership, addresses
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.owners import owner_of
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.worlds.builders import PRICE, decider, decision, opener, ref_of, stored_episode
 from tests.unit.worlds.fleet_world import UTILIZATION, FleetWorld
 
+ADA = "ada@example.com"
 BUSY = [90.0] * 12
 TAGS = {"Purpose": "GPU-Workload", "Name": "notebook", "Owner": "ana", "Project": "vision"}
 
@@ -75,6 +76,51 @@ def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
     )
     # Not on the page alone: people answer by Slack and by the command line, too.
     assert episode.asking.presence in stage_alert(episode, Stage.ASK, NOW, None).lines
+
+
+OWNERS = Ownership(
+    contacts={"ml": Contact(emails=(ADA,)), "finops": Contact(emails=("finn@example.com",))},
+    default_contacts=("finops",),
+)
+
+
+@pytest.mark.parametrize(
+    ("tag", "asked", "note"),
+    [
+        ("ML", (ADA,), None),
+        ("ml, finn@example.com", (ADA, "finn@example.com"), None),
+        (None, ("finn@example.com",), None),
+        (
+            "carl",
+            ("finn@example.com",),
+            "The owner tag names `carl`, whom the policy does not know: the default contacts are "
+            "asked.",
+        ),
+        (
+            "ml; carl@example.org",
+            (ADA,),
+            "The owner tag also names `carl@example.org`, whom the policy does not know.",
+        ),
+    ],
+)
+def test_every_message_of_a_question_says_whom_the_owner_tag_names_and_nobody_knows(
+    tag: str | None, asked: tuple[str, ...], note: str | None
+) -> None:
+    """Never the default contacts without a word: in the question, a reminder and an escalation."""
+    tags = {key: value for key, value in TAGS.items() if key.casefold() != "owner"}
+    if tag is not None:
+        tags["Owner"] = tag
+    world, instance_id = idle_world(Policy(mode=Mode.ASK, ownership=OWNERS), tags=tags)
+    opener(world)(ref_of(world, instance_id))
+    episode = stored_episode(world, ref_of(world, instance_id))
+    contacts = OWNERS.asked(episode.owner, episode.project)
+
+    assert asked == addresses(contacts)
+    assert note == episode.asking.owner_note
+    for stage in (Stage.ASK, Stage.REMIND, Stage.ESCALATE):
+        lines = stage_alert(episode, stage, NOW, None, NOW).lines
+        assert [note] * (note is not None) == [line for line in lines if "owner tag" in line]
+        assert not any("contacts of carl" in line for line in lines)
 
 
 def test_the_saving_is_what_the_bill_changes_by() -> None:

@@ -1138,3 +1138,14 @@ def test_a_question_says_that_power_is_not_measured(is_measured: bool) -> None:
 
     assert (not is_measured) is (line in page)
     assert (not is_measured) is ("every GPU under 5%; power: not measured" in page)
+
+
+def test_the_page_says_whom_the_owner_tag_names_and_nobody_knows() -> None:
+    """Beside the answer, and as text, whatever the tag holds."""
+    world = World()
+    world.change(owner_note=f"The owner tag names `{XSS}`, whom the policy does not know.")
+    page = world.get().body
+
+    assert "The owner tag names `" in page
+    assert ", whom the policy does not know." in page
+    assert XSS not in page

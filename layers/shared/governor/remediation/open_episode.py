@@ -305,6 +305,7 @@ class OpenEpisode:
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),
                 acts_on_silence=acts_on_silence(policy, plan),
+                owner_note=ownership.why_others_are_asked(owner, project) or None,
             ),
             terms=terms_of(policy, plan, planned.price),
         )

@@ -297,6 +297,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "needs_instance_id": episode.plan.destroys,
         "needs_losses_accepted": episode.plan.loses_local_disks,
         "presence": episode.asking.presence,
+        "owner_note": episode.asking.owner_note,
         "people_needed": episode.terms.people_needed,
         "acts_on_silence": episode.asking.acts_on_silence,
         "first_yes_by": first_yes_by,

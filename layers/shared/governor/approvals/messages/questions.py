@@ -122,6 +122,7 @@ def stage_words(
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
         "restarts": restarts_text(episode, at),
+        "owner_note": episode.asking.owner_note,
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "doubts": [*plan.restart_doubts, restart] if plan.restart_doubts else [],
         "restart": [restart] if restart and not plan.restart_doubts else [],
@@ -153,6 +154,9 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     whom = f"The contacts of {episode.owner}"
     if episode.owner == UNASSIGNED:
         whom = "The default contacts"
+    elif episode.asking.owner_note is not None:
+        # The tag names somebody unknown, so its contacts are others.
+        whom = "Its contacts"
     values = {
         "stage": stage,
         "whom": whom,

@@ -157,6 +157,9 @@ class Asking:
     asked, too. Such a question never acts without a yes."""
     presence: str | None = None
     """Facts about people who were logged in when the question was made, if there were any."""
+    owner_note: str | None = None
+    """Why not exactly those are asked whom the owner tag names, as a sentence; `None` if they are,
+    or the instance has no owner tag."""
 
     @property
     def notice_length(self) -> timedelta:

@@ -262,10 +262,12 @@ class Ownership(Section):
         unknown = listed([f"`{part}`" for part in named.unknown], _MOST_UNKNOWN_NAMED)
         if named.contacts:
             return f"The owner tag also names {unknown}, whom the policy does not know."
-        asked = "the default contacts are asked"
+        names_nobody = f"The owner tag names {unknown}, whom the policy does not know"
         if project in self.project_owners:
-            asked = f"the contact of the project {project} is asked"
-        return f"The owner tag names {unknown}, whom the policy does not know: {asked}."
+            return f"{names_nobody}: the contact of the project {project} is asked."
+        if self.default_contacts:
+            return f"{names_nobody}: the default contacts are asked."
+        return f"{names_nobody}, and there are no default contacts."
 
     def _contact_of(self, name: str) -> Contact | None:
         """Return the contact of one name, in any letter case if only one contact is named so, or of
