@@ -19,7 +19,7 @@ from governor.policy.model.policy import AppliedPolicy
 from governor.policy.ports import Policies
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_case import ListedInstance, Listing
-from governor.verdict.model import VerdictKind
+from governor.verdict.model import AFTER_RESTART
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +118,5 @@ def _previous_of_this_run(
     """
     if observation is not None and observation.launch_time == instance.launch_time:
         return observation
-    last_known = None if observation is None else VerdictKind.TOO_YOUNG.value
+    last_known = None if observation is None else AFTER_RESTART.value
     return Observation(instance.launch_time, verdict="", at=now, last_known=last_known)

@@ -13,7 +13,7 @@ from governor.evidence.model import MetricSource
 from governor.evidence.rules.series import Dimensions
 from governor.money.rules.cost import Rate
 from governor.sweep.sweep_case import GPU_CHECK_EVERY, Case
-from governor.verdict.model import LEFT_ALONE, WORKING, VerdictKind
+from governor.verdict.model import LEFT_ALONE, WORKING
 
 
 class _MetricSeries(NamedTuple):
@@ -51,7 +51,7 @@ def observation_of(case: Case, rate: Rate | None = None) -> Observation:
         dimensions=series.dimensions,
         searched_at=series.searched_at,
         next_gpu_check_at=series.next_gpu_check_at,
-        told_silent=verdict.kind is VerdictKind.NO_DATA and people_know_it_is_silent,
+        told_silent=case.has_no_data and people_know_it_is_silent,
         advice=verdict.advice,
         idle_since=memory.idle_since,
         late_since=memory.late_since,
@@ -107,6 +107,6 @@ def _last_known(case: Case) -> str | None:
     Without data, or while the instance is exempt or kept, the earlier verdict stands.
     """
     kind = case.verdict.kind
-    if kind is VerdictKind.NO_DATA or kind in LEFT_ALONE:
+    if case.has_no_data or kind in LEFT_ALONE:
         return case.previous.last_known
     return kind.value

@@ -242,9 +242,14 @@ class Case:
         return not self.verdict.is_late
 
     @property
+    def has_no_data(self) -> bool:
+        """Return whether the sweep had no usable readings of it."""
+        return self.verdict.kind is VerdictKind.NO_DATA
+
+    @property
     def fell_silent(self) -> bool:
         """Return whether it is silent, and nobody was notified of that by an earlier sweep."""
-        is_silent = self.verdict.kind is VerdictKind.NO_DATA and self.was_read
+        is_silent = self.has_no_data and self.was_read
         return is_silent and not self.previous.told_silent
 
     @property

@@ -80,6 +80,10 @@ LEFT_ALONE = _kinds(Family.LEFT_ALONE)
 YOUNG = _kinds(Family.YOUNG)
 
 
+AFTER_RESTART = VerdictKind.TOO_YOUNG
+"""The last known verdict on an instance that was seen before and has been restarted since."""
+
+
 UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
 
 
