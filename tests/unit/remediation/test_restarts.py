@@ -20,6 +20,7 @@ from governor.table import keys
 from governor.table.table import update
 from tests.builders import NOW, TARGET
 from tests.unit.remediation.test_stopped import react
+from tests.unit.web.test_site import World as SiteWorld
 from tests.unit.worlds.builders import (
     approval_id_of,
     asked,
@@ -191,8 +192,8 @@ def test_the_question_says_when_others_started_it_and_how_long_it_is_quiet() -> 
         if line.startswith("Others")
     ]
     assert said == (
-        "Others have started it again twice after GPU Governor stopped it: on Thu Nov 12, 12:02 "
-        "and Wed 12:02. After this question nobody is asked about it until Sun Dec 20, 12:02."
+        "Others have started it again twice after GPU Governor stopped it: on Thu Nov 12 "
+        "and Wed Nov 18. After this question nobody is asked about it until Sun Dec 20."
     )
 
 
@@ -211,6 +212,17 @@ def test_everybody_is_asked_when_all_of_them_work() -> None:
     usual = opened_after()
     assert usual.asking.schedule is not None
     assert NOW == usual.asking.schedule.ask_at
+
+
+def test_the_page_of_the_question_says_it_too() -> None:
+    """As long as the question is open."""
+    world = SiteWorld()
+    assert "Others have started it again" not in world.get().body
+    times = (NOW - 2 * DAY, NOW - DAY)
+    asking = replace(world.episode.asking, others_started_at=times)
+    world.state.put(replace(world.episode, asking=asking))
+
+    assert "Others have started it again twice" in world.get().body
 
 
 # nothing is done unasked

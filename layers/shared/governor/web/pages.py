@@ -132,7 +132,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         unconfirmed=sentence(sentences.unconfirmed_text(episode)),
         people_needed=sentences.people_text(episode),
         by_budget=sentences.budget_text(episode),
-        restarts=sentences.restarts_text(episode, view.now),
+        restarts=sentences.restarts_text(episode),
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),

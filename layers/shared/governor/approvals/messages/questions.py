@@ -121,7 +121,7 @@ def stage_words(
         "people": people_text(episode),
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
-        "restarts": restarts_text(episode, at),
+        "restarts": restarts_text(episode),
         "owner_note": episode.asking.owner_note,
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "doubts": [*plan.restart_doubts, restart] if plan.restart_doubts else [],

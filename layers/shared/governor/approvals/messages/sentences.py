@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from governor.alerts.model import (
     UNASSIGNED,
@@ -260,7 +261,7 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
-def restarts_text(episode: Episode, at: UtcDatetime) -> str:
+def restarts_text(episode: Episode) -> str:
     """Return that others started the instance again after our stops, when, by which tool perhaps,
     and until when nobody is asked after this question. Return an empty text if that is not the
     reason for asking."""
@@ -269,15 +270,21 @@ def restarts_text(episode: Episode, at: UtcDatetime) -> str:
         return ""
     zone = episode.asking.time_zone
     times = episode.asking.others_started_at
-    days = [day_and_time(started_at, zone, at) for started_at in times]
+    days = [_day(started_at, zone) for started_at in times]
     tools = [tool.name for tool in other_tools(episode.instance)]
     values = {
         "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
         "days": f"{', '.join(days[:-1])} and {days[-1]}",
         "tools": listed(tools, 2),
-        "until": day_and_time(until, zone, at),
+        "until": _day(until, zone),
     }
     return template_lines("restarts", values)[0]
+
+
+def _day(moment: UtcDatetime, zone: str) -> str:
+    """Return the day of a moment in a time zone, such as `Thu Nov 12`."""
+    local = moment.astimezone(ZoneInfo(zone))
+    return f"{local:%a %b} {local.day}"
 
 
 def budget_text(episode: Episode) -> str:
