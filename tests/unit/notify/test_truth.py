@@ -1154,6 +1154,20 @@ def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothi
     assert "The cost is not known; set prices.usd_per_hour in the policy." in alert.lines
 
 
+def test_a_digest_says_whose_owner_tag_names_nobody_known() -> None:
+    """Of several questions, too; and nothing where the owner is asked."""
+    note = (
+        "The owner tag names `carl`, whom the policy does not know: the default contacts are asked."
+    )
+    known = episode_of(Mode.ASK)
+    unknown = replace(known, asking=replace(known.asking, owner_note=note))
+    alerts = [queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in (known, unknown)]
+    message = digest_of(alerts, [known, unknown], link=LINK, digest_id="digest-1", now=NOW)
+
+    said = [section.lines.count(note) for section in message.sections]
+    assert [0, 1] == sorted(said)
+
+
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:
     """SNS cuts subjects at 99 characters."""
     episode = episode_of()

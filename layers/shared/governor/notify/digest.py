@@ -230,6 +230,7 @@ def _question_section(
         "acts": episode.asking.acts_on_silence,
         "silence": sentences.silence_text(episode, deadline_of(alert), now),
         "people": people,
+        "owner_note": episode.asking.owner_note or "",
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,
         "losses": "; ".join(losses),
