@@ -218,7 +218,8 @@ def _parameters(table: str, write: Write) -> dict[str, Any]:
 
 
 def attributes(write: Write) -> Document:
-    """Return what the write stores, with the time at which the item expires if it does."""
+    """Return the attributes that the write stores beside its key, with the time at which the item
+    expires if it does."""
     document = write.document
     if is_dataclass(document):
         document = codec.written(document)

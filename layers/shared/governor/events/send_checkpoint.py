@@ -79,8 +79,10 @@ class SendCheckpoint:
     announcer: Announcer
 
     def send_all(self, cases: Sequence[Case]) -> None:
-        """Send the hooks of those cases that get one, in few commands and once for each event, and
-        set `hook` and `hook_error` of these cases. A failure is set, not raised.
+        """Send the hooks of those cases that get one, in few commands and once for each event.
+
+        Set their `hook` to sent, sent earlier, refused or unknown, and their `hook_error` to the
+        error, or to `None`. A failure is set, not raised.
 
         A hook that could not be noted as sent counts as failed: a repeated event tries again. Do
         nothing in a stack without a checkpoint hook.
@@ -242,7 +244,8 @@ class _Sending:
             self._send(kind, [case])
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
-        """Send one command, set its result for each case, `None` or the error, and return `None`.
+        """Send one command and return `None`. Its CloudError, or `None`, is set as the result of
+        every case, not raised.
 
         If several instances were asked and one of them is not reachable, set nothing and return the
         error: the others may still be reached.

@@ -51,7 +51,7 @@ def teams_envelope(message: Message) -> Element:
 
 def _envelope(message: Message, note_if_shortened: str) -> Element:
     """Return the message as a card in its envelope, with a button for its link and one that unfolds
-    its details. The note is empty unless the message was shortened."""
+    its details. `note_if_shortened` is an empty text if the message is whole."""
     body = list(_body(message, note_if_shortened))
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",

@@ -76,8 +76,8 @@ def swept_targets(policy: Policy, hub: Target) -> tuple[Target, ...]:
     each once and without a role, but for the places of `targets.without`.
 
     The accounts of units count only once they were added to the policy. Without accounts and units
-    the hub's account is swept, and without Regions the hub's Region. The result is empty if there
-    are units whose accounts are not known yet.
+    the hub's account is swept, and without Regions the hub's Region. The result is empty
+    if there are only units, whose accounts are not known yet, or every place is left out.
     """
     accounts = policy.targets.accounts
     if not accounts and not policy.targets.units:

@@ -101,8 +101,8 @@ class Approvals(Store):
         return questions
 
     def answered(self, approval_ids: Sequence[str]) -> set[str]:
-        """Return the ids of these questions that are no longer open, by one read; empty if all are.
-        Questions that do not exist are left out. Raises: CloudError."""
+        """Return the ids of these questions that are no longer open, by one read; empty if all
+        are still open. Questions that do not exist are left out. Raises: CloudError."""
         items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
         answered_ids = set()
         for item in items:

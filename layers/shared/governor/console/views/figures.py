@@ -268,7 +268,7 @@ def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> li
 
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:
-    """Return part of whole as `18%`; `less than 1%` if it would be rounded to nothing, and `0%` of
+    """Return part of whole as `18%`; `less than 1%` if it is above 0 and below 1%, and `0%` of
     nothing."""
     share = Decimal(0)
     if whole:

@@ -184,8 +184,8 @@ def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
 
 
 def _contains(row: FleetRow, text: str) -> bool:
-    """Return whether a searched field of the row contains the text, which is in lower case; true
-    for an empty text."""
+    """Return whether a searched field of the row contains the text, which the caller has
+    casefolded; true for an empty text."""
     return any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 

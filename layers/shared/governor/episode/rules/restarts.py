@@ -32,6 +32,7 @@ def is_about_restarts(episode: Episode) -> bool:
 
 
 def quiet_after_restarts_until(episode: Episode) -> UtcDatetime | None:
-    """Return until when nobody is asked after this question: 30 days from its opening. Return
-    `None` for an episode that is not about restarts by others."""
+    """Return until when nobody is asked about the instance again after the question of this
+    episode: 30 days from its opening. Return `None` for an episode that is not about restarts by
+    others."""
     return episode.opened_at + _QUIET_FOR if is_about_restarts(episode) else None

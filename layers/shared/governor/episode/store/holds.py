@@ -178,7 +178,8 @@ def forget_past_keeps(table: Table, target: Target, instance_id: str, at: dateti
     """Remove keeps that are over from the item of the hold. Otherwise the item of an instance that
     is kept every day would grow without end.
 
-    If a keep came meanwhile, nothing is removed. A CloudError is only logged.
+    If another keep came since it was read, nothing is removed. A CloudError, also for a damaged
+    item, is only logged.
     """
     hold_key, _ = keys.holds(target, instance_id)
     try:

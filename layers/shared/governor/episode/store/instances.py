@@ -170,7 +170,8 @@ class Failures(Store):
         """Return the newest failure of each instance and cause; empty if there is none.
 
         A failure is over once its step has worked later in the same target; it is included, with
-        that time as its `over_at`. Damaged records are left out. Raises: CloudError.
+        that time as its `over_at`. Damaged records are left out; a damaged time of working counts
+        as none. Raises: CloudError.
         """
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
@@ -249,8 +250,8 @@ class Failures(Store):
             self._table.try_write(delete(_standing(state), is_same))
 
     def note_incident(self, incident: Incident) -> None:
-        """Store an incident that must be closed in time; `incidents` returns it until it is
-        dropped. Raises: CloudError."""
+        """Store an incident that must be closed at `ends_at`. `incidents` returns it until it is
+        dropped, or the table deletes it `_FAILING_KEPT` after that end. Raises: CloudError."""
         until = incident.ends_at + _FAILING_KEPT
         self._table.write(put(_incident(incident.key), incident, until=until))
 

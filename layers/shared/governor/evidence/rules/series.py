@@ -263,7 +263,8 @@ def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
 
 
 def longest_hole(series: Series, window: Window) -> timedelta:
-    """Return the longest time without a reading; zero if there is none."""
+    """Return the longest time without a reading: zero if no reading is missing, the whole window
+    if the series is empty."""
     return max((length for length, _ in holes(series, window)), default=timedelta(0))
 
 

@@ -235,7 +235,8 @@ def report(
     """Return the report of the time from `start` to before `end`: a month, or any other time.
 
     Its lines are those of the `entries` that were booked before `end` and still counted at `start`.
-    `shares` are the costs of that time. An action's saving counts for `counts_for` after it.
+    `shares` are the costs of that time. An action's saving counts for `counts_for` after it. The
+    report is provisional while costs of its last month may still change at `now`.
     """
     counting = []
     for entry in entries:

@@ -34,8 +34,12 @@ from governor.verdict.rules.utilization import peaks_of
 
 
 def judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return busy if a figure besides utilization reached its limit, no data if a required figure
-    is missing; `None` otherwise."""
+    """Return the verdict of the first figure besides utilization, in the order of the table, that
+    decides: busy if it reached the policy's limit, no data if the policy requires it and it is
+    missing.
+
+    Return `None` if none decides. A figure without a limit is not looked at.
+    """
     oldest = oldest_figure(evidence, policy)
     for figure in FIGURES:
         limit = limit_of(policy, figure)
