@@ -49,9 +49,8 @@ class Pager:
         duty = PagerDutyChannel("k" * 32, self.https, self.post.world.clock)
         self.hook = FakeChannel("webhook")
         self.post.registry.routes_ += [Route(duty, "service"), Route(self.hook, "webhook")]
-        alerts = self.fleet.sweep_target.alerts
-        self.fleet.sweep_target = replace(
-            self.fleet.sweep_target, alerts=replace(alerts, failure_store=self.post.world.state)
+        self.fleet.close_sweep = replace(
+            self.fleet.close_sweep, failure_store=self.post.world.state
         )
 
     def send(self, alert: Alert) -> list[str]:
@@ -66,6 +65,7 @@ class Pager:
         self.fleet.clock.moment = at
         self.fleet.announcer.sent.clear()
         self.fleet.sweep()
+        self.fleet.close_sweep()
         return [event for alert in self.fleet.announcer.sent for event in self.send(alert)]
 
 

@@ -3,6 +3,7 @@ they are over, never an alarm at every sweep, and never in the way of a new faul
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from governor.alerts.model import Alert, AlertKind, Severity
+from governor.alerts.model import Alert, AlertKind, Incident, Severity
 from governor.core.errors import (
     AccessDenied,
     CloudError,
@@ -29,7 +30,8 @@ from governor.episode.rules.standing import (
 from governor.policy.model.judging import Place, Targets
 from governor.policy.model.policy import Mode, Policy
 from governor.wiring.closing import HubSteps
-from tests.builders import TARGET
+from tests.builders import NOW, TARGET
+from tests.twins import table
 from tests.unit.functions.handlers import call, module
 from tests.unit.worlds.fleet_world import FleetWorld
 
@@ -406,3 +408,30 @@ def test_any_other_refusal_of_a_tag_is_a_problem_of_every_sweep(error: CloudErro
     for _ in range(3):
         summary = tagged.world.sweep(5)
         assert [f"tags of {other}: {error}"] == summary.problems
+
+
+def test_incidents_are_read_and_closed_once_a_sweep_however_many_targets_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the hub's step: the sweep of a target does not touch them."""
+
+    def requests(number: int) -> Counter[tuple[str, str]]:
+        accounts = tuple(f"{account:012d}" for account in range(1, number + 1))
+        hub = Hub(Policy(mode=Mode.ASK, targets=Targets(accounts=accounts)))
+        for account in accounts:
+            hub.world.add(int(account), target=Target(account, TARGET.region))
+        over = Incident("key", "it is over", TARGET, NOW - timedelta(hours=1), NOW)
+        hub.world.state.note_incident(over)
+        asked = Counter[tuple[str, str]]()
+        monkeypatch.setattr(
+            table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])]
+        )
+        hub.sweep(tuple(Target(account, TARGET.region) for account in accounts))
+        assert 1 == sum(one.kind is AlertKind.INCIDENT_OVER for one in hub.world.announcer.sent)
+        return Counter({one: times for one, times in asked.items() if one[1] == "INCIDENT"})
+
+    few = requests(1)
+    assert {"dynamodb:Query": 1, "dynamodb:DeleteItem": 1} == {
+        action: times for (action, _), times in few.items()
+    }
+    assert few == requests(12)

@@ -94,7 +94,7 @@ WRITERS = {
         "HandleRebalanceRecommendation", "HandleNotice", *WARNED, *ENDS,
     },
     "FAILING": {"SweepTarget", "SumUpMonth", *ENDS},
-    "INCIDENT": {"DeliverAlert", "SweepTarget"},
+    "INCIDENT": {"DeliverAlert", "SumUpMonth"},
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},

@@ -770,7 +770,7 @@ def test_who_sums_up_changes_no_amount() -> None:
     written = {"dynamodb:LeadingKeys": ["EVENT#*", "FAILING#*"]}
     assert written == write["Condition"]["ForAllValues:StringLike"]
     (delete,) = [s for s in found if "dynamodb:DeleteItem" in actions(s)]
-    deleted = {"dynamodb:LeadingKeys": ["FAILING#*"]}
+    deleted = {"dynamodb:LeadingKeys": ["FAILING#*", "INCIDENT#*"]}
     assert deleted == delete["Condition"]["ForAllValues:StringLike"]
     others = [s for s in found if s not in (write, delete)]
     reads = {a for s in others for a in actions(s) if a.startswith("dynamodb:")}

@@ -123,7 +123,6 @@ class FleetWorld:
                 self.batch,
                 Once(self.clock, self.log),
                 failure_store=self.state,
-                finding_store=self.log,
                 notice_store=self.log,
             ),
             failure_store=self.state,
@@ -133,7 +132,9 @@ class FleetWorld:
             clock=self.clock,
             policies=self.policies,
             failure_store=self.state,
+            finding_store=self.log,
             fleet_store=self.state,
+            once=Once(self.clock, self.log),
             announcer=self.announcer,
             hub=TARGET,
         )

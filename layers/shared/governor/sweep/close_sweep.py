@@ -1,7 +1,7 @@
 """Does once a sweep what concerns the hub and not one target, after all targets were swept.
 
-It notifies people of standing states that began or are over. A message that cannot be sent is tried
-again by the next sweep. This module must not change an instance.
+It notifies people of standing states that began or are over, and closes incidents. A message that
+cannot be sent is tried again by the next sweep. This module must not change an instance.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from governor.alerts.ports import Announcer
+from governor.approvals.messages.ends import over_alert
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.store.instances import Failures
 from governor.fleet.store import Fleet
+from governor.health.store import Findings
 from governor.policy.accounts import swept_targets
 from governor.policy.ports import Policies
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.sweep.sweep_case import attempt
+from governor.table.once import Once
 
 
 @dataclass(slots=True)
@@ -40,18 +43,22 @@ class CloseSweep:
     clock: Clock
     policies: Policies
     failure_store: Failures
+    finding_store: Findings
     fleet_store: Fleet
+    once: Once
     announcer: Announcer
     hub: Target
 
     def __call__(self) -> ClosedSweep:
         """Notify people of states that began, and of those that are over, and delete the latter.
+        Close incidents that are over.
 
         Return the targets that cannot be swept for a new reason, and problems: a failed step is a
         problem and is not raised.
         """
         closed = ClosedSweep()
         attempt(closed.problems, "standing states", self._follow_states, closed)
+        attempt(closed.problems, "incidents over", self._close_incidents)
         return closed
 
     def _follow_states(self, closed: ClosedSweep) -> None:
@@ -107,6 +114,23 @@ class CloseSweep:
         if known_states:
             self.announcer.announce(standing_over_alert(kind, known_states, self.hub, now))
         self.failure_store.drop_standing(states)
+
+    def _close_incidents(self) -> None:
+        """Send the alert that an incident is over, by which incident tools close it, and delete
+        the incident: once its time has passed, and no finding keeps it open.
+
+        Incidents of all targets are closed. Raises: CloudError; the next sweep tries again.
+        """
+        now = self.clock.now()
+        for incident in self.failure_store.incidents():
+            if incident.ends_at > now:
+                continue
+            findings = self.finding_store.known_keys(incident.target, now)
+            if not findings.isdisjoint(incident.lasts_with):
+                continue
+            alert = over_alert(incident, now)
+            self.once(alert.dedup_id, partial(self.announcer.announce, alert))
+            self.failure_store.drop_incident(incident)
 
 
 def _by_kind(states: Sequence[StandingState]) -> dict[StateKind, list[StandingState]]:

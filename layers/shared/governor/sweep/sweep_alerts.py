@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from governor.alerts.model import Owner
 from governor.alerts.ports import Announcer
-from governor.approvals.messages.ends import over_alert, recovered_alert
+from governor.approvals.messages.ends import recovered_alert
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance
@@ -27,7 +27,6 @@ from governor.events.messages import notice_alert
 from governor.events.model.notice import Notice
 from governor.events.notify_dates import DATE_KEPT
 from governor.events.store.notices import Notices
-from governor.health.store import Findings
 from governor.limits.rules.breaker import is_outage
 from governor.money.rules.cost import Rate
 from governor.policy.rules.owners import by_owner, owner_of
@@ -82,7 +81,6 @@ class SweepAlerts:
     batch: BatchReader
     once: Once
     failure_store: Failures
-    finding_store: Findings
     notice_store: Notices
 
     def publish_idle_events(self, sweep: Sweep) -> None:
@@ -195,22 +193,6 @@ class SweepAlerts:
                 self.failure_store.note_over(failure, sweep.now)
                 updated.append(replace(failure, over_at=sweep.now))
         return updated
-
-    def close_incidents(self, sweep: Sweep) -> None:
-        """Send the alert that an incident is over, by which incident tools close it, and delete
-        the incident: once its time has passed, and no finding keeps it open.
-
-        Incidents of all targets are closed. Raises: CloudError; the next sweep tries again.
-        """
-        for incident in self.failure_store.incidents():
-            if incident.ends_at > sweep.now:
-                continue
-            findings = self.finding_store.known_keys(incident.target, sweep.now)
-            if not findings.isdisjoint(incident.lasts_with):
-                continue
-            alert = over_alert(incident, sweep.now)
-            self.once(alert.dedup_id, partial(self.announcer.announce, alert))
-            self.failure_store.drop_incident(incident)
 
     def send_reminders(self, sweep: Sweep) -> None:
         """Remind the owners of running instances of dates that AWS has announced, such as a

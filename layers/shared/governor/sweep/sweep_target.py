@@ -119,7 +119,6 @@ class SweepTarget:
             self.alerts.notify_of_silence(sweep)
         self.alerts.notify_of_unusual_exemptions(sweep)
         sweep.attempt("recovered", self.alerts.notify_of_recovery, sweep)
-        sweep.attempt("incidents over", self.alerts.close_incidents, sweep)
         self.alerts.send_reminders(sweep)
 
     def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:

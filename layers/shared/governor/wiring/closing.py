@@ -36,7 +36,9 @@ def _close_sweep(parts: Parts, policies: PolicyBook) -> CloseSweep:
         clock=parts.clock,
         policies=policies,
         failure_store=parts.failure_store,
+        finding_store=parts.finding_store,
         fleet_store=parts.fleet_store,
+        once=parts.once,
         announcer=parts.announcer,
         hub=parts.hub,
     )

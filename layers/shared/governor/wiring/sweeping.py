@@ -90,6 +90,5 @@ def _sweep_alerts(parts: Ec2Parts) -> SweepAlerts:
         batch=parts.batch,
         once=parts.once,
         failure_store=parts.failure_store,
-        finding_store=parts.finding_store,
         notice_store=parts.notice_store,
     )

@@ -43,8 +43,7 @@ _FAILING = "FAILING#all"
 _FAILING_KEPT = timedelta(days=30)
 _STATE = "STATE#"
 _INCIDENTS = "INCIDENT#all"
-"""One partition for all targets: the sweep of any target closes incidents, as the hub's account may
-be no target."""
+"""One partition for all targets: the last step of a sweep closes incidents of all of them."""
 
 
 class Instances(Store):
