@@ -3,6 +3,7 @@ they are over, never an alarm at every sweep, and never in the way of a new faul
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -20,15 +21,22 @@ from governor.core.errors import (
     Unavailable,
 )
 from governor.core.instance import Target
-from governor.episode.model.standing import StateKind
+from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import (
     WORDS,
     has_too_many_tags,
     may_not_tag,
     state_of_target,
 )
+from governor.notify.compose import message_of
+from governor.notify.email import fitting
+from governor.notify.pagerduty import pagerduty_events
+from governor.notify.slack import slack_blocks
+from governor.notify.teams import teams_envelope
+from governor.notify.webhook import webhook_document
 from governor.policy.model.judging import Place, Targets
 from governor.policy.model.policy import Mode, Policy
+from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.wiring.closing import HubSteps
 from tests.builders import NOW, TARGET
 from tests.twins import table
@@ -435,3 +443,28 @@ def test_incidents_are_read_and_closed_once_a_sweep_however_many_targets_there_a
         action: times for (action, _), times in few.items()
     }
     assert few == requests(12)
+
+
+@pytest.mark.parametrize("kind", list(StateKind))
+def test_a_message_about_a_state_reads_well_in_every_channel(kind: StateKind) -> None:
+    """What it is in the title, then what is not done and what to do; none is cut, and an id keeps
+    its letters. PagerDuty gets the alarm alone: no message is critical."""
+    instance_id = "i-0abc" if kind is StateKind.CANNOT_TAG else ""
+    state = StandingState(FAR, kind, "AuthFailure: no", NOW, NOW, instance_id)
+    begun = standing_alert(kind, [state], TARGET, NOW)
+    over = standing_over_alert(kind, [state], TARGET, NOW)
+
+    assert f"{state.place}: {WORDS[kind].what}" == begun.subject
+    assert f"Over: {state.place}: {WORDS[kind].what}" == over.subject
+    assert (WORDS[kind].not_done, f"Next step: {WORDS[kind].to_do}") == begun.lines[:2]
+    assert f"- {state.place}: AuthFailure: no" in begun.lines
+    for alert in (begun, over):
+        assert len(alert.subject) < 98
+        message = message_of(alert, None, link=None)
+        text, page = fitting(message)
+        blocks = json.dumps(slack_blocks(message, interactive=False))
+        documents = (teams_envelope(message), webhook_document(message))
+        for shown in (text, page, blocks, *(json.dumps(one, default=str) for one in documents)):
+            assert state.place in shown
+            assert WORDS[kind].what in shown
+        assert [] == pagerduty_events(message)

@@ -279,9 +279,9 @@ def standing_over_alert(
     """Return one message that these states, at least one, are over, or that their targets are no
     targets any more. `hub` is the account and Region of GPU Governor."""
     lines = [f"{state.place}: since {clock(state.since, 'UTC', now)}" for state in states]
-    over = "They are swept again, or the policy does not name them any more."
+    over = "It is over: what is listed is swept again, or the policy does not name it any more."
     if kind is StateKind.CANNOT_TAG:
-        over = "Their tags follow their verdicts again, or no longer need to."
+        over = "It is over: the tags follow the verdicts again, or none has to be set any more."
     facts = _facts_of_states(kind, states)
     words = {
         "which": _places(states),
