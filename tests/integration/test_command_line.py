@@ -121,7 +121,7 @@ def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[st
     assert ("ENABLED", 1) == (found["schedule"]["state"], found["subscribers"]["confirmed"])
     _, out, _ = run(capsys, "status")
     lines = out.splitlines()
-    assert 14 == len(lines)
+    assert 16 == len(lines)
     assert lines[1].split() == ["mode", "ask"]
 
 
@@ -142,6 +142,7 @@ def test_doctor_says_that_the_deploy_worked(
         "schedule",
         "last sweep",
         "targets",
+        "states",
         "subscribers",
         "alarms",
     ]

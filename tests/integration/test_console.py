@@ -120,7 +120,9 @@ def test_what_was_stopped_there_is_started_there(
     assert 303 == browser.post(own, {**hidden_fields(form), "answer": "undo"}).status
 
     stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
-    assert "Started again by" in browser.get(own).body
+    stage.eventually(
+        lambda: "Started again by" in browser.get(own).body or None, "its start was not recorded"
+    )
 
 
 def enter_again(browser: Browser, page: str, code: str) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from cli.unswept import unswept
-from governor.aws.dynamodb import DynamoTable
+from governor.episode.model.standing import StateKind
 from governor.fleet.model import UNGOVERNED, FleetPage
 from governor.table.keys import place
 from governor.table.table import delete
@@ -130,10 +129,11 @@ def test_a_sweep_that_swept_nothing_fails(stage: Stage) -> None:
     done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
 
     assert ("FAILED", "TargetsNotSwept") == (done["status"], done["error"])
-    failed = unswept(DynamoTable(stage.clients, stage.scene.outputs["StateTableName"]))[TARGET]
-    assert "AccessDenied" == failed.error
-    assert "UnauthorizedOperation" in failed.cause
+    [denied] = stage.state.standing_states(TARGET)
+    assert StateKind.DENIED is denied.kind
+    assert "UnauthorizedOperation" in denied.reason
     stage.scene.sweep()
+    assert [] == stage.state.standing_states(TARGET)
 
 
 def test_the_schedule_starts_the_sweep(stage: Stage) -> None:

@@ -1155,7 +1155,7 @@ def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothi
 
 
 def test_a_digest_says_whose_owner_tag_names_nobody_known() -> None:
-    """Of several questions, too; and nothing where the owner is asked."""
+    """Digests of several questions, too; and nothing where the owner is asked."""
     note = (
         "The owner tag names `carl`, whom the policy does not know: the default contacts are asked."
     )

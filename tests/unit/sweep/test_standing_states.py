@@ -447,7 +447,7 @@ def test_incidents_are_read_and_closed_once_a_sweep_however_many_targets_there_a
 
 @pytest.mark.parametrize("kind", list(StateKind))
 def test_a_message_about_a_state_reads_well_in_every_channel(kind: StateKind) -> None:
-    """What it is in the title, then what is not done and what to do; none is cut, and an id keeps
+    """The title names it; then come what is not done and what to do. None is cut, and an id keeps
     its letters. PagerDuty gets the alarm alone: no message is critical."""
     instance_id = "i-0abc" if kind is StateKind.CANNOT_TAG else ""
     state = StandingState(FAR, kind, "AuthFailure: no", NOW, NOW, instance_id)

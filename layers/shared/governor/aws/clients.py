@@ -381,8 +381,9 @@ class Adapter:
         from those, and nothing is called.
 
         Without `target` the hub's own account is asked. A record that cannot be read is logged and
-        left out, and `odd` gets the reason by its `InstanceId`, or by "" if it has none. Raises: CloudError if a call fails; without `odd` also at the end,
-        if some could not be read and nothing was yielded.
+        left out, and `odd` gets the reason by its `InstanceId`, or by "" if it has none. Raises:
+        CloudError if a call fails; without `odd` also at the end, if some could not be read and
+        nothing was yielded.
         """
         unread: MutableMapping[str, str] = {} if odd is None else odd
         is_any_read = False
