@@ -19,6 +19,11 @@ object there ([fields](../layers/shared/governor/core/README.md#managers)) and r
 GPU Governor reads tags only. A tool that sets no tag of its own is not recognized: list a tag of
 its instances in `managed.tag_keys`, or exempt them. Letter case does not matter. An unknown `aws:`
 tag counts as the mark of an AWS service, which is left alone.
+
+A tag whose value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`) is no mark: `k8s=false`,
+`AutoStart=no`. Where the table says *in a key*, an empty value is none either. Three kinds of tags
+are marks whatever their value: those of AWS (`aws:...`), keys with a `/` or `:`, which are settings
+of the tool, and keys by which the roles' policies deny (`AmazonECSManaged`).
 """
 _SECTIONS = {
     "leave-alone": (

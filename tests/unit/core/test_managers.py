@@ -156,6 +156,73 @@ def test_what_is_not_a_mark_leaves_nobody_in_charge(tags: dict[str, str]) -> Non
     assert managed_by(make_instance(tags={**GOVERNED, **tags}), ()) is None
 
 
+NO = ("false", "No", "OFF", "none", " false ", "disabled", "n/a")
+
+
+@pytest.mark.parametrize("value", ["", " ", *NO])
+@pytest.mark.parametrize("key", ["k8s", "kubernetes", "Slurm", "rancher_node", "github-runner"])
+def test_a_word_whose_value_says_no_leaves_nobody_in_charge(key: str, value: str) -> None:
+    """`k8s=false` comes from a module that tags what it does not run, too. An empty value of a word
+    says nothing."""
+    assert managed_by(make_instance(tags={**GOVERNED, key: value}), ()) is None
+    yes = managed_by(make_instance(tags={**GOVERNED, key: "yes"}), ())
+    assert yes is not None
+
+
+@pytest.mark.parametrize("value", NO)
+@pytest.mark.parametrize(
+    "key", ["Coder_Provisioned", "jenkins_slave_type", "BuildkiteQueue", "GitlabRunnerInstanceType"]
+)
+def test_an_exact_key_whose_value_says_no_leaves_nobody_in_charge(key: str, value: str) -> None:
+    """Its tool would not write it so. An empty value is one that tools write."""
+    assert managed_by(make_instance(tags={**GOVERNED, key: value}), ()) is None
+    assert managed_by(make_instance(tags={**GOVERNED, key: ""}), ()) is not None
+
+
+@pytest.mark.parametrize("value", NO)
+@pytest.mark.parametrize("key", ["Terraform", "pulumi", "AutoStart", "Schedule", "maid_offhours"])
+def test_no_tool_is_named_whose_tag_says_no(key: str, value: str) -> None:
+    """`AutoStart=false` is the opposite of a schedule."""
+    assert () == other_tools(make_instance(tags={**GOVERNED, key: value}))
+    assert () != other_tools(make_instance(tags={**GOVERNED, key: "yes"}))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"AmazonECSManaged": ""},
+        {"AmazonECSManaged": "false"},
+        {"AWSBatchServiceTag": "no"},
+        {"aws:autoscaling:groupName": "none"},
+        {"aws:newservice:enabled": "false"},
+        {"karpenter.sh/do-not-disrupt": "false"},
+        {"k8s.io/cluster-autoscaler/enabled": "no"},
+        {"k8s.io/cluster-autoscaler/node-template/label/gpu": ""},
+        {"kubernetes.io/cluster/prod": "off"},
+        {"ghr:ephemeral": "false"},
+        {"dstack_is_fleet": "false"},
+        {"ray-node-index": "0"},
+        {"spot.io:managed": "none"},
+    ],
+)
+def test_a_setting_of_a_tool_that_is_off_still_shows_the_tool(tags: dict[str, str]) -> None:
+    """Neither do tags of AWS depend on their value, nor those by which IAM denies."""
+    assert managed_by(make_instance(tags={**GOVERNED, **tags}), ()) is not None
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"jenkins-build-url": "https://ci.example.com/job/7"},
+        {"Jenkins": "true"},
+        {"databricks-workspace": "https://dbc.example.com"},
+    ],
+)
+def test_a_tag_about_a_pipeline_is_no_mark_of_its_agents(tags: dict[str, str]) -> None:
+    """A job of Jenkins creates long-lived instances, too. Agents carry exact keys."""
+    assert managed_by(make_instance(tags={**GOVERNED, **tags}), ()) is None
+
+
 @pytest.mark.parametrize(
     "tags",
     [{}, {"Scheduled": "yes"}, {"ManagedBy": "ada"}, {"project": "terra", "tool": "terraform"}],

@@ -72,6 +72,7 @@ class _Marks:
     """Its place in the data: where several managers have a mark, the first names the service."""
     name: str
     manager_class: ManagerClass
+    denied_by_iam: bool
     keys: frozenset[str]
     values: Mapping[str, tuple[str, ...]]
     created_by: tuple[str, ...]
@@ -84,8 +85,11 @@ class _Marks:
         """Return whether a tag, key and value in lower case, is one of the marks but the words: its
         key is listed or has a listed prefix, its value is listed for the key, or it names this
         manager as the creator."""
-        if key in self.keys or key.startswith(self.prefixes):
+        if key.startswith(self.prefixes):
             return True
+        if key in self.keys:
+            # IAM denies by the key alone: a plan would be refused whatever the value says.
+            return self.denied_by_iam or not _says_no(key, value)
         if any(_is_value(value, pattern) for pattern in self.values.get(key, ())):
             return True
         return key in _CREATOR_KEYS and any(name in value for name in self.created_by)
@@ -101,6 +105,9 @@ class _Marks:
         return any(word in key for word in self.words)
 
 
+_NO_VALUES = frozenset({"false", "no", "off", "none", "disabled", "n/a"})
+"""Values, in lower case, that say that a tool does not run the instance. `0` is none of them: tools
+count their nodes from 0."""
 _SCHEDULE_EFFECT = "it may start the instance again at its next start time"
 _LAUNCHER_KEYS = frozenset(
     {"aws:autoscaling:groupname", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id"}
@@ -166,7 +173,7 @@ def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None
         or _listed_manager(instance.tags, keys)
         or _unlisted_aws_service(unforgeable)
         or _manager_of_policy(keys, policy_keys)
-        or _manager_by_word(keys)
+        or _manager_by_word(instance.tags, keys)
     )
 
 
@@ -183,8 +190,9 @@ def other_tools(instance: Instance) -> tuple[OtherTool, ...]:
         for marks in _exact_marks_of(key):
             if marks.has_exact(key.casefold(), value):
                 key_by_marks.setdefault(marks, key)
-        for marks in _word_marks_of(key):
-            key_by_marks.setdefault(marks, key)
+        if not _denies_word(key, value):
+            for marks in _word_marks_of(key):
+                key_by_marks.setdefault(marks, key)
     tools: list[OtherTool] = []
     for marks in sorted(key_by_marks, key=_place):
         if marks.manager_class is not ManagerClass.LEAVE_ALONE:
@@ -247,12 +255,14 @@ def _manager_of_policy(keys: Sequence[str], policy_keys: Sequence[str]) -> Manag
     return None
 
 
-def _manager_by_word(keys: Sequence[str]) -> Manager | None:
-    """Return the first manager of the data whose word a tag key contains; `None` if none does."""
+def _manager_by_word(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:
+    """Return the first manager of the data whose word one of these tag keys contains, with a value
+    that does not say no; `None` if none does."""
     key_by_marks: dict[_Marks, str] = {}
     for key in keys:
         for marks in _word_marks_of(key):
-            if marks.manager_class is ManagerClass.LEAVE_ALONE:
+            is_denied = _denies_word(key, tags[key].strip().casefold())
+            if marks.manager_class is ManagerClass.LEAVE_ALONE and not is_denied:
                 key_by_marks.setdefault(marks, key)
     return _first_manager(key_by_marks)
 
@@ -278,6 +288,28 @@ def _is_unforgeable(key: str) -> bool:
     """Return whether AWS alone can set this tag, and it says more than how instances start."""
     folded = key.casefold()
     return folded.startswith("aws:") and folded not in _LAUNCHER_KEYS
+
+
+def _says_no(key: str, value: str) -> bool:
+    """Return whether a tag says that the tool of its key does not run the instance. The value is in
+    lower case.
+
+    A key with a namespace is a setting of that tool, and says nothing about the tool itself:
+    `karpenter.sh/do-not-disrupt=false`, and all keys that begin with `aws:`.
+    """
+    return value in _NO_VALUES and not _has_namespace(key)
+
+
+def _denies_word(key: str, value: str) -> bool:
+    """Return whether a word in this tag key is no mark, because of the value, which is in lower
+    case: it says no, or it is empty and the key has no namespace."""
+    is_bare = not value and not _has_namespace(key)
+    return is_bare or _says_no(key, value)
+
+
+def _has_namespace(key: str) -> bool:
+    """Return whether the key has a namespace, as `karpenter.sh/nodepool` and `run:ai` have."""
+    return "/" in key or ":" in key
 
 
 def _is_value(value: str, pattern: str) -> bool:
@@ -313,6 +345,7 @@ def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
         place=place,
         name=str(manager["manager"]),
         manager_class=manager_class,
+        denied_by_iam=bool(manager.get("denied_by_iam")),
         keys=frozenset(_folded(manager.get("keys"))),
         values=folded_values,
         created_by=_folded(manager.get("created_by")),
