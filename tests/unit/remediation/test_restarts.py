@@ -304,6 +304,40 @@ def test_a_question_that_failed_was_not_asked() -> None:
     assert not is_quiet(world, instance_id, 1)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED])
+def test_a_question_that_was_canceled_before_anybody_was_asked_makes_nothing_quiet(
+    outcome: Outcome,
+) -> None:
+    """It waited for the hours in which all of them work, and the instance worked meanwhile."""
+    world = FleetWorld(policy_of())
+    instance_id = world.add(1)
+    world.sweep()
+    note(world, instance_id, 2, 1)
+    ref = ref_of(world, instance_id)
+    approval_id = approval_id_of(instance_id)
+    assert opener(world, approval_id)(ref).episode is not None
+    world.state.void(approval_id, "said so", expired=False, outcome=outcome.value)
+    recorder(world)(ref, outcome, "said so")
+
+    assert world.state.record(TARGET, instance_id).restarts_quiet_until is None
+
+
+def test_an_answer_that_came_before_the_task_waited_was_an_answer() -> None:
+    """The question is open from when it is sent."""
+    world = FleetWorld(policy_of())
+    instance_id = world.add(1)
+    world.sweep()
+    note(world, instance_id, 2, 1)
+    ref = ref_of(world, instance_id)
+    approval_id = approval_id_of(instance_id)
+    assert opener(world, approval_id)(ref).episode is not None
+    world.state.await_answer(approval_id, None, "ask", NOW + DAY)
+    world.state.settle(approval_id, decision(Answer.KEEP, keep_until=NOW + DAY))
+    recorder(world)(ref, Outcome.KEPT, "said so")
+
+    assert is_quiet(world, instance_id, 29)
+
+
 def test_after_an_ordinary_question_another_run_is_not_quiet() -> None:
     """As before."""
     world, instance_id = ended(Outcome.EXPIRED, 1)

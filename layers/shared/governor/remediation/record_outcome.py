@@ -167,7 +167,7 @@ class RecordOutcome:
         if episode.stopped_by_episode is not None and is_asked_later:
             quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
         # A question that failed may have reached nobody, and one without a seal is asked again.
-        restarts_quiet = quiet_after_restarts_until(episode) if is_asked_later else None
+        restarts_quiet = self._quiet_after_restarts(episode) if is_asked_later else None
         if quiet is not None and restarts_quiet is not None:
             quiet = max(quiet, restarts_quiet)
         ledger_entry = self.book(episode, outcome, now)
@@ -280,6 +280,21 @@ class RecordOutcome:
             return True
         approval = self.approval_store.approval(episode.approval_id)
         return approval is not None and approval.task_token is not None
+
+    def _quiet_after_restarts(self, episode: Episode) -> UtcDatetime | None:
+        """Return until when nobody is asked after this question about restarts by others. Return
+        `None` if it is about none, or was canceled before anybody was asked, as while it waited for
+        working hours. Raises: CloudError."""
+        until = quiet_after_restarts_until(episode)
+        if until is None:
+            return None
+        approval = self.approval_store.approval(episode.approval_id)
+        if approval is None:
+            return None
+        # The task that waits for the answer begins once a channel has delivered the question. An
+        # answer may come before that.
+        was_asked = approval.task_token is not None or approval.decision is not None
+        return until if was_asked else None
 
     def _remove_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Remove the marks, which are tags, from an instance that goes on after this outcome; in
