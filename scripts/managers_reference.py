@@ -21,7 +21,8 @@ its instances in `managed.tag_keys`, or exempt them. Letter case does not matter
 tag counts as the mark of an AWS service, which is left alone.
 
 A tag whose value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`) is no mark: `k8s=false`,
-`AutoStart=no`. Where the table says *in a key*, an empty value is none either. Three kinds of tags
+`AutoStart=no`. Where the table says *in a key*, an empty value is none either, and the text must
+begin a word: `rancher` is in `my-rancher` and `myRancher`, not in `brancher`. Three kinds of tags
 are marks whatever their value: those of AWS (`aws:...`), keys with a `/` or `:`, which are settings
 of the tool, and keys by which the roles' policies deny (`AmazonECSManaged`).
 """

@@ -224,6 +224,80 @@ def test_a_tag_about_a_pipeline_is_no_mark_of_its_agents(tags: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "xray-node",
+        "XRay-node",
+        "XRAY-NODE",
+        "array-node",
+        "hotspot.io",
+        "auto-brancher",
+        "decoder_workspace",
+        "high-runner",
+        "tray.io/id",
+        "mykubernetes",
+        "größerancher",
+        "2slurm",
+        "runs-on-premises",
+        "runs-on-weekends",
+    ],
+)
+def test_a_word_within_another_word_leaves_nobody_in_charge(key: str) -> None:
+    """A word begins the key, or follows a character that is no letter or digit, or a hump."""
+    assert managed_by(make_instance(tags={**GOVERNED, key: "yes"}), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "service"),
+    [
+        ("ray-node", "Ray"),
+        ("team_ray-node", "Ray"),
+        ("team.spot.io", "Spot.io"),
+        ("myRancherNode", "Rancher"),
+        ("EKSKubernetesVersion", "Kubernetes"),
+        ("MY_RANCHER", "Rancher"),
+        ("team:gh-runner", "GitHub Actions"),
+        ("team/coder_workspace", "Coder"),
+        ("v2K8sCluster", "Kubernetes"),
+        ("runs-on-stack-name", "RunsOn"),
+    ],
+)
+def test_a_word_at_the_start_of_a_word_names_the_service(key: str, service: str) -> None:
+    manager = managed_by(make_instance(tags={**GOVERNED, key: "yes"}), ())
+    assert manager is not None
+    assert service == manager.service
+
+
+@pytest.mark.parametrize("key", ["CreatedBy", "managed-by", "Provisioner"])
+@pytest.mark.parametrize(
+    ("value", "tool"),
+    [
+        ("dev-env01", None),
+        ("dev-env0", None),
+        ("ada-tofu", None),
+        ("tofurkey", None),
+        ("atlantiscorp", None),
+        ("terraformer", None),
+        ("ansibles", None),
+        ("env0", "Terraform"),
+        ("OpenTofu", "Terraform"),
+        ("tofu", "Terraform"),
+        ("hashicorp/terraform", "Terraform"),
+        ("terraform-prod", "Terraform"),
+        ("Terraform Cloud", "Terraform"),
+        ("infra_terraform", "Terraform"),
+        ("by terraform, with ada", "Terraform"),
+        ("(pulumi)", "Pulumi"),
+        ("ansible:site.yml", "Ansible"),
+    ],
+)
+def test_a_creator_is_named_by_a_whole_word(key: str, value: str, tool: str | None) -> None:
+    """People's names and environments hold the names of tools, too."""
+    tools = other_tools(make_instance(tags={**GOVERNED, key: value}))
+    assert ([tool] if tool else []) == [found.name for found in tools]
+
+
+@pytest.mark.parametrize(
     "tags",
     [{}, {"Scheduled": "yes"}, {"ManagedBy": "ada"}, {"project": "terra", "tool": "terraform"}],
 )

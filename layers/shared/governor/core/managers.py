@@ -10,6 +10,7 @@ side: a forged mark only keeps GPU Governor away.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -92,7 +93,7 @@ class _Marks:
             return self.denied_by_iam or not _says_no(key, value)
         if any(_is_value(value, pattern) for pattern in self.values.get(key, ())):
             return True
-        return key in _CREATOR_KEYS and any(name in value for name in self.created_by)
+        return key in _CREATOR_KEYS and any(_names(value, name) for name in self.created_by)
 
     def knows(self, key: str) -> bool:
         """Return whether a tag with this key, in lower case, is one of the marks by some value."""
@@ -100,11 +101,20 @@ class _Marks:
             return True
         return bool(self.created_by) and key in _CREATOR_KEYS
 
-    def has_word(self, key: str) -> bool:
-        """Return whether a tag key in lower case contains one of the words."""
-        return any(word in key for word in self.words)
+    def has_word(self, endings: Sequence[str]) -> bool:
+        """Return whether one of the words begins one of these endings of a tag key, which are in
+        lower case and each begin where a word of the key does."""
+        return any(ending.startswith(self.words) for ending in endings)
 
 
+_WORD_START = re.compile(
+    r"""(?<![^\W_])[^\W_]       # the first letter or digit after any other character
+      | (?<=[a-z0-9])[A-Z]      # the hump of teamRancher
+      | (?<=[A-Z]{2})[A-Z][a-z] # the word after the acronym of EKSKubernetes; XRay is one word
+    """,
+    re.VERBOSE,
+)
+"""The beginning of a word in a tag key."""
 _NO_VALUES = frozenset({"false", "no", "off", "none", "disabled", "n/a"})
 """Values, in lower case, that say that a tool does not run the instance. `0` is none of them: tools
 count their nodes from 0."""
@@ -216,8 +226,9 @@ def _listed_manager(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | N
     for key in keys:
         value = tags[key].strip().casefold()
         for marks in _exact_marks_of(key):
-            is_mark = marks.has_exact(key.casefold(), value)
-            if is_mark and marks.manager_class is ManagerClass.LEAVE_ALONE:
+            if marks.manager_class is not ManagerClass.LEAVE_ALONE:
+                continue
+            if marks.has_exact(key.casefold(), value):
                 key_by_marks.setdefault(marks, key)
     return _first_manager(key_by_marks)
 
@@ -261,8 +272,9 @@ def _manager_by_word(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | 
     key_by_marks: dict[_Marks, str] = {}
     for key in keys:
         for marks in _word_marks_of(key):
-            is_denied = _denies_word(key, tags[key].strip().casefold())
-            if marks.manager_class is ManagerClass.LEAVE_ALONE and not is_denied:
+            if marks.manager_class is not ManagerClass.LEAVE_ALONE:
+                continue
+            if not _denies_word(key, tags[key].strip().casefold()):
                 key_by_marks.setdefault(marks, key)
     return _first_manager(key_by_marks)
 
@@ -278,10 +290,10 @@ def _exact_marks_of(key: str) -> tuple[_Marks, ...]:
 @lru_cache(maxsize=4096)
 def _word_marks_of(key: str) -> tuple[_Marks, ...]:
     """Return the managers whose word this key contains; empty if it contains none, or is AWS's."""
-    folded = key.casefold()
-    if folded.startswith("aws:"):
+    if key.casefold().startswith("aws:"):
         return ()
-    return tuple(marks for marks in _all_marks() if marks.has_word(folded))
+    endings = [key[start.start() :].casefold() for start in _WORD_START.finditer(key)]
+    return tuple(marks for marks in _all_marks() if marks.has_word(endings))
 
 
 def _is_unforgeable(key: str) -> bool:
@@ -310,6 +322,16 @@ def _denies_word(key: str, value: str) -> bool:
 def _has_namespace(key: str) -> bool:
     """Return whether the key has a namespace, as `karpenter.sh/nodepool` and `run:ai` have."""
     return "/" in key or ":" in key
+
+
+def _names(value: str, name: str) -> bool:
+    """Return whether the value of a creator's key names this tool as a whole word, both in lower
+    case: `terraform` in `hashicorp/terraform` and `terraform-prod`, not in `my-terraform`. A hyphen
+    before a name belongs to another name."""
+    if name not in value:
+        return False
+    pattern = rf"(?<![^\W_])(?<!-){re.escape(name)}(?![^\W_])"
+    return re.search(pattern, value) is not None
 
 
 def _is_value(value: str, pattern: str) -> bool:
