@@ -17,6 +17,7 @@ from governor.core.errors import (
 )
 from governor.core.instance import (
     Instance,
+    Launch,
     Protection,
     Reservation,
     Session,
@@ -52,6 +53,9 @@ class MemoryEc2:
     creators: dict[str, str] = field(default_factory=dict)
     """By instance id, as CloudTrail knows them; those looked up are in `looked_up`."""
     looked_up: list[str] = field(default_factory=list)
+    launches: dict[str, Launch] = field(default_factory=dict)
+    """By instance id, as CloudTrail knows them; each lookup is in `launches_asked`."""
+    launches_asked: list[tuple[str, datetime]] = field(default_factory=list)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     lost_answers: set[str] = field(default_factory=set)
     """Operations whose next call takes effect, and whose answer does not come."""
@@ -108,6 +112,11 @@ class MemoryEc2:
         self._raise_planned("creator")
         self.looked_up.append(instance_id)
         return self.creators.get(instance_id)
+
+    def launch(self, target: Target, instance_id: str, before: datetime) -> Launch | None:
+        self.launches_asked.append((instance_id, before))
+        self._raise_planned("launch")
+        return self.launches.get(instance_id)
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         self._raise_planned("describe")

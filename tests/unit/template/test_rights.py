@@ -522,6 +522,18 @@ def test_who_asks_may_look_at_the_keys_of_volumes_and_use_none(owner: str) -> No
         assert not allows(role, use)
 
 
+def test_who_asks_and_who_sweeps_may_look_up_launches() -> None:
+    """In the hub and in member accounts: nobody else reads CloudTrail."""
+    look = Request("cloudtrail:LookupEvents", "*")
+
+    assert {"OpenEpisode", "SweepTarget"} == {
+        name for name, role in hub_roles().items() if allows(role, look)
+    }
+    assert {"reader", "sweeper"} == {
+        name for name, (role, _) in members().items() if allows(role, look)
+    }
+
+
 @pytest.mark.parametrize(
     "context",
     [

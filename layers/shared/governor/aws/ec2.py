@@ -22,13 +22,14 @@ from governor.core.errors import (
 )
 from governor.core.instance import (
     Instance,
+    Launch,
     Protection,
     Reservation,
     SpotRequestType,
     Target,
     Volume,
 )
-from governor.core.units import in_parts
+from governor.core.units import UtcDatetime, as_utc, in_parts, printable
 from governor.fleet.model import MOST_UNGOVERNED
 from governor.policy.model.names import TagMatch
 
@@ -41,6 +42,8 @@ _NOT_KNOWN_CODES = ("Unknown", "Unsupported", "InvalidParameter", "InvalidAttrib
 partitions get new ones months apart."""
 _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
+_LONGEST_PRINCIPAL = 1000
+"""More than the longest ARN of a user or a role. Source: IAM user guide, IAM and AWS STS quotas."""
 _FILTER_VALUES = 200
 """The most values of one filter. Source: EC2 API, Filter."""
 
@@ -94,6 +97,25 @@ class Ec2Instances(Adapter):
             for event in page["Events"]:
                 if event.get("EventName") == "RunInstances":
                     return _launcher(event)
+        return None
+
+    def launch(self, target: Target, instance_id: str, before: UtcDatetime) -> Launch | None:
+        """Return who launched the instance and when; `None` if CloudTrail's newest records of it
+        before this time have no launch, or name nobody.
+
+        It is one call, sent once, that gives up within seconds. Raises: CloudError.
+        """
+        answer = self._call(
+            "cloudtrail:LookupEvents",
+            target,
+            repeat=False,
+            patient=False,
+            LookupAttributes=[{"AttributeKey": "ResourceName", "AttributeValue": instance_id}],
+            EndTime=before,
+        )
+        for event in answer["Events"]:
+            if event.get("EventName") == "RunInstances":
+                return _launch_of(event)
         return None
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
@@ -293,6 +315,20 @@ class Ec2Instances(Adapter):
 def is_not_known(error: CloudError) -> bool:
     """Return whether EC2 refused a request for a parameter or a value that it does not know."""
     return (error.code or "").startswith(_NOT_KNOWN_CODES)
+
+
+def _launch_of(event: Mapping[str, Any]) -> Launch | None:
+    """Return the launch in a RunInstances event of CloudTrail; `None` if it names nobody, or cannot
+    be read."""
+    try:
+        principal = _launcher(event)
+        launched_at = as_utc(event["EventTime"])
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        _log.warning("a record of CloudTrail cannot be read: %r", error)
+        return None
+    if not principal:
+        return None
+    return Launch(printable(principal)[:_LONGEST_PRINCIPAL], launched_at)
 
 
 def _launcher(event: Mapping[str, Any]) -> str | None:

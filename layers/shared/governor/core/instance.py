@@ -131,6 +131,15 @@ class LaunchFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """The launch of an instance as CloudTrail recorded it. It is shown, and decides nothing."""
+
+    principal: str
+    """The ARN or the name of who launched it, printable."""
+    launched_at: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
 class UserData:
     """The record of an instance's user data, whose text is in the archive only.
 

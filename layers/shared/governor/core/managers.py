@@ -219,6 +219,33 @@ def other_tools(instance: Instance) -> tuple[OtherTool, ...]:
     return tuple(tools)
 
 
+def perhaps_by(name: str) -> str | None:
+    """Return the first manager of the data whose word, or name as a creator, begins a part of this
+    name of a role or a user, such as `Jenkins` for `ci-jenkins-agents`; `None` if there is none.
+
+    It is a guess: anybody may name a role like this. It is only shown, and decides nothing.
+    """
+    for marks in _all_marks():
+        if any(_begins_a_part(word, name) for word in (*marks.words, *marks.created_by)):
+            return marks.name
+    return None
+
+
+def _begins_a_part(word: str, name: str) -> bool:
+    """Return whether the word, in lower case, stands in the name where a part of it begins: at its
+    beginning, after a sign, or at a capital letter. `_` and `-` are the same."""
+    # Names in IAM are ASCII. Other characters could have more than one in lower case.
+    ascii_name = name.encode("ascii", "replace").decode().replace("_", "-")
+    searched = word.replace("_", "-")
+    folded = ascii_name.lower()
+    at = folded.find(searched)
+    while at >= 0:
+        if at == 0 or not folded[at - 1].isalnum() or ascii_name[at].isupper():
+            return True
+        at = folded.find(searched, at + 1)
+    return False
+
+
 def _listed_manager(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:
     """Return the first manager of the data that has an exact mark among these keys; `None` if none
     has."""

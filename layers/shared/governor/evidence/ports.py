@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     # For types alone: a function loads only the modules that it uses.
     from governor.core.instance import (
         Instance,
+        Launch,
         Protection,
         Reservation,
         Session,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Target,
         Volume,
     )
+    from governor.core.units import UtcDatetime
     from governor.evidence.model import Series, Window
     from governor.policy.model.names import TagMatch
 
@@ -54,6 +56,10 @@ class InstanceReader(Protocol):
     def creator(self, target: Target, instance_id: str) -> str | None:
         """Return who launched the instance, mostly as an ARN; `None` if CloudTrail's last 90 days
         do not say."""
+
+    def launch(self, target: Target, instance_id: str, before: UtcDatetime) -> Launch | None:
+        """Return who launched the instance and when, by one call for the newest records before this
+        time; `None` if those do not say it. It never waits for a retry."""
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         """Return the instance as EC2 shows it now; `None` if EC2 does not know it."""

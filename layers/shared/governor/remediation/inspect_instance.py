@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from governor.core.catalog import shape_of
 from governor.core.errors import CloudError, Throttled, Unavailable
-from governor.core.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
+from governor.core.instance import Instance, Launch, Lifecycle, Protection, SpotRequestType, Target
 from governor.core.units import UtcDatetime, in_utc, minutes, printable, span
 from governor.episode.model.plan import Plan, PlanFacts, Price
 from governor.episode.rules.plan import draw_plan
@@ -44,6 +44,11 @@ end of the proof."""
 _AHEAD_MINUTES = 121
 """How far ahead readings are searched. CloudWatch takes them up to two hours ahead."""
 
+_CLOUDTRAIL_KEEPS = timedelta(days=90)
+"""For this long events can be looked up. Source: CloudTrail user guide, event history."""
+_LAUNCH_IS_RECORDED_WITHIN = timedelta(minutes=15)
+"""The time of a launch in EC2 and in CloudTrail differ by seconds at most."""
+
 
 class Planned(NamedTuple):
     """An instance with its volume sizes, the plan for it, and its price an hour."""
@@ -66,6 +71,19 @@ class InspectInstance:
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         """Return the instance as EC2 shows it; `None` if EC2 shows none with this id."""
         return self.instances.describe(target, instance_id)
+
+    def launch(self, instance: Instance, now: UtcDatetime) -> Launch | None:
+        """Return who launched the instance and when; `None` if CloudTrail does not know it, or
+        cannot be read. It raises nothing: nothing rests on the answer."""
+        if now - instance.launch_time > _CLOUDTRAIL_KEEPS:
+            return None
+        # A run begins at or after the launch, so the launch is not among the records after it.
+        before = instance.launch_time + _LAUNCH_IS_RECORDED_WITHIN
+        try:
+            return self.instances.launch(instance.target, instance.instance_id, before)
+        except CloudError as error:
+            _log.info("who launched %s is not known: %s", instance.instance_id, error)
+            return None
 
     def judge(
         self, instance: Instance, policy: Policy, now: UtcDatetime

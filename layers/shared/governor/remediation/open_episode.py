@@ -185,7 +185,11 @@ class OpenEpisode:
         episode = replace(
             draft,
             measurement=replace(draft.measurement, history=history, idle_for=idle_for),
-            asking=replace(draft.asking, presence=verdict.presence or None),
+            asking=replace(
+                draft.asking,
+                presence=verdict.presence or None,
+                launched_by=self.inspect.launch(instance, now),
+            ),
         )
         if restarts:
             episode = _asking_everybody(episode, applied.policy, restarts)
@@ -240,6 +244,7 @@ class OpenEpisode:
             draft,
             stopped_by_episode=stopping.ref,
             progress=replace(draft.progress, steps_done={Step.STOP.value: stopped_at}),
+            asking=replace(draft.asking, launched_by=stopping.asking.launched_by),
             measurement=replace(
                 draft.measurement, idle_below_percent=stopping.measurement.idle_below_percent
             ),

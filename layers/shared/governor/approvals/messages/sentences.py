@@ -18,7 +18,8 @@ from governor.alerts.model import (
 from governor.alerts.templates import template_lines
 from governor.core.errors import GovernorError, TooLate
 from governor.core.instance import Lifecycle
-from governor.core.managers import other_tools
+from governor.core.managers import other_tools, perhaps_by
+from governor.core.principals import names_in, principal_text
 from governor.core.units import (
     UtcDatetime,
     day_and_time,
@@ -279,6 +280,20 @@ def restarts_text(episode: Episode) -> str:
         "until": _day(until, zone),
     }
     return template_lines("restarts", values)[0]
+
+
+def launched_text(episode: Episode) -> str:
+    """Return who launched the instance and on which day, with the manager that this may be, as a
+    sentence; an empty text if that is not known."""
+    launch = episode.asking.launched_by
+    if launch is None:
+        return ""
+    who = principal_text(launch.principal)
+    day = _day(launch.launched_at, episode.asking.time_zone)
+    manager = perhaps_by(names_in(launch.principal))
+    if manager is None:
+        return f"Launched by {who} on {day}."
+    return f"Launched by {who} on {day}, perhaps by {manager}."
 
 
 def _day(moment: UtcDatetime, zone: str) -> str:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from governor.alerts.model import UNASSIGNED
 from governor.core.episode_ref import EpisodeRef
-from governor.core.instance import Instance, Target, UserData
+from governor.core.instance import Instance, Launch, Target, UserData
 from governor.core.units import Percent, UsdPerHour, UtcDatetime, as_utc
 from governor.episode.model.plan import Plan, Price, Step
 from governor.episode.model.start_try import StartStatus, StartTry
@@ -160,6 +160,9 @@ class Asking:
     owner_note: str | None = None
     """Why not exactly those are asked whom the owner tag names, as a sentence; `None` if they are,
     or the instance has no owner tag."""
+    launched_by: Launch | None = None
+    """The launch of the instance, only to be shown; `None` in episodes of earlier releases, and if
+    CloudTrail did not say it. It is not under the seal."""
 
     @property
     def notice_length(self) -> timedelta:
