@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -133,6 +134,62 @@ def test_nobody_is_said_to_be_asked_where_the_policy_names_no_default_contacts()
 
     text = nobody.why_others_are_asked("carl", "unassigned")
     assert text.endswith("whom the policy does not know, and there are no default contacts.")
+
+
+@pytest.mark.parametrize(
+    ("owner", "project", "ending"),
+    [
+        ("carl", "unassigned", ": the default contacts are notified."),
+        ("carl", "llm", ": the contact of the project llm is notified."),
+        ("bob@example.com, carl", "llm", "also names `carl`, whom the policy does not know."),
+    ],
+)
+def test_nobody_is_said_to_be_asked_where_nothing_is_asked(
+    owner: str, project: str, ending: str
+) -> None:
+    """A rehearsal also says that nobody is asked."""
+    text = DIRECTORY.why_others_are_asked(owner, project, is_question=False)
+    assert text.endswith(ending)
+    assert "asked" not in text
+
+
+@pytest.mark.parametrize("number", [1, 9, 10, 11, 16, 60])
+def test_one_owner_tag_names_at_most_ten_contacts(number: int) -> None:
+    """Whoever may tag would otherwise send mail to everybody of `email_domains`."""
+    people = [f"p{n}@example.com" for n in range(number)]
+    owner = ",".join(people)
+
+    assert tuple(people[:10]) == addresses(DIRECTORY.asked(owner, "llm"))
+    assert tuple(people[:10]) == addresses(DIRECTORY.named_by(owner).contacts)
+    asked = DIRECTORY.why_others_are_asked(owner, "llm")
+    notified = DIRECTORY.why_others_are_asked(owner, "llm", is_question=False)
+    if number <= 10:
+        assert ("", "") == (asked, notified)
+    else:
+        start = f"The owner tag names {number} contacts: only the first 10 are "
+        assert (f"{start}asked.", f"{start}notified.") == (asked, notified)
+
+
+def test_too_many_and_unknown_owners_are_both_said() -> None:
+    owner = ",".join([*(f"p{n}@example.com" for n in range(11)), "carl"])
+    assert DIRECTORY.why_others_are_asked(owner, "llm") == (
+        "The owner tag names 11 contacts: only the first 10 are asked. "
+        "The owner tag also names `carl`, whom the policy does not know."
+    )
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+@pytest.mark.parametrize("owner", ["José", "JOSÉ", "josé, Ångström", "ＪＯＳÉ"])
+@pytest.mark.parametrize("key_form", ["NFC", "NFD"])
+def test_a_name_is_the_same_in_every_form_of_unicode(form: Any, owner: str, key_form: Any) -> None:
+    """A Mac writes an accented letter as two characters."""
+    names = {"José": ML, "Ångström": FINOPS}
+    contacts = {unicodedata.normalize(key_form, name): one for name, one in names.items()}
+    policy = Ownership(contacts=contacts)
+
+    named = policy.named_by(unicodedata.normalize(form, owner))
+
+    assert ((ML, FINOPS) if "," in owner else (ML,), ()) == named
 
 
 def test_contacts_that_differ_by_letter_case_alone_keep_it() -> None:

@@ -123,6 +123,19 @@ def test_every_message_of_a_question_says_whom_the_owner_tag_names_and_nobody_kn
         assert not any("contacts of carl" in line for line in lines)
 
 
+def test_a_rehearsal_says_that_the_default_contacts_are_notified() -> None:
+    """Beside it stands that nobody is asked."""
+    tags = {key: value for key, value in TAGS.items() if key.casefold() != "owner"}
+    policy = Policy(mode=Mode.OBSERVE, ownership=OWNERS)
+    world, instance_id = idle_world(policy, tags={**tags, "Owner": "carl"})
+    opener(world)(ref_of(world, instance_id))
+
+    note = stored_episode(world, ref_of(world, instance_id)).asking.owner_note
+
+    assert note is not None
+    assert note.endswith("the default contacts are notified.")
+
+
 def test_the_saving_is_what_the_bill_changes_by() -> None:
     """1.006 + 100 GiB of gp3 before; the volume and a full snapshot after."""
     world, instance_id = idle_world()

@@ -276,6 +276,7 @@ class OpenEpisode:
         ownership = policy.ownership
         owner, project, _ = owner_of(instance, ownership)
         contacts = ownership.asked(owner, project)
+        owner_note = ownership.why_others_are_asked(owner, project, is_question=is_question)
         first_contact = contacts[0] if contacts else Contact()
         planned_schedule = schedule(
             now, policy.approval, contacts, ownership.escalated(owner, project)
@@ -310,7 +311,7 @@ class OpenEpisode:
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),
                 acts_on_silence=acts_on_silence(policy, plan),
-                owner_note=ownership.why_others_are_asked(owner, project) or None,
+                owner_note=owner_note or None,
             ),
             terms=terms_of(policy, plan, planned.price),
         )

@@ -7,6 +7,7 @@ A contact is a person or a group, named in the policy.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -42,6 +43,8 @@ only these in a tag."""
 _PUNCTUATION = "()[]{}<>\"'`.:"
 """Characters around a word that belong to no name and no address."""
 _SCHEME = re.compile("mailto:", re.IGNORECASE)
+_MOST_NAMED_BY_TAG = 10
+"""Contacts that one owner tag can name. Whoever may tag chooses them, so the number is limited."""
 _MOST_UNKNOWN_NAMED = 3
 """How many unknown owners of one tag a message names."""
 _BRACKETED = re.compile(r"<([^<>]+)>")
@@ -224,12 +227,18 @@ class Ownership(Section):
         return None
 
     def named_by(self, owner: str) -> NamedOwners:
-        """Return the contacts that an owner tag names, and the parts of it that name nobody.
+        """Return the contacts that an owner tag names, at most ten, and the parts of it that name
+        nobody.
 
         The tag may hold one name or address, or several with blanks, commas, semicolons, bars,
         colons or slashes between them, such as `ada@example.com; Bob`. Letter case does not count,
         unless two contacts differ by it alone, nor do brackets and quotes around a name.
         """
+        named = self._everybody_named_by(owner)
+        return named._replace(contacts=named.contacts[:_MOST_NAMED_BY_TAG])
+
+    def _everybody_named_by(self, owner: str) -> NamedOwners:
+        """Return the same as `named_by`, with all contacts."""
         whole = self._contact_of(owner.strip())
         if whole is not None:
             return NamedOwners((whole,), ())
@@ -252,21 +261,43 @@ class Ownership(Section):
             parts.extend([name] if self._contact_of(name) else _parts_of_segment(name))
         return parts
 
-    def why_others_are_asked(self, owner: str, project: str) -> str:
-        """Return why not exactly those whom the owner tag names are asked, as a sentence that lists
-        up to three of the unknown ones; an empty text if all are known, or the instance has no
-        owner tag."""
-        named = self.named_by(owner)
-        if owner == self.default_owner or not named.unknown:
+    def why_others_are_asked(self, owner: str, project: str, *, is_question: bool = True) -> str:
+        """Return why not exactly those whom the owner tag names are asked, in up to two sentences;
+        an empty text if all are, or the instance has no owner tag. They say that people are
+        notified, where nobody is asked (`is_question`)."""
+        if owner == self.default_owner:
+            return ""
+        named = self._everybody_named_by(owner)
+        verb = "asked" if is_question else "notified"
+        sentences = [
+            self._why_not_all(len(named.contacts), verb),
+            self._why_unknown(named, project, verb),
+        ]
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _why_not_all(self, number: int, verb: str) -> str:
+        """Return the sentence that an owner tag names too many contacts; an empty text if it does
+        not. `verb` is `asked` or `notified`."""
+        if number <= _MOST_NAMED_BY_TAG:
+            return ""
+        return (
+            f"The owner tag names {number} contacts: only the first {_MOST_NAMED_BY_TAG} "
+            f"are {verb}."
+        )
+
+    def _why_unknown(self, named: NamedOwners, project: str, verb: str) -> str:
+        """Return the sentence that lists up to three of those who are named and unknown; an empty
+        text if all are known. `verb` is `asked` or `notified`."""
+        if not named.unknown:
             return ""
         unknown = listed([f"`{part}`" for part in named.unknown], _MOST_UNKNOWN_NAMED)
         if named.contacts:
             return f"The owner tag also names {unknown}, whom the policy does not know."
         names_nobody = f"The owner tag names {unknown}, whom the policy does not know"
         if project in self.project_owners:
-            return f"{names_nobody}: the contact of the project {project} is asked."
+            return f"{names_nobody}: the contact of the project {project} is {verb}."
         if self.default_contacts:
-            return f"{names_nobody}: the default contacts are asked."
+            return f"{names_nobody}: the default contacts are {verb}."
         return f"{names_nobody}, and there are no default contacts."
 
     def _contact_of(self, name: str) -> Contact | None:
@@ -274,8 +305,8 @@ class Ownership(Section):
         one address; `None` if it is nobody known."""
         if name in self.contacts:
             return self.contacts[name]
-        folded = name.casefold()
-        similar = [contact for key, contact in self.contacts.items() if key.casefold() == folded]
+        folded = _folded(name)
+        similar = [contact for key, contact in self.contacts.items() if _folded(key) == folded]
         if len(similar) == 1:
             return similar[0]
         if not is_address(name):
@@ -298,6 +329,13 @@ class Ownership(Section):
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))
         return None
+
+
+def _folded(name: str) -> str:
+    """Return the name as names are compared: without letter case, and with each accented letter as
+    one character. Some keyboards and programs write it as two."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return unicodedata.normalize("NFKC", folded)
 
 
 def _parts_of_segment(segment: str) -> list[str]:
