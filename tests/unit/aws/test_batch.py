@@ -59,6 +59,55 @@ def test_jobs_of_all_its_queues_are_counted() -> None:
     assert [("batch", TARGET, True)] == clients.asked
 
 
+def test_an_environment_on_eks_names_its_cluster_and_namespace() -> None:
+    """It has no cluster of ECS."""
+    bare = {
+        "computeEnvironmentName": "pods",
+        "computeEnvironmentArn": ARN,
+        "ecsClusterArn": "",
+        "eksConfiguration": {"eksClusterArn": "arn:eks/prod", "kubernetesNamespace": "train"},
+    }
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [bare]},
+        describe_job_queues={"jobQueues": []},
+    )
+
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "pods")
+
+    assert found is not None
+    assert ("", "arn:eks/prod", "train") == (
+        found.ecs_cluster,
+        found.eks_cluster,
+        found.eks_namespace,
+    )
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNABLE", "RUNNING"])
+@pytest.mark.parametrize("has_more", [False, True])
+def test_more_jobs_than_were_counted_are_known(state: str, has_more: bool) -> None:
+    """Exactly 100 jobs are not 100 or more."""
+
+    def page(jobQueue: str, jobStatus: str, maxResults: int) -> dict[str, Any]:
+        """Return a full page of one state."""
+        if jobStatus != state:
+            return {"jobSummaryList": []}
+        jobs = [{"jobId": str(n)} for n in range(maxResults)]
+        return {"jobSummaryList": jobs, **({"nextToken": "2"} if has_more else {})}
+
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [ENVIRONMENT]},
+        describe_job_queues={"jobQueues": [queue("fast", ARN)]},
+        list_jobs=page,
+    )
+
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu")
+
+    assert found is not None
+    assert 100 == found.jobs_running + found.jobs_waiting
+    assert (has_more and state == "RUNNING") == found.has_more_running
+    assert (has_more and state != "RUNNING") == found.has_more_waiting
+
+
 def test_an_environment_that_is_gone_is_none() -> None:
     """Its instances may outlive it by minutes."""
     client = ScriptedClient(describe_compute_environments={"computeEnvironments": []})

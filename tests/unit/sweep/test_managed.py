@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -199,6 +200,40 @@ def test_jobs_that_could_run_and_do_not_are_stuck(
     if is_stuck:
         assert "minvCpus=0" not in text
         assert ["1.", "2.", "3.", "4."] == [line[:2] for line in lines[-4:]]
+
+
+@pytest.mark.parametrize(
+    ("types", "resource"),
+    [(["p5.48xlarge"], "nvidia.com/gpu"), (["trn1.2xlarge"], "aws.amazon.com/neuron")],
+)
+def test_stuck_jobs_on_eks_get_checks_of_eks(types: list[str], resource: str) -> None:
+    """Its nodes register with no cluster of ECS, and its jobs are pods."""
+    environment = replace(
+        batch(96, waiting=5),
+        eks_cluster="arn:aws:eks:us-east-1:111122223333:cluster/prod",
+        eks_namespace="train",
+    )
+    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment, devices_of(types))
+    text = " ".join(lines)
+
+    assert "nodes of the cluster prod" in text
+    assert f"Do the nodes offer {resource}?" in text
+    assert "kubectl get events -n train" in text
+    assert "Find out why before you change minvCpus" in text
+    assert "ecs" not in text.lower()
+    assert "CLUSTER" not in text
+    assert ["1.", "2.", "3.", "4."] == [line[:2] for line in lines[-4:]]
+
+
+def test_more_jobs_than_were_counted_read_as_a_minimum() -> None:
+    """Batch's answer is read up to one page for each queue and state."""
+    busy = replace(batch(16, waiting=120, running=100), has_more_waiting=True)
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), busy))
+    assert "100 jobs are running, 120 or more jobs are waiting" in text
+
+    full = replace(busy, has_more_running=True)
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), full))
+    assert "100 or more jobs are running" in text
 
 
 def test_an_environment_without_a_named_cluster_leaves_its_place_open() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from governor.aws.clients import Adapter
 from governor.core.errors import CloudError
@@ -27,6 +27,13 @@ _OVER = "No active Lifecycle Action found"
 AWS's answers in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
 
 
+class _JobCount(NamedTuple):
+    """How many jobs were counted, and whether there are more."""
+
+    number: int
+    has_more: bool
+
+
 class AwsBatch(Adapter):
     """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
 
@@ -41,15 +48,21 @@ class AwsBatch(Adapter):
             queues = self._queues(target, record["computeEnvironmentArn"])
             pending = self._jobs(target, queues, _PENDING)
             runnable = self._jobs(target, queues, _RUNNABLE)
+            running = self._jobs(target, queues, _RUNNING)
+            on_eks = record.get("eksConfiguration") or {}
             return BatchEnvironment(
                 name=record["computeEnvironmentName"],
                 minimum_vcpus=resources.get("minvCpus", 0),
                 desired_vcpus=resources.get("desiredvCpus", 0),
-                jobs_waiting=pending + runnable,
-                jobs_running=self._jobs(target, queues, _RUNNING),
+                jobs_waiting=pending.number + runnable.number,
+                jobs_running=running.number,
                 tags=record.get("tags") or {},
-                jobs_pending=pending,
+                jobs_pending=pending.number,
                 ecs_cluster=record.get("ecsClusterArn") or "",
+                eks_cluster=on_eks.get("eksClusterArn") or "",
+                eks_namespace=on_eks.get("kubernetesNamespace") or "",
+                has_more_waiting=pending.has_more or runnable.has_more,
+                has_more_running=running.has_more,
             )
 
         operation = "batch:DescribeComputeEnvironments"
@@ -74,12 +87,13 @@ class AwsBatch(Adapter):
         )
         return list(queues)
 
-    def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
+    def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> _JobCount:
         """Return how many jobs of the queues are in these states, at most 100 for each queue and
         state. Raises: CloudError."""
-        pages = self._job_pages(target, queues, states)
+        pages = [*self._job_pages(target, queues, states)]
         jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
-        return sum(1 for _ in jobs)
+        number = sum(1 for _ in jobs)
+        return _JobCount(number, any(page.get("nextToken") for page in pages))
 
     def _job_pages(
         self, target: Target, queues: list[str], states: tuple[str, ...]

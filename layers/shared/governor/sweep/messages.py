@@ -82,10 +82,14 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
         "devices": devices,
         "running": None,
         "waiting": None,
+        "eks_name": "",
     }
     if batch is not None:
-        values["running"] = _jobs(batch.jobs_running, "running")
-        values["waiting"] = _jobs(batch.jobs_waiting, "waiting")
+        running = _jobs(batch.jobs_running, "running", has_more=batch.has_more_running)
+        waiting = _jobs(batch.jobs_waiting, "waiting", has_more=batch.has_more_waiting)
+        values["running"] = running
+        values["waiting"] = waiting
+        values["eks_name"] = batch.eks_cluster.rpartition("/")[2]
     return template_lines("managed advice", values)
 
 
@@ -104,9 +108,11 @@ def _batch_state(batch: BatchEnvironment | None) -> str:
     return "minimum" if batch.minimum_vcpus else "free"
 
 
-def _jobs(count: int, state: str) -> str:
+def _jobs(count: int, state: str, *, has_more: bool) -> str:
     """Return the number of jobs in a state (`running` or `waiting`) as text: `2 jobs are running`,
-    `no job is waiting`."""
+    `no job is waiting`; `100 or more jobs are running` if there are more than were counted."""
+    if has_more:
+        return f"{count} or more jobs are {state}"
     if count == 0:
         return f"no job is {state}"
     if count == 1:

@@ -62,6 +62,14 @@ class BatchEnvironment:
     """The part of `jobs_waiting` that waits for other jobs, or was only just submitted."""
     ecs_cluster: str = ""
     """ARN of the ECS cluster in which its hosts register; empty if Batch does not name it."""
+    eks_cluster: str = ""
+    """ARN of the EKS cluster in which its jobs run as pods; empty if it is not on EKS."""
+    eks_namespace: str = ""
+    """The namespace of these pods; empty if it is not on EKS."""
+    has_more_waiting: bool = False
+    """Whether more jobs wait than were counted."""
+    has_more_running: bool = False
+    """Whether more jobs run than were counted."""
 
     @property
     def has_stuck_jobs(self) -> bool:
