@@ -479,6 +479,57 @@ def test_an_alarm_about_money_opens_no_incident(named: dict[str, Any], severity:
     assert (severity == "critical") == bool(opened)
 
 
+@pytest.mark.parametrize(
+    ("rule", "severity"),
+    [
+        ('ALARM("too expensive")', "info"),
+        ("ALARM(saved) OR ALARM('too expensive')", "info"),
+        ("ALARM(saved) AND NOT OK( saved )", "info"),
+        ("ALARM(arn:aws:cloudwatch:us-east-1:123456789012:alarm:saved)", "info"),
+        ("ALARM(saved) OR ALARM(sweeps)", "critical"),
+        ("ALARM(saved) AND NOT INSUFFICIENT_DATA(sweeps)", "critical"),
+        ("ALARM(saved) OR ALARM(gone)", "critical"),
+        ("""ALARM(saved) OR ALARM("it's (odd)")""", "critical"),
+        ("TRUE", "critical"),
+        ("", "critical"),
+    ],
+)
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_a_composite_alarm_about_money_alone_opens_no_incident(
+    rule: str, severity: str, is_denied: bool
+) -> None:
+    """Where its alarms cannot be read, it may be about anything."""
+    composite = {
+        "AlarmName": "ours",
+        "AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:ours",
+        "AlarmActions": [TOPIC],
+        "AlarmRule": rule,
+        "StateValue": "ALARM",
+        "StateTransitionedTimestamp": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    }
+    metrics = {
+        "too expensive": "EstimatedCost",
+        "saved": "SavedMonthToDate",
+        "sweeps": "SweepProblems",
+    }
+
+    def describe(AlarmNames: list[str], **_: Any) -> dict[str, Any]:
+        """Answer as CloudWatch does: alarms that do not exist are left out."""
+        if AlarmNames == ["ours"]:
+            return {"MetricAlarms": [], "CompositeAlarms": [composite]}
+        if is_denied:
+            raise client_error("AccessDenied")
+        found = [name for name in AlarmNames if name in metrics]
+        return {"MetricAlarms": [{"AlarmName": n, "MetricName": metrics[n]} for n in found]}
+
+    client = ScriptedClient(describe_alarms=describe)
+
+    found = CloudWatchAlarms(FakeClients(client), TOPIC)("ours")
+
+    assert found is not None
+    assert ("critical" if is_denied else severity) == found.severity.value
+
+
 # SSM and Secrets Manager
 
 

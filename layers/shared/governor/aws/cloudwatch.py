@@ -6,6 +6,7 @@ as a problem; it must never look like a silent instance.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -217,8 +218,23 @@ class CloudWatchAlarms(Adapter):
         answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
         for record in (*answer.get("MetricAlarms", ()), *answer.get("CompositeAlarms", ())):
             if self._publishes(record):
-                return _alarm(record)
+                is_of_money = _is_of_money(record) or self._combines_money(record)
+                return _alarm(record, is_of_money=is_of_money)
         return None
+
+    def _combines_money(self, record: Any) -> bool:
+        """Return whether a composite alarm combines alarms about money alone. One that combines
+        other alarms, composite ones too, or whose alarms cannot be read, does not."""
+        names = _combined_names(record.get("AlarmRule") or "")
+        if not 0 < len(names) <= _ALARMS_OF_A_CALL:
+            return False
+        limits: Any = {"AlarmTypes": ["MetricAlarm"], "MaxRecords": _ALARMS_OF_A_CALL}
+        try:
+            answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=sorted(names), **limits)
+        except CloudError:
+            return False
+        alarms_of_money = filter(_is_of_money, answer.get("MetricAlarms", ()))
+        return names == {alarm["AlarmName"] for alarm in alarms_of_money}
 
     def _publishes(self, record: Any) -> bool:
         """Return whether one of the alarm's actions publishes to the topic of these alarms, whose
@@ -227,6 +243,11 @@ class CloudWatchAlarms(Adapter):
         return any(self._resource in record.get(kind, ()) for kind in kinds)
 
 
+_ALARMS_OF_A_CALL = 100
+"""The most alarms that one call describes, and that a composite alarm combines."""
+_CONDITION = re.compile(r"\b(?:ALARM|OK|INSUFFICIENT_DATA)\s*\(")
+_NAMED_CONDITION = re.compile(_CONDITION.pattern + r"""\s*["']?([^"'()]+?)["']?\s*\)""")
+"""A condition of a composite alarm: `ALARM("too expensive")`, `OK(name)`, or with an ARN."""
 _MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate")
 """Metrics of `sum_up_month`. An alarm on them is information: nobody is woken because of money."""
 
@@ -242,14 +263,23 @@ def _is_of_money(record: Any) -> bool:
     return bool(named) and all(name in _MONEY_METRICS for name in named)
 
 
-def _alarm(record: Any) -> Alert:
+def _combined_names(rule: str) -> set[str]:
+    """Return the names of the alarms that the rule of a composite alarm combines; an empty set if
+    there are none, or if not all can be read."""
+    names = _NAMED_CONDITION.findall(rule)
+    if len(names) != len(_CONDITION.findall(rule)):
+        return set()
+    return {name.rpartition(":alarm:")[2] for name in names}
+
+
+def _alarm(record: Any, *, is_of_money: bool) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
     `OK`, else `ALARM`, which is critical unless it is about money."""
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]
     kind = AlertKind.ALARM
-    severity = Severity.INFO if _is_of_money(record) else Severity.CRITICAL
+    severity = Severity.INFO if is_of_money else Severity.CRITICAL
     if state == "OK":
         kind = AlertKind.ALARM_OVER
         severity = Severity.INFO
