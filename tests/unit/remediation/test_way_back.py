@@ -245,6 +245,25 @@ def test_a_start_that_ec2_takes_back_is_said_with_its_reason_and_opens_the_butto
     assert "already" not in answer.text
 
 
+def test_a_refusal_after_a_start_that_fell_back_leaves_the_button_open() -> None:
+    """The launch time that EC2 shows is of our own start: nobody else started the instance."""
+    world = stopped()
+    world.ec2.instant = False
+    undo(world)
+    launched = NOW + timedelta(minutes=1)
+    world.ec2.fall_back(world.ref.instance_id, KEY_ERROR, launch_time=launched)
+    see(world)
+    world.ec2.failures["start"] = [start_error("VcpuLimitExceeded"), start_error("Blocked")]
+
+    first = undo(world, "bob")
+    second = undo(world, "bob")
+    third = undo(world, "bob")
+
+    assert "VcpuLimitExceeded" in first.text
+    assert "Blocked" in second.text
+    assert (True, 4) == (third.done, starts(world))
+
+
 def test_a_press_sees_that_a_start_fell_back_without_waiting_for_a_sweep() -> None:
     """And starts it again."""
     world = stopped()

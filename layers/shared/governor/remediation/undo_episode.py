@@ -291,8 +291,12 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
     if instance.state in ("pending", "running"):
         return "it runs already"
     own_launches = {episode.ref.launch_time}
-    if episode.start_try is not None:
-        own_launches.add(episode.start_try.launched_at or episode.ref.launch_time)
+    start_try = episode.start_try
+    if start_try is not None:
+        # The last try was made only because this launch was our own.
+        own_launches.add(start_try.launched_before)
+        if start_try.launched_at is not None:
+            own_launches.add(start_try.launched_at)
     if instance.launch_time not in own_launches:
         return (
             "it has been started and stopped by others since; start it in the console "
