@@ -386,6 +386,37 @@ def test_a_denial_is_reported_once_for_all_instances_of_a_target() -> None:
     assert [[]] == [one.facts["instance_ids"] for one in tagged.hub.begun]
 
 
+def test_a_denial_is_over_for_all_once_a_tag_was_set() -> None:
+    """In a busy target an instance waits for its hourly try at any time. It would keep the state
+    alive for good, and its tags would come an hour late."""
+    tagged = Tagged(8)
+    tagged.refuse(NO_TAGS, *tagged.ids)
+    tagged.sweep(3)
+    tagged.allow(*tagged.ids)
+    tries = {one: tagged.tries(one) for one in tagged.ids}
+
+    while all(tagged.tries(one) == tries[one] for one in tagged.ids):
+        tagged.sweep()
+
+    assert all(tagged.tries(one) > tries[one] for one in tagged.ids)
+    tagged.sweep()
+    assert ["cannot-tag"] == [one.facts["state"] for one in tagged.hub.over]
+
+
+def test_a_denial_of_some_instances_stands_while_others_are_tagged() -> None:
+    """A policy may deny by the tags of an instance: people are not notified again and again."""
+    tagged = Tagged(4)
+    *others, denied = tagged.ids
+    tagged.refuse(NO_TAGS, *tagged.ids)
+    tagged.sweep(3)
+    tagged.allow(*others)
+
+    tagged.sweep(30)
+
+    assert (1, 0) == (len(tagged.hub.begun), len(tagged.hub.over))
+    assert tagged.tries(denied) <= 10
+
+
 def test_an_instance_that_ends_or_works_ends_its_state() -> None:
     tagged = Tagged(2)
     ended, works = tagged.ids

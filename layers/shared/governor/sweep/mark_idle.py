@@ -7,7 +7,7 @@ must not change anything but the two tags.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -57,10 +57,19 @@ def mark_idle(
         return
     states = _states_of_tags(sweep, failure_store)
     for write, instance_ids in ids_by_write.items():
-        due_ids = _leave_refused(sweep, failure_store, states, instance_ids)
+        known = _known_refusals(sweep, states, instance_ids)
+        due_ids = [instance_id for instance_id in instance_ids if instance_id not in known]
+        refused: dict[str, CloudError] = {}
         if due_ids:
-            refused = _write_marks(sweep, tagger, instance_store, write, due_ids)
-            _note_refused(sweep, failure_store, refused)
+            refused.update(_write_marks(sweep, tagger, instance_store, write, due_ids))
+        if len(refused) < len(due_ids):
+            # A tag was set, so tagging is no longer denied in the whole target.
+            denied_ids = [one for one, state in known.items() if not state.instance_id]
+            if denied_ids:
+                refused.update(_write_marks(sweep, tagger, instance_store, write, denied_ids))
+            known = {one: state for one, state in known.items() if state.instance_id}
+        _note_known(sweep, failure_store, known.values())
+        _note_refused(sweep, failure_store, refused)
 
 
 def _states_of_tags(sweep: Sweep, failure_store: Failures) -> list[StandingState]:
@@ -72,27 +81,26 @@ def _states_of_tags(sweep: Sweep, failure_store: Failures) -> list[StandingState
     return [state for state in states if state.kind is StateKind.CANNOT_TAG]
 
 
-def _leave_refused(
-    sweep: Sweep,
-    failure_store: Failures,
-    states: Sequence[StandingState],
-    instance_ids: Sequence[str],
-) -> list[str]:
-    """Return the instances to tag now: all that are in none of these `states`, and those whose
-    hourly try is due. Note that the states of the others stand."""
+def _known_refusals(
+    sweep: Sweep, states: Sequence[StandingState], instance_ids: Sequence[str]
+) -> dict[str, StandingState]:
+    """Return the instances that are not tagged now, each with the one of these `states` in which it
+    is; empty if there are none. Instances whose hourly try is due are left out."""
     state_by_id = {state.instance_id: state for state in states}
     # The key "" holds a denial, which is about every instance of the target.
     denied = state_by_id.get("")
-    due_ids = []
-    standing: dict[str, StandingState] = {}
+    known = {}
     for instance_id in instance_ids:
         state = state_by_id.get(instance_id, denied)
-        if state is None or sweep.is_hourly_check_due(instance_id):
-            due_ids.append(instance_id)
-        else:
-            standing[state.instance_id] = replace(state, seen_at=sweep.now)
+        if state is not None and not sweep.is_hourly_check_due(instance_id):
+            known[instance_id] = state
+    return known
+
+
+def _note_known(sweep: Sweep, failure_store: Failures, states: Iterable[StandingState]) -> None:
+    """Store that these states stand, although this sweep has tried nothing in them."""
+    standing = {state.instance_id: replace(state, seen_at=sweep.now) for state in states}
     _note_states(sweep, failure_store, standing)
-    return due_ids
 
 
 def _note_refused(sweep: Sweep, failure_store: Failures, refused: Mapping[str, CloudError]) -> None:
