@@ -417,6 +417,24 @@ def test_a_denial_of_some_instances_stands_while_others_are_tagged() -> None:
     assert tagged.tries(denied) <= 10
 
 
+@pytest.mark.parametrize("error", [FULL, NO_TAGS])
+def test_a_try_that_is_throttled_ends_no_state(error: CloudError) -> None:
+    """Nothing says that it is over, so people get no message that it is, and none that it began."""
+    tagged = Tagged(1)
+    (one,) = tagged.ids
+    tagged.refuse(error, one)
+    tagged.sweep(3)
+    tries = tagged.tries(one)
+    tagged.refuse(Throttled("slow", operation="ec2:CreateTags", code="Throttling"), one)
+
+    while tagged.tries(one) == tries:
+        tagged.hub.sweep((TARGET,))
+    tagged.refuse(error, one)
+    tagged.sweep(5)
+
+    assert (1, 0) == (len(tagged.hub.begun), len(tagged.hub.over))
+
+
 def test_an_instance_that_ends_or_works_ends_its_state() -> None:
     tagged = Tagged(2)
     ended, works = tagged.ids

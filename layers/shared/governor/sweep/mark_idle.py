@@ -7,7 +7,7 @@ must not change anything but the two tags.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -57,18 +57,22 @@ def mark_idle(
         return
     states = _states_of_tags(sweep, failure_store)
     for write, instance_ids in ids_by_write.items():
-        known = _known_refusals(sweep, states, instance_ids)
-        due_ids = [instance_id for instance_id in instance_ids if instance_id not in known]
+        known = _known_refusals(states, instance_ids)
+        tried_ids = [
+            instance_id
+            for instance_id in instance_ids
+            if instance_id not in known or sweep.is_hourly_check_due(instance_id)
+        ]
         refused: dict[str, CloudError] = {}
-        if due_ids:
-            refused.update(_write_marks(sweep, tagger, instance_store, write, due_ids))
-        if len(refused) < len(due_ids):
+        if tried_ids:
+            refused.update(_write_marks(sweep, tagger, instance_store, write, tried_ids))
+        if len(refused) < len(tried_ids):
             # A tag was set, so tagging is no longer denied in the whole target.
-            denied_ids = [one for one, state in known.items() if not state.instance_id]
+            denied_ids = _denied_ids_left(known, tried_ids)
             if denied_ids:
                 refused.update(_write_marks(sweep, tagger, instance_store, write, denied_ids))
-            known = {one: state for one, state in known.items() if state.instance_id}
-        _note_known(sweep, failure_store, known.values())
+                tried_ids += denied_ids
+        _note_known(sweep, failure_store, known, tried_ids, refused)
         _note_refused(sweep, failure_store, refused)
 
 
@@ -82,25 +86,52 @@ def _states_of_tags(sweep: Sweep, failure_store: Failures) -> list[StandingState
 
 
 def _known_refusals(
-    sweep: Sweep, states: Sequence[StandingState], instance_ids: Sequence[str]
+    states: Sequence[StandingState], instance_ids: Sequence[str]
 ) -> dict[str, StandingState]:
-    """Return the instances that are not tagged now, each with the one of these `states` in which it
-    is; empty if there are none. Instances whose hourly try is due are left out."""
+    """Return the instances that are in one of these `states`, each with its state; empty if none
+    is."""
     state_by_id = {state.instance_id: state for state in states}
     # The key "" holds a denial, which is about every instance of the target.
     denied = state_by_id.get("")
     known = {}
     for instance_id in instance_ids:
         state = state_by_id.get(instance_id, denied)
-        if state is not None and not sweep.is_hourly_check_due(instance_id):
+        if state is not None:
             known[instance_id] = state
     return known
 
 
-def _note_known(sweep: Sweep, failure_store: Failures, states: Iterable[StandingState]) -> None:
-    """Store that these states stand, although this sweep has tried nothing in them."""
-    standing = {state.instance_id: replace(state, seen_at=sweep.now) for state in states}
+def _denied_ids_left(known: Mapping[str, StandingState], tried_ids: Collection[str]) -> list[str]:
+    """Return the instances of `known` that were not tried only because tagging is denied in their
+    target; empty if there are none."""
+    denied_ids = []
+    for instance_id, state in known.items():
+        if not state.instance_id and instance_id not in tried_ids:
+            denied_ids.append(instance_id)
+    return denied_ids
+
+
+def _note_known(
+    sweep: Sweep,
+    failure_store: Failures,
+    known: Mapping[str, StandingState],
+    tried_ids: Collection[str],
+    refused: Mapping[str, CloudError],
+) -> None:
+    """Store that the state of an instance stands if the instance was not tried, or the answer does
+    not say whether it is over, as when EC2 is busy."""
+    standing: dict[str, StandingState] = {}
+    for instance_id, state in known.items():
+        error = refused.get(instance_id)
+        is_unclear = error is not None and not _shows_a_state(error)
+        if is_unclear or instance_id not in tried_ids:
+            standing[state.instance_id] = replace(state, seen_at=sweep.now)
     _note_states(sweep, failure_store, standing)
+
+
+def _shows_a_state(error: CloudError) -> bool:
+    """Return whether this error of tagging an instance is a standing state."""
+    return has_too_many_tags(error) or may_not_tag(error)
 
 
 def _note_refused(sweep: Sweep, failure_store: Failures, refused: Mapping[str, CloudError]) -> None:
