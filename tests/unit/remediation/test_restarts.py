@@ -133,6 +133,17 @@ def test_a_restart_is_counted_although_the_first_try_died_before_the_ledger() ->
     assert world.state.entries("2026-11")[0].ended_at is not None
 
 
+def test_one_start_that_ends_two_savings_is_counted_once() -> None:
+    """The saving of an earlier stop may still be open, where its restart could not be booked."""
+    world, instance_id = stopped_by_us()
+    ref = ref_of(world, instance_id)
+    at = NOW + timedelta(minutes=90)
+    world.state.note_restart(Restart(ref, at))
+    world.state.note_restart(Restart(replace(ref, number=2), at))
+
+    assert 1 == len(world.state.record(TARGET, instance_id).restarts)
+
+
 def test_our_own_start_does_not_count() -> None:
     """Somebody had it started again by GPU Governor: that is an undo, and has its own rules."""
     world, instance_id = stopped_by_us()

@@ -136,11 +136,13 @@ class Instances(Store):
 
     def note_restart(self, restart: Restart) -> None:
         """Note that others started the instance again after a stop of ours. Do nothing if a start
-        after that stop is noted. Raises: CloudError."""
+        after that stop is noted, or this start is. Raises: CloudError."""
         ref = restart.stopped_in
         record = self.record(ref.target, ref.instance_id)
-        if any(known.stopped_in == ref for known in record.restarts):
-            return
+        for known in record.restarts:
+            # One start ends the savings of all stops before it whose savings are open.
+            if known.stopped_in == ref or known.at == restart.at:
+                return
         # The event and the sweep may both come here: they note the same restart after the same
         # stop, and the next stop is hours away, so no other restart is lost.
         restarts = (*record.restarts, restart)[-_RESTARTS_KEPT:]
