@@ -208,6 +208,19 @@ def test_the_question_says_when_others_started_it_and_how_long_it_is_quiet() -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("days_ago", "said"),
+    [
+        ((2.1, 2), "twice after GPU Governor stopped it: on Wed Nov 18. After"),
+        ((3, 2.1, 2), "3 times after GPU Governor stopped it: on Tue Nov 17 and Wed Nov 18. After"),
+    ],
+)
+def test_the_question_names_each_day_once(days_ago: tuple[float, ...], said: str) -> None:
+    """Two restarts may fall on one day."""
+    lines = stage_alert(opened_after(*days_ago), Stage.ASK, NOW, None).lines
+    assert any(said in line for line in lines)
+
+
 def test_the_question_names_the_tool_that_may_do_it() -> None:
     """A schedule's tag."""
     episode = opened_after(8, 2, tags={"Purpose": "GPU-Workload", "Schedule": "office-hours"})

@@ -271,11 +271,11 @@ def restarts_text(episode: Episode) -> str:
         return ""
     zone = episode.asking.time_zone
     times = episode.asking.others_started_at
-    days = [_day(started_at, zone) for started_at in times]
+    days = list(dict.fromkeys(_day(started_at, zone) for started_at in times))
     tools = [tool.name for tool in other_tools(episode.instance)]
     values = {
         "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
-        "days": f"{', '.join(days[:-1])} and {days[-1]}",
+        "days": _joined(days),
         "tools": listed(tools, 2),
         "until": _day(until, zone),
     }
@@ -294,6 +294,13 @@ def launched_text(episode: Episode) -> str:
     if manager is None:
         return f"Launched by {who} on {day}."
     return f"Launched by {who} on {day}, perhaps by {manager}."
+
+
+def _joined(days: list[str]) -> str:
+    """Return the days, at least one, as in `Thu Nov 12, Fri Nov 13 and Wed Nov 18`."""
+    if len(days) == 1:
+        return days[0]
+    return f"{', '.join(days[:-1])} and {days[-1]}"
 
 
 def _day(moment: UtcDatetime, zone: str) -> str:
