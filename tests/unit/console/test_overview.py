@@ -161,6 +161,24 @@ def test_states_are_shown_until_they_are_over_to_those_who_see_the_place() -> No
     assert [f"{TARGETS[1]} has not been swept yet."] == [one.text for one in missing]
 
 
+def test_a_state_that_the_last_sweep_did_not_meet_hides_nothing() -> None:
+    """It stays in the table until the message that it is over was sent; the target's own problem
+    is shown meanwhile."""
+    world = ConsoleWorld()
+    world.keep(make_row(1))
+    before = NOW - timedelta(hours=1)
+    world.state.note_standing(StandingState(TARGETS[0], StateKind.DENIED, "no", before, before))
+    page = world.state.page(TARGETS[0])
+    assert page is not None
+    assert page.swept_at > before
+    world.state.keep_page(replace(page, problem="3 tags were not set"))
+
+    found: Any = show(world).values["problems"]
+    texts = [one.text for one in found]
+    assert f"{TARGETS[0]}: 3 tags were not set." in texts
+    assert not any("may not list instances" in text for text in texts)
+
+
 def failing(number: int = 1, **changes: Any) -> Failing:
     """A workflow of an instance that failed an hour ago."""
     row = make_row(number)

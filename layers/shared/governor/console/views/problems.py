@@ -41,7 +41,7 @@ def problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield what keeps the governor from its work, as far as this caller may see it; nothing if all
     is well. Raises: CloudError."""
     yield from _pause_and_freezes(request)
-    states = request.reader.failure_store.standing_states()
+    states = _standing_now(request)
     yield from _states(request, states)
     yield from _sweep_problems(request, states)
     yield from _failures(request)
@@ -98,6 +98,18 @@ def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
     if frozen_targets:
         names = listed(sorted(frozen_targets), 3)
         yield Problem(f"Plans are frozen in {names}.", "See the freeze", "/freezes")
+
+
+def _standing_now(request: ViewRequest) -> list[StandingState]:
+    """Return the states that the last sweep of their target met. Others are over, even if the
+    message that they are could not be sent yet. Raises: CloudError."""
+    swept_at = {page.target: page.swept_at for page in request.reader.pages}
+    standing = []
+    for state in request.reader.failure_store.standing_states():
+        last_swept_at = swept_at.get(state.target)
+        if last_swept_at is None or last_swept_at <= state.seen_at:
+            standing.append(state)
+    return standing
 
 
 def _states(request: ViewRequest, states: Sequence[StandingState]) -> Iterator[Problem]:
