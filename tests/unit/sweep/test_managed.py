@@ -308,6 +308,41 @@ def test_every_kind_has_an_advice_of_its_own(kind: Kind, wanted: str) -> None:
     assert wanted in " ".join(advice_for(Home(kind, "the service", "gpu", "prod"), None))
 
 
+@pytest.mark.parametrize(
+    ("tags", "title", "wanted"),
+    [
+        ({"ghr:Application": ""}, "the runners of GitHub Actions", "the scale-down function"),
+        ({"runs-on-stack-name": "x"}, "the runners of RunsOn (x)", "how many it keeps ready"),
+        (
+            {"jenkins_slave_type": "x"},
+            "the runners of Jenkins (x)",
+            "the idle timeout of the agents",
+        ),
+        ({"gitlab-runner-parent-id": "x"}, "the runners of GitLab Runner (x)", "did not end"),
+        ({"BuildkiteQueue": "gpu"}, "the runners of Buildkite (gpu)", "did not end"),
+        ({"teamcity:TeamcityData": "x"}, "the runners of TeamCity (x)", "did not end"),
+        ({"Name": "Packer Builder"}, "the build instances of Packer", "end the build in Packer"),
+        (
+            {"Ec2ImageBuilderArn": "arn:x"},
+            "the build instances of EC2 Image Builder",
+            "end the build in EC2 Image Builder",
+        ),
+        ({"Coder_Provisioned": "true"}, "the workspaces of Coder", "stop the workspace in Coder"),
+        ({"skypilot-user": "x"}, "SkyPilot environment x", "minimum or target capacity"),
+    ],
+)
+def test_runners_builds_and_workspaces_get_an_advice_of_their_own(
+    tags: dict[str, str], title: str, wanted: str
+) -> None:
+    """None of them has a minimum capacity, and no tag names an environment."""
+    found = home(tags)
+    text = " ".join(advice_for(found, None))
+
+    assert title == found.title
+    assert wanted in text
+    assert title.startswith("SkyPilot") == ("target capacity" in text)
+
+
 def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
     """It names twenty of thirty; the facts hold all."""
     members = [

@@ -36,6 +36,17 @@ class ManagerClass(StrEnum):
     """It starts instances at times of its own."""
 
 
+class Runs(StrEnum):
+    """The uses of instances that some managers launch. Idle ones are a matter of those tools."""
+
+    RUNNERS = "runners"
+    """CI runners and agents: they end after their job."""
+    BUILDS = "builds"
+    """Instances on which an image is built or tested."""
+    WORKSPACES = "workspaces"
+    """Workspaces and desktops of single people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manager:
     """The service that manages an instance, and the mark by which it is known."""
@@ -244,6 +255,16 @@ def _begins_a_part(word: str, name: str) -> bool:
             return True
         at = folded.find(searched, at + 1)
     return False
+
+
+@cache
+def runs_of(service: str) -> Runs | None:
+    """Return the use of the instances that this service launches; `None` if the data does not say,
+    or does not know the service."""
+    for manager in _data():
+        if manager["manager"] == service and "runs" in manager:
+            return Runs(str(manager["runs"]))
+    return None
 
 
 def _listed_manager(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:

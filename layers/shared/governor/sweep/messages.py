@@ -74,6 +74,7 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
     """
     values = {
         "kind": _slug(home.kind),
+        "runs": home.runs,
         "service": home.service,
         "name": home.name or "NAME",
         "cluster": home.cluster or "CLUSTER",
