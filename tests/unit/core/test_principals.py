@@ -48,6 +48,7 @@ def test_a_principal_is_said_in_few_words(principal: str, text: str) -> None:
     ("name", "manager"),
     [
         ("jenkins", "Jenkins"),
+        ("databricks-workers", "Databricks"),
         ("ci-Jenkins-agents", "Jenkins"),
         ("MyJenkinsRole", "Jenkins"),
         ("gh-runner-scale-up", "GitHub Actions"),

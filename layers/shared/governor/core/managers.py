@@ -90,6 +90,7 @@ class _Marks:
     created_by: tuple[str, ...]
     prefixes: tuple[str, ...]
     words: tuple[str, ...]
+    names: tuple[str, ...]
     after_stop: str
     after_termination: str | None
 
@@ -237,7 +238,8 @@ def perhaps_by(name: str) -> str | None:
     It is a guess: anybody may name a role like this. It is only shown, and decides nothing.
     """
     for marks in _all_marks():
-        if any(_begins_a_part(word, name) for word in (*marks.words, *marks.created_by)):
+        words = (*marks.words, *marks.created_by, *marks.names)
+        if any(_begins_a_part(word, name) for word in words):
             return marks.name
     return None
 
@@ -421,6 +423,7 @@ def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
         created_by=_folded(manager.get("created_by")),
         prefixes=_folded(manager.get("prefixes")),
         words=_folded(manager.get("words")),
+        names=_folded(manager.get("names")),
         after_stop=_SCHEDULE_EFFECT if is_schedule else str(manager.get("after_stop", "")),
         after_termination=None if after_termination is None else str(after_termination),
     )
