@@ -87,9 +87,9 @@ class BatchEnvironment:
     eks_namespace: str = ""
     """The namespace of these pods; empty if it is not on EKS."""
     has_more_waiting: bool = False
-    """Whether more jobs wait than were counted."""
+    """True if more jobs wait than were counted."""
     has_more_running: bool = False
-    """Whether more jobs run than were counted."""
+    """True if more jobs run than were counted."""
 
     @property
     def has_stuck_jobs(self) -> bool:
