@@ -21,7 +21,7 @@ from governor.approvals.rules.terms import BROADCAST
 from governor.approvals.show_approval import ShowApproval
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
-from governor.core.instance import LaunchFacts, UserData
+from governor.core.instance import Launch, LaunchFacts, UserData
 from governor.core.units import iso
 from governor.episode.model.episode import (
     Asking,
@@ -1149,3 +1149,15 @@ def test_the_page_says_whom_the_owner_tag_names_and_nobody_knows() -> None:
     assert "The owner tag names `" in page
     assert ", whom the policy does not know." in page
     assert XSS not in page
+
+
+def test_the_page_says_who_launched_the_instance_as_text() -> None:
+    """Whatever CloudTrail holds; a question of an earlier release says nothing."""
+    world = World()
+    assert "Launched by" not in world.get().body
+
+    world.change(launched_by=Launch(f"arn:aws:iam::123456789012:user/{XSS}", NOW))
+    page = world.get().body
+
+    assert "Launched by " in page
+    assert "<script>alert" not in page
