@@ -144,11 +144,16 @@ def _as(function: str | Callable[[Any], str], call: Callable[..., Any]) -> Calla
     return acting
 
 
+_METHODS_OF_USE_CASES = ("__call__", "handle", "finish", "one", "notify_scheduled", "notify_block")
+"""By which functions call their use cases."""
+
+
 def _hold() -> None:
     for kind, function in _USE_CASES:
-        for name in ("__call__", "handle", "finish", "one", "scheduled", "block"):
-            if name in vars(kind):
-                setattr(kind, name, _as(function, vars(kind)[name]))
+        names = [name for name in _METHODS_OF_USE_CASES if name in vars(kind)]
+        assert names, f"name the public method of {kind.__name__} in _METHODS_OF_USE_CASES"
+        for name in names:
+            setattr(kind, name, _as(function, vars(kind)[name]))
     ASKED.append(_ask)
     WRITTEN.append(_write)
 

@@ -25,6 +25,7 @@ PURE_IN_CORE = {
     "hashing",
     "instance",
     "managers",
+    "principals",
     "regions",
     "settings",
     "units",

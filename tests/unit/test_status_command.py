@@ -732,7 +732,13 @@ def test_doctor_says_whether_the_deploy_worked(
 ) -> None:
     """By lines of the screen; and exit status 1 where one of them needs a look."""
     one = SimpleNamespace(
-        found=(), work=None, faults_are_seen=True, heat_alarm_sees=True, instance=SimpleNamespace()
+        found=(),
+        work=None,
+        evidence=None,
+        metric="",
+        faults_are_seen=True,
+        heat_alarm_sees=True,
+        instance=SimpleNamespace(instance_id="i-1"),
     )
     monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [one])
     if not is_well:

@@ -328,6 +328,14 @@ def test_a_question_that_failed_was_not_asked() -> None:
     assert not is_quiet(world, instance_id, 1)
 
 
+def test_a_yes_that_was_refused_makes_nothing_quiet_for_30_days() -> None:
+    """People decided to stop it, and it runs on: they are asked again as after any refusal."""
+    world, instance_id = ended(Outcome.REFUSED, 2, 1)
+
+    assert world.state.record(TARGET, instance_id).restarts_quiet_until is None
+    assert not is_quiet(world, instance_id, 1.1)
+
+
 @pytest.mark.parametrize("outcome", [Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED])
 def test_a_question_that_was_canceled_before_anybody_was_asked_makes_nothing_quiet(
     outcome: Outcome,

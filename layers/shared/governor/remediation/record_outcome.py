@@ -166,8 +166,10 @@ class RecordOutcome:
         is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
         if episode.stopped_by_episode is not None and is_asked_later:
             quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
-        # A question that failed may have reached nobody, and one without a seal is asked again.
-        restarts_quiet = self._quiet_after_restarts(episode) if is_asked_later else None
+        # A question that failed may have reached nobody, one without a seal is asked again, and a
+        # yes that was refused is asked about as usual: the instance runs on against a decision.
+        makes_quiet = is_asked_later and outcome is not Outcome.REFUSED
+        restarts_quiet = self._quiet_after_restarts(episode) if makes_quiet else None
         if quiet is not None and restarts_quiet is not None:
             quiet = max(quiet, restarts_quiet)
         ledger_entry = self.book(episode, outcome, now)

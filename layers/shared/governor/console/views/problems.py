@@ -41,10 +41,11 @@ def problems(request: ViewRequest) -> Iterator[Problem]:
     """Yield what keeps the governor from its work, as far as this caller may see it; nothing if all
     is well. Raises: CloudError."""
     yield from _pause_and_freezes(request)
-    states = _standing_now(request)
+    troubles = request.reader.failure_store.failing_and_standing()
+    states = _standing_now(request, troubles.standing)
     yield from _states(request, states)
     yield from _sweep_problems(request, states)
-    yield from _failures(request)
+    yield from _failures(request, troubles.failing)
     unsent: list[str] = []
     for row, _ in request.governed:
         if _is_unsent(row):
@@ -100,12 +101,12 @@ def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
         yield Problem(f"Plans are frozen in {names}.", "See the freeze", "/freezes")
 
 
-def _standing_now(request: ViewRequest) -> list[StandingState]:
-    """Return the states that the last sweep of their target met. Others are over, even if the
-    message that they are could not be sent yet. Raises: CloudError."""
+def _standing_now(request: ViewRequest, states: Sequence[StandingState]) -> list[StandingState]:
+    """Return those of the states that the last sweep of their target met. Others are over, even if
+    the message that they are could not be sent yet."""
     swept_at = {page.target: page.swept_at for page in request.reader.pages}
     standing = []
-    for state in request.reader.failure_store.standing_states():
+    for state in states:
         last_swept_at = swept_at.get(state.target)
         if last_swept_at is None or last_swept_at <= state.seen_at:
             standing.append(state)
@@ -149,14 +150,12 @@ def _sweep_problems(request: ViewRequest, states: Sequence[StandingState]) -> It
             yield Problem(f"{target} was last swept {age} ago.", "Run governor doctor.")
 
 
-def _failures(request: ViewRequest) -> Iterator[Problem]:
+def _failures(request: ViewRequest, failing: Sequence[Failing]) -> Iterator[Problem]:
     """Yield a problem for each cause for which workflows of the caller's instances fail now, an
-    undelivered message included; the cause of the newest failure first. Raises: CloudError."""
+    undelivered message included; the cause of the newest failure first."""
     row_by_place = {(page.target, row.instance_id): row for row, page in request.governed}
     failures_by_cause: dict[str, list[Failing]] = defaultdict(list)
-    for failure in sorted(
-        request.reader.failure_store.failing(), key=attrgetter("at"), reverse=True
-    ):
+    for failure in sorted(failing, key=attrgetter("at"), reverse=True):
         if failure.over_at is None and _is_visible(failure, row_by_place, request.scope):
             failures_by_cause[failure.cause].append(failure)
     for failures in failures_by_cause.values():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import chain
+from typing import NamedTuple
 
 from governor.alerts.model import Incident
 from governor.core.errors import CloudError
@@ -164,6 +165,13 @@ class Instances(Store):
         )
 
 
+class Troubles(NamedTuple):
+    """The failures of workflows, and the standing states, of all targets."""
+
+    failing: list[Failing]
+    standing: list[StandingState]
+
+
 class Failures(Store):
     """Failures of workflows, and open incidents. Every method may raise CloudError."""
 
@@ -174,7 +182,17 @@ class Failures(Store):
         that time as its `over_at`. Damaged records are left out; a damaged time of working counts
         as none. Raises: CloudError.
         """
+        return self._failing({item["sk"]: item for item in self._table.query(_FAILING)})
+
+    def failing_and_standing(self) -> Troubles:
+        """Return what `failing` and `standing_states` return, by one read. Raises: CloudError."""
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
+        states = [item for sk, item in items.items() if sk.startswith(_STATE)]
+        standing = list(Readable(self._table).records(StandingState, states))
+        return Troubles(self._failing(items), standing)
+
+    def _failing(self, items: Mapping[str, Document]) -> list[Failing]:
+        """Return the failures among the items of their partition, which are given by sort key."""
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         failures: list[Failing] = []
         for failure in Readable(self._table).records(Failing, causes):
