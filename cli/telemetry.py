@@ -25,7 +25,7 @@ from governor.evidence.rules.figures import (
 )
 from governor.evidence.rules.series import coverage_percent
 from governor.policy.model.judging import SecondFigure, Vetoes
-from governor.policy.model.policy import Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.rules.second_figure import doubt_text, why_scale_is_unknown
 from governor.verdict.rules.utilization import peaks_of
 
@@ -206,9 +206,8 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
         )
     doubt = doubt_text(instance.instance_type, evidence, policy)
     if doubt:
-        is_needed = (
-            policy.acts_unasked_by is not None or policy.idle.second_figure is SecondFigure.REQUIRED
-        )
+        is_required = policy.idle.second_figure is SecondFigure.REQUIRED
+        is_needed = is_required or policy.mode is Mode.AUTO
         health = Health.WRONG if is_needed else Health.UNSURE
         yield _finding(
             health, "no power", doubt=doubt, needed=is_needed, metric=policy.metrics.power_draw

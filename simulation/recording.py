@@ -33,7 +33,7 @@ from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, 
 from governor.evidence.rules.series import Dimensions, merged
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics, SecondFigure
-from governor.policy.model.policy import Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.rules.second_figure import has_power_limit
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
@@ -138,11 +138,10 @@ class Recording:
         return any_of([self.measured(metric) for metric in metrics], self.span.bins)
 
     def _needs_power(self, policy: Policy) -> bool:
-        """Return whether power must be measured for a question, or an action without one."""
+        """Return whether power must be measured for a question, or for mode auto to act."""
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
-        return (is_required or policy.acts_unasked_by is not None) and has_power_limit(
-            self.instance.instance_type
-        )
+        is_needed = is_required or policy.mode is Mode.AUTO
+        return is_needed and has_power_limit(self.instance.instance_type)
 
     def _bins_in_doubt(self, policy: Policy) -> bytes:
         """Return 1 for every bin whose utilization may be a share of 0 to 1, and then is work, and

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.messages.sentences import silence_text
 from governor.approvals.model.approval import Stage
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
-from tests.builders import NOW
+from governor.policy.model.policy import Mode
+from tests.builders import NOW, make_evidence
 from tests.unit.remediation.test_guards import episode_of
-from tests.unit.worlds.builders import asker
+from tests.unit.remediation.test_restarts import policy_of
+from tests.unit.worlds.builders import asker, opener, ref_of
+from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
 
 LATER = timedelta(minutes=15)
@@ -193,3 +197,54 @@ def test_without_a_time_to_answer_nobody_was_silent() -> None:
     with pytest.raises(SafetyError, match="the approval is EXPIRED, not APPROVED"):
         world.put_away(world.ref, Step.STOP)
     assert [] == world.writes()
+
+
+# power
+
+
+def without_power(world: World) -> World:
+    """The agent publishes none."""
+    own = (("InstanceId", world.instance.instance_id),)
+    world.metrics.published.pop(("nvidia_smi_power_draw", own))
+    return world
+
+
+ASKED_WITHOUT_POWER = make_evidence(
+    power_percent_of_limit=None, measured_percent={}, last_measured={}
+)
+
+
+def test_silence_is_no_answer_to_a_question_without_power() -> None:
+    """A question of an earlier release may have said that silence acts."""
+    world = without_power(expired(evidence=ASKED_WITHOUT_POWER))
+
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert (False, Outcome.REFUSED) == (result.proceed, result.outcome)
+    assert "nobody answered; power: not measured" in result.reason
+    assert [] == world.writes()
+
+
+def test_a_yes_counts_without_power_although_silence_would_not() -> None:
+    """The person has read that power is not measured."""
+    world = without_power(World(on_expiry="act", evidence=ASKED_WITHOUT_POWER))
+
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize("has_power", [True, False])
+def test_without_power_people_are_asked_and_silence_means_nothing(has_power: bool) -> None:
+    """The question says so from its beginning, and no silence acts later."""
+    fleet = FleetWorld(policy_of(Mode.ASK, "act"))
+    instance_id = fleet.add(1)
+    if not has_power:
+        own = (("InstanceId", instance_id),)
+        fleet.metrics.published.pop(("nvidia_smi_power_draw", own))
+
+    episode = opener(fleet)(ref_of(fleet, instance_id)).episode
+
+    assert episode is not None
+    assert episode.asking.schedule is not None
+    assert has_power is episode.asking.acts_on_silence
+    assert has_power is ("power: not measured" not in episode.reason)
+    assert has_power is ("nothing happens" not in silence_text(episode))

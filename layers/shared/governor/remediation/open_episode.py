@@ -51,6 +51,7 @@ from governor.remediation.inspect_instance import InspectInstance
 from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judge import judge_unread
 from governor.verdict.rules.judging import asked_because
+from governor.verdict.rules.second_figure import why_not_unasked
 
 _ASKED_AGAIN = (
     " You are asked again: GPU Governor was updated, and an answer to its "
@@ -178,6 +179,8 @@ class OpenEpisode:
         reason = verdict.reason
         if idle_for > evidence.window.length:
             reason = asked_because(idle_for, instance, evidence, policy)
+        if why_not_unasked(instance.instance_type, evidence, policy) is not None:
+            applied = replace(applied, policy=only_people_decide(policy))
         if restarts:
             # Whatever acts unasked would stop it, and others would start it, again and again.
             applied = replace(applied, policy=only_people_decide(policy))

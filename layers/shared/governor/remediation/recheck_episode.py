@@ -39,7 +39,7 @@ from governor.remediation.rechecked import OVERTAKEN, SHORTEST_WAIT, Rechecked
 from governor.remediation.sent_call import SentCalls
 from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judging import is_released
-from governor.verdict.rules.second_figure import is_confirmed, why_unconfirmed
+from governor.verdict.rules.second_figure import is_confirmed, why_not_unasked, why_unconfirmed
 
 _LONGEST_WAIT = timedelta(minutes=15)
 _NOTIFIED_AFTER = timedelta(hours=1)
@@ -283,7 +283,9 @@ class RecheckEpisode:
         if is_held_back and verdict.kind not in WORKING:
             return None
         if verdict.kind is VerdictKind.IDLE:
-            return _power_vanished(cleared, evidence)
+            return _power_vanished(cleared, evidence) or self._silence_unconfirmed(
+                cleared, evidence
+            )
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
         outcome = _outcome_of(verdict, cleared.episode)
@@ -292,6 +294,22 @@ class RecheckEpisode:
             needed = span(policy.ask_window)
             why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
         return Rechecked.ended(outcome, why)
+
+    def _silence_unconfirmed(self, cleared: Cleared, evidence: Evidence) -> Rechecked | None:
+        """Return the end of the episode if nobody answered, and no power confirms the utilization;
+        `None` otherwise. A question of an earlier release may have been asked without power.
+
+        Raises: CloudError.
+        """
+        episode = cleared.episode
+        approval = self.approval_store.approval(episode.approval_id)
+        if approval is None or approval.status is not ApprovalStatus.EXPIRED:
+            return None
+        instance_type = cleared.instance.instance_type
+        unconfirmed = why_not_unasked(instance_type, evidence, cleared.applied.policy)
+        if unconfirmed is None:
+            return None
+        return Rechecked.ended(Outcome.REFUSED, f"nobody answered; {unconfirmed.text}")
 
     def _wait_or_end(self, cleared: Cleared, step: Step, now: UtcDatetime) -> Rechecked | None:
         """Return that the step waits: for the end of a freeze, silence to be an answer, room under

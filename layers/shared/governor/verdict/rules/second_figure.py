@@ -22,7 +22,7 @@ from governor.evidence.rules.figures import (
 )
 from governor.evidence.rules.series import readings
 from governor.policy.model.judging import SecondFigure
-from governor.policy.model.policy import Policy
+from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Verdict
 from governor.verdict.rules.proof import LATE, no_data
 from governor.verdict.rules.utilization import peaks_of, utilization_series
@@ -110,32 +110,46 @@ def judge_second_figure(instance: Instance, evidence: Evidence, policy: Policy) 
     the utilization. Return `None` otherwise."""
     if policy.idle.second_figure is not SecondFigure.REQUIRED:
         return None
-    return _judge(instance, evidence, policy, "idle.second_figure: required asks for it")
-
-
-def judge_unasked(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return a no-data verdict if the policy may act without a person's approval, and no second
-    figure confirms the utilization. Return `None` otherwise."""
-    setting = policy.acts_unasked_by
-    if setting is None:
-        return None
-    why_needed = f"{setting} does not act on utilization alone"
-    if limit_of(policy, "power") is None and has_power_limit(instance.instance_type):
-        reason = f"power: not compared (vetoes.power_percent_of_limit is null), and {why_needed}"
-        return no_data(evidence, reason)
-    return _judge(instance, evidence, policy, why_needed)
-
-
-def _judge(
-    instance: Instance, evidence: Evidence, policy: Policy, why_needed: str
-) -> Verdict | None:
-    """Return a no-data verdict if no second figure confirms the utilization; `None` if one does, or
-    the type is not asked for one."""
     unconfirmed = why_unconfirmed(instance.instance_type, evidence, policy)
     if unconfirmed is None:
         return None
-    reason = f"{unconfirmed.text}, and {why_needed}"
+    reason = f"{unconfirmed.text}, and idle.second_figure: required asks for it"
     return no_data(evidence, reason, is_late=unconfirmed.is_late)
+
+
+def judge_unasked(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if the policy acts in mode `auto`, and no second figure confirms the
+    utilization.
+
+    Return `None` otherwise. With `approval.on_expiry: act` people are asked all the same, and only
+    their silence is no answer (`why_not_unasked`), unless the readings may still arrive.
+    """
+    unconfirmed = why_not_unasked(instance.instance_type, evidence, policy)
+    if unconfirmed is None:
+        return None
+    if policy.mode is not Mode.AUTO and not unconfirmed.is_late:
+        return None
+    return no_data(evidence, unconfirmed.text, is_late=unconfirmed.is_late)
+
+
+def why_not_unasked(instance_type: str, evidence: Evidence, policy: Policy) -> Unconfirmed | None:
+    """Return why nothing may be done without a person's approval although the policy says so: no
+    second figure confirms the utilization.
+
+    Return `None` if one does, if the type is not asked for one, or if the policy does nothing
+    unasked.
+    """
+    setting = policy.acts_unasked_by
+    if setting is None or not has_power_limit(instance_type):
+        return None
+    why_needed = f"{setting} does not act on utilization alone"
+    if limit_of(policy, "power") is None:
+        not_compared = "power: not compared (vetoes.power_percent_of_limit is null)"
+        return Unconfirmed(f"{not_compared}, and {why_needed}", is_late=False)
+    unconfirmed = why_unconfirmed(instance_type, evidence, policy)
+    if unconfirmed is None:
+        return None
+    return Unconfirmed(f"{unconfirmed.text}, and {why_needed}", unconfirmed.is_late)
 
 
 def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
