@@ -395,6 +395,17 @@ def test_nothing_is_done_unasked_without_power() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("policy", "setting"), [(AUTO, "mode: auto"), (SILENCE_ACTS, "approval.on_expiry: act")]
+)
+def test_a_fleet_that_acts_unasked_says_that_it_does_not_without_power(
+    policy: Policy, setting: str
+) -> None:
+    """No fleet is switched off silently by an update."""
+    [hint] = verdict_of(UNMEASURED, policy).advice
+    assert f"power: not measured, and {setting} does not act on utilization alone" == hint
+
+
 def test_where_silence_acts_people_are_asked_without_power() -> None:
     """Their silence is no answer then; `remediation` sees to that."""
     question = question_of(UNMEASURED, SILENCE_ACTS)

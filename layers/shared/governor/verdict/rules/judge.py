@@ -35,6 +35,7 @@ from governor.verdict.rules.second_figure import (
     doubt_text,
     judge_scale,
     judge_second_figure,
+    why_not_unasked,
 )
 from governor.verdict.rules.utilization import judge_utilization
 from governor.verdict.rules.vetoes import judge_figures
@@ -107,14 +108,22 @@ def judge(
         return verdict
     manager = managed_by(instance, policy.managed.tag_keys)
     doubt = doubt_text(instance.instance_type, evidence, policy)
-    hint = f"{doubt}. Only GPU utilization says that it is idle"
     return Verdict(
         VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE,
         idle_sentence(evidence.window.length, policy, manager, doubt=doubt),
         evidence=evidence,
-        advice=(hint,) if doubt else (),
+        advice=(_hint(instance, evidence, policy, doubt),) if doubt else (),
         manager=manager,
     )
+
+
+def _hint(instance: Instance, evidence: Evidence, policy: Policy, doubt: str) -> str:
+    """Return what people read of a `doubt` about an idle instance: that only utilization says so,
+    or that the policy therefore does nothing unasked."""
+    unconfirmed = why_not_unasked(instance.instance_type, evidence, policy)
+    if unconfirmed is not None:
+        return unconfirmed.text
+    return f"{doubt}. Only GPU utilization says that it is idle"
 
 
 def _judge_the_rest(
