@@ -153,6 +153,12 @@ _ANY_DELIVERY = Edit(
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
     "if True:",
 )
+_POWER_MAY_VANISH = Edit(
+    "remediation.recheck_episode:RecheckEpisode._end_if_not_idle",
+    "return _power_vanished(cleared, evidence)",
+    "return None",
+)
+"""Power that is not measured any more ends a step by itself, whatever the verdict."""
 _ANY_STATE = Edit(
     "remediation.put_away:_must_be_in_expected_state", "if state != wanted_state:", "if False:"
 )
@@ -680,6 +686,7 @@ BUGS = (
                 "if verdict.kind is VerdictKind.IDLE:",
                 "if verdict.kind in (VerdictKind.IDLE, VerdictKind.NO_DATA):",
             ),
+            _POWER_MAY_VANISH,
         ),
         ("the agent dies while people are asked", "the agent dies during the notice of mode auto"),
     ),
@@ -1075,6 +1082,11 @@ BUGS = (
             Edit(f"{_RECHECK}._result_of_earlier_call", "now = self.clock.now()", "return None"),
             _ANY_STATE,
             Edit(f"{_RECHECK}._end_if_changed", 'if state != "running":', "if False:"),
+            Edit(
+                "remediation.take_snapshot:_must_not_be_stopped_yet",
+                "if state != wanted_state:",
+                "if False:",
+            ),
         ),
         ("the answer to the stop is lost", "the answer to the termination is lost"),
     ),
