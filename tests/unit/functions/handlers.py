@@ -12,6 +12,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
+# Loaded while tests are collected: its metrics read the environment once, and a test that loads it
+# first has none (`tests/conftest.py`).
+import governor.wiring.observability  # noqa: F401
 from local.demo.samples import of_this_account
 from tests.unit.wiring.samples import SIGN_IN, VARIABLES
 
