@@ -40,7 +40,7 @@ from governor.core.units import in_parts, in_utc, iso, listed, plural, printable
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
-from governor.episode.store.instances import Failures
+from governor.episode.store.instances import Failures, Troubles
 from governor.fleet.model import FleetPage
 from governor.fleet.store import Fleet
 from governor.policy.accounts import swept_targets
@@ -111,6 +111,16 @@ class Stack:
                 physical_id = summary.get("PhysicalResourceId", "")
                 resources.append((kind, summary["LogicalResourceId"], physical_id))
         return resources
+
+    @cached_property
+    def table(self) -> DynamoTable:
+        """The stack's state table."""
+        return DynamoTable(Clients(), self.outputs["StateTableName"])
+
+    @cached_property
+    def troubles(self) -> Troubles:
+        """The failures of workflows and the standing states of all targets."""
+        return Failures(self.table).failing_and_standing()
 
     @cached_property
     def api(self) -> Api:
@@ -318,7 +328,7 @@ def _message(cause: str) -> str:
 
 def _targets(stack: Stack) -> Line:
     """Describe the policy's targets by what the last sweep of each left for the console."""
-    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    table = stack.table
     page_by_target = {page.target: page for page in Fleet(table).pages()}
     book, _ = stack.policy
     named_targets = book.base().policy.targets
@@ -329,7 +339,7 @@ def _targets(stack: Stack) -> Line:
         book.add_accounts(accounts)
     targets = swept_targets(book.base().policy, stack.hub)
     failures = unswept(table)
-    states = _states_of_targets(table)
+    states = _states_of_targets(stack.troubles.standing)
     unread: dict[str, str] = {}
     for target in targets:
         page = page_by_target.get(target)
@@ -346,8 +356,7 @@ def _targets(stack: Stack) -> Line:
 def _states(stack: Stack) -> Line:
     """Describe the states that last until a person changes something, and what to do about each
     kind."""
-    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    states = Failures(table).standing_states()
+    states = stack.troubles.standing
     document = []
     places_by_kind: dict[StateKind, list[str]] = defaultdict(list)
     for state in states:
@@ -378,11 +387,11 @@ def _first(texts: Sequence[str]) -> list[str]:
     return shown
 
 
-def _states_of_targets(table: DynamoTable) -> dict[Target, StandingState]:
-    """Return the state that keeps each target from being swept; a target that is swept has none.
-    Raises: CloudError."""
+def _states_of_targets(standing: Sequence[StandingState]) -> dict[Target, StandingState]:
+    """Return the newest of these states that keeps each target from being swept; a target that is
+    swept has none."""
     states: dict[Target, StandingState] = {}
-    for state in Failures(table).standing_states():
+    for state in standing:
         known = states.get(state.target)
         is_newest = known is None or known.seen_at < state.seen_at
         if state.is_of_target and is_newest:
@@ -446,7 +455,7 @@ def _questions(stack: Stack) -> Line:
 def _not_asked(stack: Stack) -> Line:
     """Name the instances about which nobody is asked, because others start them again after each
     stop, with the time until then."""
-    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    table = stack.table
     until_by_name: dict[str, str] = {}
     texts = []
     for page in Fleet(table).pages():
@@ -581,8 +590,7 @@ def _failing(stack: Stack) -> Line:
 
     There is one text for each cause.
     """
-    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
-    failures = sorted(Failures(table).failing(), key=lambda failure: failure.at, reverse=True)
+    failures = sorted(stack.troubles.failing, key=lambda failure: failure.at, reverse=True)
     failures_by_cause: dict[str, list[Failing]] = {}
     for failure in failures:
         if failure.over_at is None:

@@ -20,6 +20,7 @@ from governor.core.instance import Target
 from governor.core.units import in_utc
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
+from governor.episode.store.instances import Troubles
 from governor.fleet.model import FleetPage
 from governor.policy.document import parse_policy
 from tests.console_world import make_row
@@ -178,7 +179,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(status, "Api", lambda *_: made)
     monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
     monkeypatch.setattr(status, "unswept", lambda _: made.unswept)
-    failures = SimpleNamespace(failing=lambda: made.failing, standing_states=lambda: made.states)
+    failures = SimpleNamespace(failing_and_standing=lambda: Troubles(made.failing, made.states))
     monkeypatch.setattr(status, "Failures", lambda _: failures)
     return made
 
