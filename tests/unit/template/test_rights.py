@@ -9,6 +9,7 @@ import re
 import string
 from dataclasses import fields
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import SignIn
 from governor.aws.clients import READING, allowing
 from governor.aws.ec2_writes import Ec2Controller
-from governor.core.managers import keys_denied_by_iam
+from governor.core import managers
 from governor.policy.model.names import TagMatch
 from local.engine.templates import expand_template, load_template
 from tests.iam import (
@@ -625,8 +626,11 @@ DESTRUCTIVE = {
 }
 ACTOR_ARN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-actor"
 IN_BOTH = pytest.mark.parametrize("account", ["hub", "member"])
+MANAGERS = json.loads(
+    (Path(managers.__file__).parent / "managers.json").read_text(encoding="utf-8")
+)
 UNDER_IAM = (
-    *sorted(keys_denied_by_iam()),
+    *sorted(key for manager in MANAGERS if manager.get("denied_by_iam") for key in manager["keys"]),
     "aws:servicecatalog:provisionedProductArn",
     "aws:servicecatalog:productArn",
 )

@@ -91,6 +91,7 @@ class _Marks:
     prefixes: tuple[str, ...]
     words: tuple[str, ...]
     names: tuple[str, ...]
+    runs: Runs | None
     after_stop: str
     after_termination: str | None
 
@@ -165,18 +166,6 @@ _CREATOR_KEYS = frozenset(
     }
 )
 """Keys under which people and tools write who created an instance, in lower case."""
-
-
-def keys_denied_by_iam() -> frozenset[str]:
-    """Return the tag keys under which IAM denies every stop and termination, as tools write them.
-    These are the keys of managers with `denied_by_iam` in the data, because a policy of a role has
-    no room for all. `template.yaml` and `stacks/member.yaml` list the same.
-    """
-    denied: set[str] = set()
-    for manager in _data():
-        if manager.get("denied_by_iam"):
-            denied.update(cast("list[str]", manager["keys"]))
-    return frozenset(denied)
 
 
 def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None:
@@ -259,13 +248,12 @@ def _begins_a_part(word: str, name: str) -> bool:
     return False
 
 
-@cache
 def runs_of(service: str) -> Runs | None:
     """Return the use of the instances that this service launches; `None` if the data does not say,
     or does not know the service."""
-    for manager in _data():
-        if manager["manager"] == service and "runs" in manager:
-            return Runs(str(manager["runs"]))
+    for marks in _all_marks():
+        if marks.name == service:
+            return marks.runs
     return None
 
 
@@ -393,15 +381,9 @@ def _is_value(value: str, pattern: str) -> bool:
 
 @cache
 def _all_marks() -> tuple[_Marks, ...]:
-    """Return the marks of all managers, in the order of the data."""
-    return tuple(_marks_of(manager, place) for place, manager in enumerate(_data()))
-
-
-def _data() -> list[Mapping[str, object]]:
-    """Return the objects of `managers.json` as they are written, one for each manager; the file is
-    read at each call."""
+    """Return the marks of all managers, in the order of the data, which is read once."""
     managers: list[Mapping[str, object]] = json.loads(_DATA.read_text(encoding="utf-8"))
-    return managers
+    return tuple(_marks_of(manager, place) for place, manager in enumerate(managers))
 
 
 def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
@@ -409,6 +391,7 @@ def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
     manager_class = ManagerClass(str(manager["class"]))
     is_schedule = manager_class is ManagerClass.SCHEDULE
     after_termination = manager.get("after_termination")
+    runs = manager.get("runs")
     values = cast("Mapping[str, object]", manager.get("values", {}))
     folded_values: dict[str, tuple[str, ...]] = {}
     for key, patterns in values.items():
@@ -424,6 +407,7 @@ def _marks_of(manager: Mapping[str, object], place: int) -> _Marks:
         prefixes=_folded(manager.get("prefixes")),
         words=_folded(manager.get("words")),
         names=_folded(manager.get("names")),
+        runs=None if runs is None else Runs(str(runs)),
         after_stop=_SCHEDULE_EFFECT if is_schedule else str(manager.get("after_stop", "")),
         after_termination=None if after_termination is None else str(after_termination),
     )
