@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from governor.core.units import printable
-from governor.notify.message import clip
+from governor.core.units import clip, printable
 
 if TYPE_CHECKING:
     from rich.table import Table

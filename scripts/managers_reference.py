@@ -51,7 +51,7 @@ _SECTIONS = {
     "schedule": (
         "Started by a schedule",
         "A stop holds until the next start time; the question says so. After a start, the idle\n"
-        "time counts anew. After two such starts [the escalation contacts are\n"
+        "time begins again. After two such starts [the escalation contacts are\n"
         "asked](approvals.md#others-start-it-again), whatever started the instance.",
     ),
 }

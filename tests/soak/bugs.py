@@ -160,7 +160,9 @@ _POWER_MAY_VANISH = Edit(
 )
 """Power that is not measured any more ends a step by itself, whatever the verdict."""
 _ANY_STATE = Edit(
-    "remediation.put_away:_must_be_in_expected_state", "if state != wanted_state:", "if False:"
+    "remediation.put_away:_must_be_in_expected_state",
+    "must_be_in_state(cleared, wanted_state)",
+    "pass",
 )
 _NEEDS_NO_SNAPSHOTS = _guard(
     "Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"
@@ -1084,8 +1086,8 @@ BUGS = (
             Edit(f"{_RECHECK}._end_if_changed", 'if state != "running":', "if False:"),
             Edit(
                 "remediation.take_snapshot:_must_not_be_stopped_yet",
-                "if state != wanted_state:",
-                "if False:",
+                "must_be_in_state(cleared, wanted_state)",
+                "pass",
             ),
         ),
         ("the answer to the stop is lost", "the answer to the termination is lost"),

@@ -17,7 +17,7 @@ from typing import Any
 from governor.alerts.model import LINE_FORMS, NOBODY, Alert, AlertKind, Owner, Severity, Words
 from governor.core.documents import plain
 from governor.core.instance import Instance, Target
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, clip
 
 _TITLE_CHARACTERS = 98
 """The longest title. SNS takes no longer subject."""
@@ -141,7 +141,7 @@ def template_words(
     room = max(_SHORTEST_NAME, len(name) - excess)
     if excess <= 0 or len(name) <= room:
         return words
-    shorter_name = f"{name[: room - 1]}…"
+    shorter_name = clip(name, room)
     title = _rendered(template, {**values, "name": shorter_name}, zone, now).title
     return replace(words, title=title)
 

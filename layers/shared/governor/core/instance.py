@@ -211,6 +211,11 @@ class Instance:
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     @property
+    def is_gone(self) -> bool:
+        """Return whether it is terminated or about to be: nothing starts it again."""
+        return self.state in ("shutting-down", "terminated")
+
+    @property
     def volume_ids(self) -> frozenset[str]:
         """Return the ids of the attached EBS volumes; empty if there are none."""
         return frozenset(volume.volume_id for volume in self.volumes)

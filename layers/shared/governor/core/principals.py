@@ -6,7 +6,7 @@ This module decides nothing.
 
 from __future__ import annotations
 
-from governor.core.units import printable
+from governor.core.units import clip, printable
 
 _LONGEST_NAME = 64
 """The longest name of a user, a role or a session. Source: IAM user guide, quotas."""
@@ -60,6 +60,4 @@ def _is_service(text: str) -> bool:
 
 def _short(name: str) -> str:
     """Return a name, its end replaced by an ellipsis if it is longer than AWS allows."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 1]}…"
+    return clip(name, _LONGEST_NAME)

@@ -198,6 +198,22 @@ def people(text: str) -> str:
     return text
 
 
+def clip(text: str, limit: int) -> str:
+    """Return at most `limit` characters of the text. If it is longer, the last one is an
+    ellipsis."""
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"
+
+
+def all_listed(names: Sequence[str]) -> str:
+    """Return all names, of which there is at least one, as a list in a sentence: `a, b and c`."""
+    *all_but_last, last = names
+    if not all_but_last:
+        return last
+    return f"{', '.join(all_but_last)} and {last}"
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Return the first `most` names in one text, with the number of the others: `a, b and 3 more`.
     Return an empty text if there are no names."""

@@ -50,7 +50,6 @@ is not done by then goes on, and counts as failed."""
 _NOTE_OPERATION = "dynamodb:TransactWriteItems"
 _NOTE_SECONDS = 2.0
 """How long the notes of warnings may still take once the hooks are sent. Both begin together."""
-_GONE = ("shutting-down", "terminated")
 _Part = TypeVar("_Part")
 
 
@@ -166,7 +165,7 @@ class RespondToWarnings:
             attempt.reaction.ours = False
             return attempt
         if warned.lifecycle_action is not None:
-            if instance.state in _GONE:
+            if instance.is_gone:
                 # The event came late: no work can be saved any more, and the group does not wait.
                 return attempt
             warned = self._with_heartbeat(warned, warned.lifecycle_action, attempt.reaction)
@@ -311,9 +310,9 @@ class RespondToWarnings:
         self.once(f"{case.warned.event_id}#snapshots", create)
 
     def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
-        """Create snapshots of all volumes but the root volume, which a new instance has anew. Set
-        their ids in the reaction; in mode `observe`, only ask for a dry run, which leaves it
-        without ids. Raises: CloudError; SafetyError if EC2 carried out a dry run."""
+        """Create snapshots of all volumes but the root volume, of which a new instance has
+        its own. Set their ids in the reaction; in mode `observe`, only ask for a dry run, which
+        leaves it without ids. Raises: CloudError; SafetyError if EC2 carried out a dry run."""
         created = _wired(self.snapshots).create(
             case.instance.target,
             case.instance.instance_id,

@@ -37,7 +37,6 @@ from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies, policy_or_base
 
-_GONE = ("shutting-down", "terminated")
 _STOPPED = ("stopping", "stopped")
 
 
@@ -85,7 +84,7 @@ class BookSaving:
         read.
         """
         instance = self._described(episode)
-        if instance is None or instance.state in _GONE:
+        if instance is None or instance.is_gone:
             return self._entry_without_saving(episode, outcome, (Step.TERMINATE,), now)
         if outcome is Outcome.INTERRUPTED or instance.state in _STOPPED:
             return self._entry_without_saving(episode, outcome, (Step.STOP,), now)
@@ -121,7 +120,7 @@ class BookSaving:
         if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
             return None
         instance = self._described(episode)
-        if instance is None or instance.state in _GONE:
+        if instance is None or instance.is_gone:
             # If this episode did not ask EC2 for the termination, others did.
             return Outcome.TERMINATED if Step.TERMINATE.value in steps_done else None
         if Step.STOP.value not in steps_done:

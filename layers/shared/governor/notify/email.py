@@ -20,6 +20,7 @@ from governor.core.errors import (
     Throttled,
     Unavailable,
 )
+from governor.core.units import clip
 from governor.notify.message import (
     NOTE_IF_SHORTENED,
     Channel,
@@ -27,7 +28,6 @@ from governor.notify.message import (
     DeliveryRefused,
     DeliveryRetryable,
     Message,
-    clip,
 )
 from governor.policy.model.contacts import is_address
 

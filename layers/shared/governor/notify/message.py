@@ -14,7 +14,7 @@ from governor.alerts.model import ENDS, AlertKind, Facts, Section, Severity
 from governor.approvals.messages.questions import stage_name
 from governor.approvals.model.approval import Answer
 from governor.core.errors import GovernorError
-from governor.core.units import UtcDatetime, printable
+from governor.core.units import UtcDatetime, clip, printable
 
 ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
 """The text of each button, at most 75 characters as Slack allows. The button of a keep shows the
@@ -238,11 +238,3 @@ def _on_lines(part: Any, limit: int = _LINE_CHARACTERS) -> Any:
 def one_line(text: str, limit: int) -> str:
     """Return the text without control characters, shortened to `limit` characters."""
     return clip(printable(text), limit)
-
-
-def clip(text: str, limit: int) -> str:
-    """Return at most `limit` characters of the text. If it is longer, the last one is an
-    ellipsis."""
-    if len(text) <= limit:
-        return text
-    return text[: limit - 1] + "…"

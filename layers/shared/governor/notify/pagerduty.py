@@ -15,8 +15,8 @@ from governor.alerts.model import ENDS_FOR_MACHINES, AlertKind, Severity
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https
 from governor.core.ports import Clock
-from governor.core.units import iso
-from governor.notify.message import Delivered, Message, clip
+from governor.core.units import clip, iso
+from governor.notify.message import Delivered, Message
 from governor.notify.transport import HttpsChannel
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"

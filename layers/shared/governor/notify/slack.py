@@ -19,6 +19,7 @@ from governor.approvals.model.approval import Answer
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https
 from governor.core.ports import Clock
+from governor.core.units import clip
 from governor.notify.message import (
     ANSWER_TEXT,
     NOTE_IF_SHORTENED,
@@ -26,7 +27,6 @@ from governor.notify.message import (
     Delivered,
     DeliveryRefused,
     Message,
-    clip,
 )
 from governor.notify.transport import HttpsChannel, failure, https_url, post
 

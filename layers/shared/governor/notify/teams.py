@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from governor.alerts.model import Section, Severity
-from governor.notify.message import NOTE_IF_SHORTENED, Delivered, Message, clip
+from governor.core.units import clip
+from governor.notify.message import NOTE_IF_SHORTENED, Delivered, Message
 from governor.notify.transport import HttpsChannel
 
 _PAYLOAD_BYTES = 26_000

@@ -103,7 +103,7 @@ class PolicyBook:
 
     def add_accounts(self, accounts: Iterable[str]) -> Self:
         """Add these accounts, those of the document's organizational units, to the targets of the
-        policy. Policies that the book has made before are made anew. Return the changed book."""
+        policy. Policies that the book has made before are made again. Return the changed book."""
         policy = self._base.policy
         targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))
         self._base = replace(self._base, policy=replace(policy, targets=targets))

@@ -13,7 +13,7 @@ from governor.alerts.model import Alert, Owner, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, listed, some_of
+from governor.core.units import UtcDatetime, all_listed, listed, some_of
 from governor.policy.rules.consent import Unaccepted
 
 _MOST_LINES = 40
@@ -127,7 +127,9 @@ def consent_line(override: Unaccepted) -> str:
     if not missing:
         return f"Override {override.name} counts as ask: approved_by must name two people."
     verb = "accepts" if len(missing) == 1 else "accept"
-    return f"Override {override.name} counts as ask until {_joined(missing)} {verb} this version."
+    return (
+        f"Override {override.name} counts as ask until {all_listed(missing)} {verb} this version."
+    )
 
 
 def consent_alert(
@@ -155,11 +157,3 @@ def consent_alert(
     }
     dedup_id = f"consent-{short_hash(version or 'parameter', terms, person)}"
     return alert_from_template("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
-
-
-def _joined(people: Sequence[str]) -> str:
-    """Return the names of at least one person as a list in a sentence: `a, b and c`."""
-    *all_but_last, last = people
-    if not all_but_last:
-        return last
-    return f"{', '.join(all_but_last)} and {last}"

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from governor.core.errors import PolicyError, PolicyProblem
-from governor.core.units import printable
+from governor.core.units import clip, printable
 
 _MOST_CHARACTERS = 65_536
 """Far more than a policy needs, and far less than a reader can take."""
@@ -118,9 +118,7 @@ def shown(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = printable(str(value))
-    if len(text) > _SHOWN_CHARACTERS:
-        text = text[: _SHOWN_CHARACTERS - 1] + "…"
+    text = clip(printable(str(value)), _SHOWN_CHARACTERS)
     return f"'{text}'" if isinstance(value, str) else text
 
 

@@ -60,6 +60,14 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
         raise SafetyError(f"the last recheck let {clearance.step} through, not {wanted}")
 
 
+def must_be_in_state(cleared: Cleared, wanted_state: str) -> None:
+    """Require this state of the instance, as EC2 showed it when the guards looked. Raises:
+    SafetyError."""
+    state = cleared.instance.state
+    if state != wanted_state:
+        raise SafetyError(f"the instance is {state}, not {wanted_state}")
+
+
 def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
     """Return the time of the last recheck, if it may let one call of this step through now.
 

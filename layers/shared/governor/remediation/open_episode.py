@@ -179,10 +179,9 @@ class OpenEpisode:
         reason = verdict.reason
         if idle_for > evidence.window.length:
             reason = asked_because(idle_for, instance, evidence, policy)
-        if why_not_unasked(instance.instance_type, evidence, policy) is not None:
-            applied = replace(applied, policy=only_people_decide(policy))
-        if restarts:
-            # Whatever acts unasked would stop it, and others would start it, again and again.
+        is_unconfirmed = why_not_unasked(instance.instance_type, evidence, policy) is not None
+        # Whatever acts unasked would stop it, and others would start it, again and again.
+        if is_unconfirmed or restarts:
             applied = replace(applied, policy=only_people_decide(policy))
         draft = self._draft(ref, instance, applied, reason, evidence, now)
         episode = replace(

@@ -33,6 +33,7 @@ from governor.policy.model.policy import Mode
 from governor.remediation.clearance import (
     Cleared,
     must_be_fresh,
+    must_be_in_state,
     must_be_rechecked,
     unclear_must_wait,
 )
@@ -247,6 +248,4 @@ def _must_be_in_expected_state(cleared: Cleared, step: Step) -> None:
     else running. A dry run has stopped nothing. Raises: SafetyError."""
     stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
     wanted_state = "stopped" if stops_first and not cleared.dry_run else "running"
-    state = cleared.instance.state
-    if state != wanted_state:
-        raise SafetyError(f"the instance is {state}, not {wanted_state}")
+    must_be_in_state(cleared, wanted_state)

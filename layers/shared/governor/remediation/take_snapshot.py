@@ -29,7 +29,12 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Step
 from governor.episode.ports import Snapshotter, Vault
 from governor.episode.store.episodes import Episodes
-from governor.remediation.clearance import Cleared, must_be_rechecked, unclear_must_wait
+from governor.remediation.clearance import (
+    Cleared,
+    must_be_in_state,
+    must_be_rechecked,
+    unclear_must_wait,
+)
 from governor.remediation.guards import Guards
 from governor.remediation.rules.snapshot_refusal import refused_snapshots_text
 from governor.remediation.store import Calls
@@ -229,9 +234,7 @@ def _must_be_in_its_state(cleared: Cleared) -> None:
     must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
     stops_first = after_stop and not cleared.dry_run
     wanted_state = "stopped" if stops_first else "running"
-    state = cleared.instance.state
-    if state != wanted_state:
-        raise SafetyError(f"the instance is {state}, not {wanted_state}")
+    must_be_in_state(cleared, wanted_state)
 
 
 def _must_not_be_stopped_yet(cleared: Cleared) -> None:
@@ -239,6 +242,4 @@ def _must_not_be_stopped_yet(cleared: Cleared) -> None:
     episode has carried out that stop. Raises: SafetyError."""
     is_stop_of_earlier_episode = Step.STOP not in cleared.episode.own_plan
     wanted_state = "stopped" if is_stop_of_earlier_episode else "running"
-    state = cleared.instance.state
-    if state != wanted_state:
-        raise SafetyError(f"the instance is {state}, not {wanted_state}")
+    must_be_in_state(cleared, wanted_state)

@@ -103,7 +103,7 @@ class UndoEpisode:
         if refusal is not None:
             return _refused(refusal)
         instance = self.instances.describe(target, ref.instance_id)
-        if instance is None or instance.state in ("shutting-down", "terminated"):
+        if instance is None or instance.is_gone:
             return _refused("the instance no longer exists")
         refusal = _not_startable(instance, episode)
         if refusal is not None:

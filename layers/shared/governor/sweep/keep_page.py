@@ -14,7 +14,7 @@ from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.core.units import UtcDatetime, in_utc, plural, sentence
+from governor.core.units import UtcDatetime, clip, in_utc, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.rules.plan import why_left_alone
 from governor.fleet.model import (
@@ -224,8 +224,6 @@ def _basic_row(
     is cut."""
     owner, project = rate.whose
     manager = managed_by(instance, policy.managed.tag_keys)
-    if len(reason) > REASON_CHARACTERS:
-        reason = f"{reason[: REASON_CHARACTERS - 1]}…"
     return FleetRow(
         instance_id=instance.instance_id,
         name=instance.name,
@@ -235,7 +233,7 @@ def _basic_row(
         owner=owner,
         project=project,
         verdict=verdict,
-        reason=reason,
+        reason=clip(reason, REASON_CHARACTERS),
         usd_per_hour=rate.usd_per_hour,
         launched_at=instance.launch_time,
         managed_by=None if manager is None else manager.service,

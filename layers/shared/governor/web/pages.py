@@ -24,7 +24,7 @@ from governor.approvals.rules.approval import keep_end, keep_text, late_hold_tex
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
-from governor.core.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
+from governor.core.units import UtcDatetime, clip, clock, day_and_time, iso, left, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.series import gpu_rows
@@ -206,10 +206,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
 
 def _short_name(view: ApprovalView) -> str:
     """Return the name of the instance, cut to 48 characters for a headline."""
-    name = view.episode.instance.name
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 1]}…"
+    return clip(view.episode.instance.name, _LONGEST_NAME)
 
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:

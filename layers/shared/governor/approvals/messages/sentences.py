@@ -22,6 +22,7 @@ from governor.core.managers import other_tools, perhaps_by
 from governor.core.principals import names_in, principal_text
 from governor.core.units import (
     UtcDatetime,
+    all_listed,
     day_and_time,
     deadline,
     left,
@@ -275,7 +276,7 @@ def restarts_text(episode: Episode) -> str:
     tools = [tool.name for tool in other_tools(episode.instance)]
     values = {
         "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
-        "days": _joined(days),
+        "days": all_listed(days),
         "tools": listed(tools, 2),
         "until": _day(until, zone),
     }
@@ -294,13 +295,6 @@ def launched_text(episode: Episode) -> str:
     if manager is None:
         return f"Launched by {who} on {day}."
     return f"Launched by {who} on {day}, perhaps by {manager}."
-
-
-def _joined(days: list[str]) -> str:
-    """Return the days, at least one, as in `Thu Nov 12, Fri Nov 13 and Wed Nov 18`."""
-    if len(days) == 1:
-        return days[0]
-    return f"{', '.join(days[:-1])} and {days[-1]}"
 
 
 def _day(moment: UtcDatetime, zone: str) -> str:

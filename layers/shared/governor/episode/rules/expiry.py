@@ -20,7 +20,6 @@ NOTICE = timedelta(days=7)
 """The shortest time from the delivery of the message to the owner until the deletion."""
 STANDS = timedelta(days=30)
 """A message counts for this long; after that the owner is notified again."""
-_GONE = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class Holdings:
     @property
     def _has_all_volumes(self) -> bool:
         """Return whether the instance still has every volume of which a snapshot was taken."""
-        if self.instance is None or self.instance.state in _GONE:
+        if self.instance is None or self.instance.is_gone:
             return False
         copied_volumes: set[str] = set()
         for episode in self.episodes:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from governor.core.errors import CloudError, Throttled, Unavailable
 from governor.core.instance import Instance
-from governor.core.units import printable
+from governor.core.units import clip, printable
 from governor.episode.model.start_try import StartTry
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 
@@ -62,10 +62,7 @@ def is_refusal(error: CloudError) -> bool:
 def words_of_ec2(message: str) -> str:
     """Return EC2's message as one line that people can read. The encoded part is left out, and a
     message of more than 400 characters is cut."""
-    text = printable(message.partition(_ENCODED)[0])
-    if len(text) <= _LONGEST_WORDS:
-        return text
-    return f"{text[: _LONGEST_WORDS - 1]}…"
+    return clip(printable(message.partition(_ENCODED)[0]), _LONGEST_WORDS)
 
 
 def reason_of_state(instance: Instance) -> str:
@@ -77,7 +74,7 @@ def reason_of_state(instance: Instance) -> str:
 def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> StartSeen:
     """Return what came of a start, by the instance as EC2 shows it now. `instance` is `None` if EC2
     knows it no longer. A stopped instance without a new reason counts as starting for 7 minutes."""
-    if instance is None or instance.state in ("shutting-down", "terminated"):
+    if instance is None or instance.is_gone:
         return StartSeen.OVERTAKEN
     if instance.state == "running":
         return StartSeen.RUNNING
