@@ -19,6 +19,10 @@ from cli.errors import CommandError
 from cli.nearest import nearest
 
 COMMANDS = {
+    "scan": (
+        "cli.scan",
+        "idle accelerators of every kind, tagged or not, with what they cost; reads only",
+    ),
     "status": ("cli.status", "on one screen whether the stack works, and what it waits for"),
     "approvals": ("cli.approvals", "questions that wait for an answer"),
     "freezes": ("cli.freezes", "what holds actions back: freezes, caps, and steps that wait"),
@@ -124,8 +128,8 @@ def _everywhere() -> argparse.ArgumentParser:
     group.add_argument(
         "--region",
         action="append",
-        help="else AWS_REGION, else the profile's. For advice, doctor, health, simulate "
-        "and spot: of the instances, may be given several times",
+        help="else AWS_REGION, else the profile's. For advice, doctor, health, scan, "
+        "simulate and spot: of the instances, may be given several times",
     )
     group.add_argument(
         "--stack-name", default="gpu-governor", help="the deployed stack (default: %(default)s)"

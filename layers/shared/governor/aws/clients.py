@@ -85,11 +85,12 @@ class Clients:
     `region` is that of calls without a target; `None` leaves it to botocore's own settings.
     """
 
-    def __init__(self, region: str | None = None) -> None:
+    def __init__(self, region: str | None = None, session_policy: str | None = None) -> None:
         """Make no client yet. Without `region` botocore's own settings name the Region of calls
-        without a target."""
+        without a target. With `session_policy`, as JSON, every session with a role may do only what
+        the policy allows, too."""
         self._region = region
-        self._only_reads = False
+        self._session_policy = session_policy
         self._lock = threading.Lock()
         self._clients: dict[_ClientKey, Any] = {}
         self._sessions: dict[_Role, Any] = {}
@@ -100,7 +101,7 @@ class Clients:
 
         To change something, such a function uses `client_for_one_call`.
         """
-        self._only_reads = True
+        self._session_policy = allowing(*READING)
 
     def client(
         self,
@@ -153,13 +154,18 @@ class Clients:
     def _session(self, role: _Role) -> Any:
         """Return the botocore session of a role, made once. Call it only with the lock held."""
         if role not in self._sessions:
-            session: Any = botocore.session.get_session()
-            session.register_component("response_parser_factory", Ec2ParserFactory(moment))
+            session = self._new_session()
             if role.arn is not None:
                 assumed = _AssumedRole(self._assumed(role.arn, role.session))
                 session.register_component("credential_provider", CredentialResolver([assumed]))
             self._sessions[role] = session
         return self._sessions[role]
+
+    def _new_session(self) -> Any:
+        """Return a new botocore session, which reads EC2's answers by our own parser."""
+        session: Any = botocore.session.get_session()
+        session.register_component("response_parser_factory", Ec2ParserFactory(moment))
+        return session
 
     def client_for_one_call(
         self, operation: str, target: Target, role_arn: str, resource: str
@@ -200,7 +206,7 @@ class Clients:
         is first asked when they are used, and again before they end. Call it only with the lock
         held."""
         sts = self._sts()
-        policy = allowing(*READING) if self._only_reads else None
+        policy = self._session_policy
 
         def refresh() -> dict[str, str]:
             """Return new credentials, as botocore takes them. Raises: CloudError."""

@@ -76,14 +76,20 @@ class Ec2Instances(Adapter):
         selected_by_id = {instance.instance_id: instance for instance in running}
         return [instance for instance in selected_by_id.values() if instance.instance_id not in odd]
 
+    def list_accelerated(self, target: Target) -> list[Instance]:
+        """Return all running instances of accelerated types, each once; those whose record cannot
+        be read are left out. Raises: CloudError."""
+        running = self._described(target, {}, _accelerated(), _RUNNING)
+        instance_by_id = {instance.instance_id: instance for instance in running}
+        return list(instance_by_id.values())
+
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """Return the running GPU instances without the selector's tag, `MOST_UNGOVERNED` at most;
         those whose record cannot be read are left out. Raises: CloudError.
 
         No filter of EC2 leaves a tag out, so the governed ones are read, too.
         """
-        accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
-        running = self._described(target, {}, accelerated, _RUNNING)
+        running = self._described(target, {}, _accelerated(), _RUNNING)
         ungoverned = (instance for instance in running if not selector.is_on(instance))
         return list(itertools.islice(ungoverned, MOST_UNGOVERNED))
 
@@ -310,6 +316,11 @@ class Ec2Instances(Adapter):
             )
             volumes.append(sized)
         return tuple(volumes)
+
+
+def _accelerated() -> dict[str, Any]:
+    """Return EC2's filter for all accelerated instance types."""
+    return {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
 
 
 def is_not_known(error: CloudError) -> bool:

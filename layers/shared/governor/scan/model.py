@@ -1,0 +1,161 @@
+"""Results of a scan: accelerators, capacity and remains that cost money, each with its evidence.
+
+A scan judges what it may read and changes nothing, so nothing here is a reason to act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from governor.core.instance import Target
+from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
+
+
+class Strength(StrEnum):
+    """How much the evidence of a finding proves."""
+
+    STRONG = "strong"
+    """Figures of the accelerators themselves, or a fact that AWS states, such as the number of
+    free instances of a reservation."""
+    WEAK = "weak"
+    """Figures beside the accelerators: CPU, network, disk, EC2's own power. They suggest, and prove
+    nothing."""
+    NONE = "none"
+    """Nothing was measured."""
+
+
+class Finding(StrEnum):
+    """The conclusion about a resource."""
+
+    IDLE = "idle"
+    """Its accelerators did nothing, by their own figures."""
+    LIKELY_IDLE = "likely idle"
+    """Nothing beside its accelerators worked either; they themselves were not measured."""
+    UNUSED = "unused"
+    """It is paid for and does nothing for anybody: capacity without instances, an endpoint without
+    invocations, a volume without an instance."""
+    PARTLY_IDLE = "partly idle"
+    """Some of its accelerators worked, and others did not."""
+    NOT_MEASURED = "not measured"
+    """Nothing is known of its work. That is never idleness."""
+    TOO_YOUNG = "too young"
+    """It runs too short a time to say anything."""
+    EXEMPT = "exempt"
+    """Its tag says that it is to be left alone."""
+    BUSY = "busy"
+
+    @property
+    def is_waste(self) -> bool:
+        """Return whether all that it costs counts as waste."""
+        return self in (Finding.IDLE, Finding.LIKELY_IDLE, Finding.UNUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One thing that costs money. A kind of resource may add fields in a subclass."""
+
+    target: Target
+    """Account and Region; a resource without a Region has the one it was asked about in."""
+    resource_id: str
+    """Its id or name in AWS, unique in its kind, account and Region."""
+    what: str
+    """The hardware in words: `p5.48xlarge, 8 x H100`."""
+    name: str = ""
+    """The `Name` tag, or empty."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    creator: str | None = None
+    """The ARN or name of who created it; `None` if that is not known."""
+    since: UtcDatetime | None = None
+    """When it was last started or created; `None` if AWS does not say."""
+    manager: str | None = None
+    """The service that runs it, such as `EKS`; `None` if none does."""
+    is_governed: bool = False
+    """True if it carries the tag by which the policy selects instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """The conclusion of a kind of resource about one resource.
+
+    Attributes:
+        evidence: what was measured, over which time, as one sentence for people.
+        idle_since: since when it is known to do nothing; `None` if it works, or that is not known.
+    """
+
+    finding: Finding
+    strength: Strength
+    evidence: str
+    idle_since: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the report."""
+
+    kind: str
+    """The name of the kind of resource, such as `ec2-instance`."""
+    resource: Resource
+    judgment: Judgment
+    usd_per_hour: UsdPerHour | None
+    """Price while it exists; `None` if it is not known."""
+    command: str
+    """The exact command that ends the waste, or that looks closer; empty if there is none."""
+    owner: str | None = None
+    """The value of its owner tag; `None` without one."""
+
+    @property
+    def usd_per_month(self) -> Usd | None:
+        """Return the price of a month of 730 hours; `None` if the price is not known."""
+        if self.usd_per_hour is None:
+            return None
+        return self.usd_per_hour * HOURS_PER_MONTH
+
+    @property
+    def waste_usd_per_month(self) -> Usd:
+        """Return what a month of it wastes; zero if it is no waste, or its price is not known."""
+        if not self.judgment.finding.is_waste or self.usd_per_month is None:
+            return Decimal()
+        return self.usd_per_month
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unread:
+    """Something that could not be read, so that the report is incomplete."""
+
+    place: str
+    """Account, or account and Region: `123456789012/us-east-1`."""
+    topic: str
+    """The missing part of the report, such as `SageMaker endpoints`."""
+    operation: str
+    """The call that failed, such as `sagemaker:ListEndpoints`; empty if it was none."""
+    reason: str
+    """AWS's words, or why an answer could not be read."""
+    is_missing_right: bool = False
+    """True if a right to `operation` would mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a scan found, the most expensive waste first."""
+
+    rows: tuple[Row, ...]
+    unread: tuple[Unread, ...]
+    places: tuple[Target, ...]
+    """The accounts and Regions that were looked at."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """How often each operation was called."""
+    usd_spent: Usd = Decimal()
+    """AWS's charge for the calls of this scan."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether everything could be read."""
+        return not self.unread
+
+    @property
+    def waste_usd_per_month(self) -> Usd:
+        """Return the waste of all rows together; zero if there are none."""
+        return sum((row.waste_usd_per_month for row in self.rows), Decimal())

@@ -1,0 +1,37 @@
+"""Ports of a scan: calls of AWS that read, by their names.
+
+Each kind of resource names the operations that it calls. The adapter refuses all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from governor.core.instance import Instance, Target
+
+
+class ReadApi(Protocol):
+    """Calls of AWS that change nothing.
+
+    An operation is named as IAM names it: `sagemaker:ListEndpoints`. Every method raises CloudError
+    if AWS refuses, and SafetyError for an operation that no kind of resource has on its list.
+    """
+
+    def call(self, target: Target, operation: str, **parameters: Any) -> Any:
+        """Return AWS's answer to one call, in the account and Region of the target."""
+
+    def pages(
+        self, target: Target, operation: str, *, following: str = "NextToken", **parameters: Any
+    ) -> Iterator[Any]:
+        """Yield all pages of AWS's answer. `following` names the field with the token of the next
+        page, in the answer and in the request."""
+
+
+class AcceleratedInstances(Protocol):
+    """EC2's instances of accelerated types, read only."""
+
+    def list_accelerated(self, target: Target) -> Sequence[Instance]:
+        """Return all running instances of accelerated types, tagged or not; empty if there are
+        none. An instance whose record cannot be read is left out. Raises: CloudError."""

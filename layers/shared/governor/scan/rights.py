@@ -1,0 +1,71 @@
+"""The rights that a scan needs, as policies of IAM.
+
+They are made from the lists of the kinds of resource, so that a policy never lacks an operation
+that is called, and has none that is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from governor.scan.kind import Kind
+
+EVERYWHERE = ("ec2:DescribeRegions", "pricing:GetProducts")
+"""Operations of every scan, in each account."""
+OF_THE_CALLER = ("sts:GetCallerIdentity",)
+OF_AN_ORGANIZATION = (
+    "organizations:ListAccountsForParent",
+    "organizations:ListOrganizationalUnitsForParent",
+    "sts:AssumeRole",
+)
+"""Operations of a scan of many accounts, in the account of the caller."""
+
+
+def operations_in_accounts(kinds: Iterable[Kind[Any, Any]]) -> tuple[str, ...]:
+    """Return the operations that a scan of these kinds calls in each account, sorted."""
+    operations = set(EVERYWHERE)
+    for kind in kinds:
+        operations.update(kind.operations)
+    return tuple(sorted(operations))
+
+
+def operations_of_a_scan(kinds: Iterable[Kind[Any, Any]]) -> frozenset[str]:
+    """Return all operations that a scan of these kinds may call anywhere. No other is sent."""
+    in_accounts = operations_in_accounts(kinds)
+    return frozenset((*in_accounts, *OF_THE_CALLER, *OF_AN_ORGANIZATION))
+
+
+def session_policy(kinds: Iterable[Kind[Any, Any]]) -> str:
+    """Return the session policy, as JSON, of the roles that a scan assumes in other accounts: the
+    role may be an administrator's, and the session still only reads."""
+    return _policy([_statement("Read", operations_in_accounts(kinds))])
+
+
+def policy_to_attach(
+    kinds: Iterable[Kind[Any, Any]], role_name: str | None = None, partition: str = "aws"
+) -> str:
+    """Return the policy, as JSON, of the person or role that scans. With `role_name` it includes
+    the rights to read the organization and to assume that role in its accounts."""
+    statements = [_statement("Read", (*operations_in_accounts(kinds), *OF_THE_CALLER))]
+    if role_name is not None:
+        *read, assume = OF_AN_ORGANIZATION
+        role_arn = f"arn:{partition}:iam::*:role/{role_name}"
+        statements.append(_statement("ReadTheOrganization", read))
+        statements.append(_statement("ReadMemberAccounts", [assume], role_arn))
+    return _policy(statements, indent=2)
+
+
+def _statement(sid: str, actions: Sequence[str], resource: str = "*") -> dict[str, Any]:
+    """Return a statement that allows these actions. Nearly none of them, as lists of EC2 and
+    CloudWatch, takes a narrower resource than `*`."""
+    return {"Sid": sid, "Effect": "Allow", "Action": sorted(actions), "Resource": resource}
+
+
+def _policy(statements: Sequence[dict[str, Any]], *, indent: int | None = None) -> str:
+    """Return the policy as JSON; without `indent` as short as it can be, as STS limits a session
+    policy to 2,048 characters."""
+    document = {"Version": "2012-10-17", "Statement": list(statements)}
+    separators = None if indent else (",", ":")
+    return json.dumps(document, indent=indent, separators=separators)

@@ -1,0 +1,82 @@
+"""Look at one account and Region: every kind of resource, each by itself.
+
+A kind that cannot be read costs only its own rows. This module changes nothing in AWS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from governor.core.errors import AccessDenied, CloudError
+from governor.core.units import printable
+from governor.scan.kind import Kind, Place
+from governor.scan.model import Resource, Row, Unread
+from governor.scan.rules import owner_of
+
+_log = logging.getLogger(__name__)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of an answer in another form than AWS documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceReport:
+    """The rows of one account and Region in no particular order, and what could not be read."""
+
+    rows: tuple[Row, ...]
+    unread: tuple[Unread, ...]
+
+
+def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
+    """Return the rows of all kinds in one account and Region. Kinds whose calls AWS bills are left
+    out unless the place allows those. Raises nothing for what AWS refuses."""
+    rows: list[Row] = []
+    unread: list[Unread] = []
+    for kind in kinds:
+        if kind.is_billed and not place.reads_commitments:
+            continue
+        try:
+            rows += _rows(kind, place)
+        except CloudError as error:
+            unread.append(_refused(kind, place, error))
+        except _UNREADABLE as error:
+            _log.warning("%s in %s cannot be read", kind.words, place.target, exc_info=True)
+            why = f"AWS's answer cannot be read: {error!r}"
+            unread.append(Unread(str(place.target), kind.words, "", printable(why)))
+    return PlaceReport(tuple(rows), tuple(unread))
+
+
+def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
+    """Yield the rows of one kind. Raises: CloudError if it cannot be listed or measured."""
+    resources = kind.list(place)
+    measured_by_id = kind.measure(place, resources) if resources else {}
+    for resource in resources:
+        measured = measured_by_id.get(resource.resource_id)
+        judgment = kind.judge(place, resource, measured)
+        yield Row(
+            kind=kind.name,
+            resource=resource,
+            judgment=judgment,
+            usd_per_hour=kind.price(place, resource),
+            command=kind.command(resource, judgment),
+            owner=_owner(resource),
+        )
+
+
+def _owner(resource: Resource) -> str | None:
+    """Return the owner by the resource's tags, printable; `None` without one."""
+    owner = owner_of([*resource.tags.items()])
+    return None if owner is None else printable(owner)
+
+
+def _refused(kind: Kind[Any, Any], place: Place, error: CloudError) -> Unread:
+    """Return the line about a kind that AWS refused to show."""
+    return Unread(
+        place=str(place.target),
+        topic=kind.words,
+        operation=error.operation,
+        reason=printable(error.words or str(error)),
+        is_missing_right=isinstance(error, AccessDenied),
+    )

@@ -1,0 +1,66 @@
+"""Clients for reading alone refuse what is not on their list, whoever calls."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.stub import Stubber
+
+from governor.aws.read_only import AwsReadApi, ReadOnlyClients
+from governor.core.errors import SafetyError
+from governor.core.instance import Target
+from governor.scan.registry import KINDS
+from governor.scan.rights import operations_of_a_scan, policy_to_attach, session_policy
+
+TARGET = Target("123456789012", "us-east-1")
+LIST = ("ec2:DescribeRegions",)
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> ReadOnlyClients:
+    """Clients that may list Regions and nothing else."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    return ReadOnlyClients(LIST, "{}", "us-east-1")
+
+
+def test_an_operation_on_the_list_is_sent_and_counted(clients: ReadOnlyClients) -> None:
+    """The report says how often each was called."""
+    with Stubber(clients.client("ec2", TARGET)) as stubber:
+        stubber.add_response("describe_regions", {"Regions": []})
+        assert [] == AwsReadApi(clients).call(TARGET, "ec2:DescribeRegions")["Regions"]
+    assert {"ec2:DescribeRegions": 1} == clients.calls
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters"),
+    [
+        ("ec2:TerminateInstances", {"InstanceIds": ["i-1"]}),
+        ("ec2:CreateTags", {"Resources": ["i-1"], "Tags": []}),
+        ("ec2:DescribeInstances", {}),
+        ("sagemaker:DeleteEndpoint", {"EndpointName": "x"}),
+    ],
+)
+def test_every_other_operation_is_refused_before_it_is_sent(
+    clients: ReadOnlyClients, operation: str, parameters: dict[str, Any]
+) -> None:
+    """Reading one thing more needs a line on the list of a kind, which the printed policy has."""
+    with pytest.raises(SafetyError, match=operation):
+        AwsReadApi(clients).call(TARGET, operation, **parameters)
+    assert {} == clients.calls
+
+
+def test_the_session_policy_is_short_enough_for_sts() -> None:
+    """STS takes 2,048 characters."""
+    assert len(session_policy(KINDS)) <= 2048
+
+
+def test_the_policy_to_attach_allows_what_a_scan_calls_and_no_more() -> None:
+    """It is made from the same lists as the clients."""
+    document = json.loads(policy_to_attach(KINDS, "Audit"))
+    actions = {action for statement in document["Statement"] for action in statement["Action"]}
+    assert operations_of_a_scan(KINDS) == actions
+    verbs = ("Describe", "Get", "List", "Lookup", "AssumeRole")
+    assert [] == [name for name in actions if not name.partition(":")[2].startswith(verbs)]
