@@ -20,7 +20,8 @@ _TABLE = Path(__file__).parent / "accelerated_instance_types.csv"
 
 
 def shape_of(instance_type: str) -> Shape | None:
-    """Return the hardware of a type such as `g5.xlarge`; `None` if the table does not have it."""
+    """Return the hardware of a type such as `g5.xlarge`, with `None` for each figure that the table
+    leaves empty. Return `None` if the table does not have the type."""
     row = _rows().get(instance_type)
     if row is None:
         return None

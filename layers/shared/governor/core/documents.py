@@ -60,10 +60,10 @@ def _visible(text: str) -> str:
 
 def plain(value: object) -> Any:
     """Return the JSON value of a record, or of a part of one: a time as ISO 8601, a length as whole
-    seconds, a set as a sorted list, a record as a mapping of its fields.
+    seconds, an enum as its value, a set as a sorted list, a record as a mapping of its fields.
 
-    An amount (Decimal) is a text, rounded to six decimals if it has more. Anything unknown is its
-    `str`.
+    An amount (Decimal) is a text, rounded to six decimals if it has more; an int, a float or a bool
+    stays. Anything else is its `str`.
     """
     if isinstance(value, Decimal):
         exact = f"{value:f}"

@@ -15,7 +15,8 @@ _IAM_SERVICES = ("iam", "sts")
 
 
 def principal_text(principal: str) -> str:
-    """Return a principal in words, such as `the role gh-runner-scale-up`.
+    """Return a principal in words, such as `the role gh-runner-scale-up`; one of a kind that is not
+    known by its last name alone.
 
     The session of a role is named only where it is a person's address, as sign-ins by IAM Identity
     Center have it. `principal` is an ARN, the name of a service, or any other name.

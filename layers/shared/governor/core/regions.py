@@ -90,7 +90,8 @@ def instance_page(region: str, instance_id: str) -> str | None:
 
 @cache
 def partitions() -> tuple[Partition, ...]:
-    """Return all partitions that botocore knows."""
+    """Return all partitions that botocore knows, without their pseudo Regions such as
+    `aws-global`."""
     document = json.loads(_data_file().read_bytes())
     found: list[Partition] = []
     for entry in document["partitions"]:

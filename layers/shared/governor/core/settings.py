@@ -131,7 +131,8 @@ def checked(
     """Declare a setting whose value, or each value of whose list or mapping, must be one for which
     `is_allowed` returns something true.
 
-    `advice` is the end of the message about any other value: `write HH:MM`.
+    `advice` is the end of the message about any other value: `write HH:MM`. `risk` says which
+    change of it is risky; with `None`, that of its section counts.
     """
     return setting(default, risk, advice=advice, is_allowed=is_allowed, **metadata)
 
@@ -161,7 +162,7 @@ def between(
     once_from: float = 0,
 ) -> _Value:
     """Declare a setting that is a number, or a list of numbers, from `low` to `high`, both
-    included.
+    included. `risk` is the change of it that is risky; with `None`, that of its section counts.
 
     `at_most` names another setting of the section that it must not exceed; empty for none.
     `once_from` is a lower end than `low`, which earlier releases allowed: such values are read, and
@@ -195,9 +196,11 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
 def named(
     pattern: str, advice: str, risk: _Risk = None, *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Declare a setting that is a list of texts, each of which matches the whole pattern.
+    """Declare a setting that is a list of texts, each of which matches the whole pattern. It is
+    `default` (empty) if the policy does not set it.
 
-    `advice` is the end of the message about any other text.
+    `advice` is the end of the message about any other text. `risk` is the change of it that is
+    risky; with `None`, that of its section counts.
     """
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
     return checked(
@@ -217,7 +220,8 @@ class Amount:
     """`ge`: 0 is allowed. `gt`: it must be more than 0."""
 
     def setting(self, default: _Value, risk: _Risk = None) -> _Value:
-        """Declare a setting that is an amount in this range, or a mapping of such amounts."""
+        """Declare a setting that is an amount in this range, or a mapping of such amounts. `risk`
+        is the change of it that is risky; with `None`, that of its section counts."""
         lowest = "above" if self.low == "gt" else "at least"
         allowed = f"it must be {lowest} 0 and at most {self.high}"
         return checked(default, allowed, self._holds, risk)
