@@ -37,7 +37,8 @@ class Once:
     claim_store: Claims
 
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
-        """Act unless another call did or does so under this key. Return whether this call acted.
+        """Act unless another call did or does so under this key. Return whether this call acted. If
+        the key could not be claimed, act all the same.
 
         The key stays taken for the time `keep` after the action. Raises: the errors of `act`;
         CloudError, after acting, if the key could not be claimed or noted as done.

@@ -322,8 +322,9 @@ class Readable(Table):
         return [items.get(key, {}) for key in keys]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Yield the items as the other table does. Items that were read ahead are read again.
-        Raises: CloudError."""
+        """Yield the items of the partition `pk` whose sort key begins with `prefix` (by default
+        all), in order of that key; with `after`, a sort key, only those behind it. Items that were
+        read ahead are read again. Raises: CloudError."""
         return self._whole.query(pk, prefix, after=after)
 
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
