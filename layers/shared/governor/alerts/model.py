@@ -292,7 +292,8 @@ class Incident:
 
 def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
     """Return the incident that the message opens, and that a sweep must close when its time has
-    passed. `now` is when it opens.
+    passed. `now` is when it opens. Its key is the fact `incident`, else the `dedup_id`; without a
+    list of findings in the facts, no finding makes it last.
 
     Return `None` if the message is not critical, or its facts do not say until when the incident
     lasts: another message closes it then, if it opens one. Raises: ValueError if the time in the

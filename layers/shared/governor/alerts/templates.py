@@ -43,8 +43,9 @@ def alert_from_template(
     nothing.
 
     The template may name the facts, the values in `words`, and `about`, `target`, `owner` and
-    `now`. It sets the kind, and the severity unless `severity` is given. Raises: LookupError if it
-    sets no kind; jinja2.UndefinedError if it names a value that is missing.
+    `now`. It sets the kind, and the severity unless `severity` is given. Without `link` the alert
+    has none. Raises: LookupError if it sets no kind or severity; jinja2.UndefinedError if it names
+    a value that is missing.
     """
     values = {
         **facts,
@@ -84,10 +85,11 @@ def alert_from_words(
     owner: Owner = NOBODY,
     link: str | None = None,
 ) -> Alert:
-    """Return an alert in these words. It sends nothing.
+    """Return an alert in these words; it sends nothing. By default it has no owner and project
+    (`unassigned`), and no link.
 
     Times and amounts among the facts become text. The name and type of an instance, and the form of
-    each line, are added to the facts.
+    each line, are added to the facts. About a target, the alert names no instance.
     """
     instance_id: str | None = None
     all_facts: dict[str, object] = {}
