@@ -98,11 +98,12 @@ def version_alert(
     why_refused: str = "",
 ) -> Alert:
     """Return the message that a version of the policy is in a state: in force, waiting, refused, or
-    only its `writer` became known. For `parameter`, the SSM parameter changed.
+    only its `writer` became known. For `parameter`, the SSM parameter changed. It is a warning for
+    risky settings and the states `refused` and `parameter`.
 
     `writer` is the text of `writer_text`. `risky` are the paths of risky settings, `supporters` the
     addresses of people who wrote or accepted the version, `consents` the sentences of
-    `consent_line`.
+    `consent_line`, `why_refused` the mistakes; all empty if there are none.
     """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {

@@ -89,7 +89,8 @@ class OverrideReading(NamedTuple):
 
 def split_document(document: Mapping[str, Any]) -> Parts:
     """Return the parts of a document: its settings, its overrides, and apart from them the settings
-    of earlier releases. Raises nothing: mistakes are in the result."""
+    of earlier releases. Raises nothing: a version other than this release's, and overrides that are
+    no list, are mistakes in the result. Without a version, it is this release's."""
     settings, retired = _without_retired(document)
     settings, removed_guards = _without_guards(settings)
     mistakes: list[Mistake] = []
@@ -140,7 +141,8 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the settings without those that held actions back in earlier releases
     (`_REMOVED_GUARDS`), and for each of these a mistake: its path, and what to do instead. Without
-    such settings there are no mistakes. `settings` is not changed."""
+    such settings there are no mistakes; a section that is no mapping stays as it is. `settings` is
+    not changed."""
     left = dict(settings)
     removed_guards: list[Mistake] = []
     for section, reason_by_name in _REMOVED_GUARDS.items():

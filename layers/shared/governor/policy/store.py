@@ -28,8 +28,9 @@ class PolicyVersions(Store):
     CloudError."""
 
     def record_schema(self) -> None:
-        """Store the number of this release's schema if a lower one is stored. Raises: CloudError
-        if a higher one is stored: this release cannot read those items."""
+        """Store the number of this release's schema if a lower one is stored; without a stored
+        number it is 1. Raises: CloudError also if a higher one is stored: this release cannot read
+        those items."""
         item = self._table.get(SCHEMA_KEY) or {}
         stored = int(item.get("number", 1))
         if stored > SCHEMA:
@@ -56,7 +57,8 @@ class PolicyVersions(Store):
 
     def standing_version(self) -> StandingVersion | None:
         """Return the version in force with the acceptances that count; `None` before the first
-        version. Raises: CloudError."""
+        version. What an earlier release did not store is empty: no acceptances, and `None` for its
+        people. Raises: CloudError."""
         item = self._table.get(_IN_FORCE)
         if item is None:
             return None
@@ -69,7 +71,8 @@ class PolicyVersions(Store):
         self, version: str, before: str | None, at: datetime, consented: Consented | None = None
     ) -> None:
         """Store that this version is in force from now on, in place of `before`, and whose
-        acceptances of it count. `before` is `None` for the first version.
+        acceptances of it count; none are stored without `consented`. `before` is `None` for the
+        first version.
 
         Raises: ConflictError, with nothing stored, if another version than `before` is in force;
         CloudError.

@@ -84,7 +84,8 @@ _WANTED = {
 
 def _reason(details: ErrorDetails) -> str:
     """Return what is wrong with a setting, as a person reads it after its path: `is 500; it must be
-    at most 100`, `unknown setting`."""
+    at most 100`, `unknown setting`, `is missing`. For a kind of mistake without words of ours, it
+    is the validator's own message."""
     kind = details["type"]
     if kind == "unexpected_keyword_argument":
         return "unknown setting"

@@ -109,7 +109,8 @@ def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
 
 def shown(value: object) -> str:
     """Return a value as a message shows it, on one line: text in quotes and cut to 40 characters,
-    `true`, `null`, `a list` or `a mapping`."""
+    `true` or `false`, `null`, `a list`, `a mapping`; anything else, such as a number, without
+    quotes."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

@@ -107,7 +107,8 @@ class PlanRule(Section):
         yield from self._mistakes_of_copied_keys()
 
     def _mistakes_of_added_tags(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each mistake in `snapshot_tags`."""
+        """Yield the path and the reason of each mistake in `snapshot_tags`: too many tags, or a key
+        that is empty or too long, AWS's own, or one that GPU Governor sets itself."""
         if len(self.snapshot_tags) > _MOST_ADDED:
             reason = f"EC2 takes {MOST_TAGS} tags, and GPU Governor sets {_OWN_TAGS} of them"
             yield ("snapshot_tags",), f"{reason}: list at most {_MOST_ADDED}"
@@ -121,8 +122,8 @@ class PlanRule(Section):
                 yield path, "GPU Governor sets this tag itself"
 
     def _mistakes_of_copied_keys(self) -> Iterator[Mistake]:
-        """Yield the path and the reason of each entry of `copied_tag_keys` that could match no
-        key."""
+        """Yield the path and the reason of each entry of `copied_tag_keys` that could match no key:
+        AWS's own keys, and `*` as a part of a key."""
         for index, key in enumerate(self.copied_tag_keys):
             path = ("copied_tag_keys", str(index))
             if key.casefold().startswith("aws:"):

@@ -217,7 +217,8 @@ class AskedUnder:
 
     def stricter(self, policy: Policy) -> Policy:
         """Return today's `policy` with the stricter value of each setting that is compared: its
-        own, or the one recorded here when the episode was opened.
+        own, or the one recorded here when the episode was opened. A section that an earlier release
+        did not record stays today's.
 
         Raises: SettingError if the values do not fit together, for example if a window is no whole
         number of today's periods, or if a setting has changed that must be the same.
