@@ -31,8 +31,9 @@ class GatherEvidence:
     def in_parts(
         self, target: Target, requests: Iterable[EvidenceRequest], now: datetime, passes: Passes
     ) -> Iterator[dict[str, Gathered]]:
-        """Yield the evidence in parts of so many series; a pass over a namespace is made once for
-        all."""
+        """Yield the evidence in parts: each ends with the instance by which its series come to
+        `SERIES_OF_A_PART`. A pass over a namespace is made once for all. Yield nothing without
+        requests."""
         part: list[EvidenceRequest] = []
         series = 0
         for request in requests:
@@ -46,7 +47,8 @@ class GatherEvidence:
             yield self(target, part, now, passes)
 
     def _series_of(self, request: EvidenceRequest) -> int:
-        """Return how many utilization series the instance may have, at least one."""
+        """Return how many utilization series the instance may have: those known, else one for each
+        GPU of its type, at least one."""
         if request.dimensions:
             return len(request.dimensions)
         shape = self.shape(request.instance.instance_type)

@@ -47,7 +47,8 @@ class Measurement:
         self._ec2_window = ec2_window
 
     def evidence(self, pending: Pending) -> Evidence:
-        """Return what was read so far, in the form that is judged."""
+        """Return what was read so far, in the form that is judged; without GPUs and aggregate if
+        the utilization has no source."""
         gpus: list[GpuReadings] = []
         aggregate: Series = ()
         if pending.source is not MetricSource.NONE:
@@ -79,7 +80,8 @@ class Measurement:
 
     def _measure(self, pending: Pending, figure: str, measured: _Measured) -> None:
         """Add one figure to `measured`: its maximum, when that was, and how much of the window has
-        a reading. Add nothing if nothing was read of the figure."""
+        a reading. Add nothing if nothing was read of the figure, and no maximum if no value read is
+        a reading."""
         highest = pending.series(figure)
         if highest is None:
             return
@@ -131,8 +133,9 @@ class Measurement:
         return percent
 
     def _memory_newest(self, pending: Pending) -> float | None:
-        """Return the most that any GPU holds in the newest minutes; `None` where one of them was
-        not measured."""
+        """Return the most that any GPU holds in the newest minutes (`RELEASED_FOR`), in percent of
+        its memory; `None` where one of the GPUs was not measured, memory was not read, or only an
+        aggregate of several GPUs was."""
         if "memory" not in pending.figures:
             return None
         # The aggregate of several GPUs continues when one of them falls silent.

@@ -117,8 +117,8 @@ class Pending:
         return any(evidence.peak(series) is None for series in self.parts(figure))
 
     def note(self, asked: AskedSeries, series: Series) -> None:
-        """Add a series that was read: to that of the same GPU, period by period the higher reading,
-        or as a job's own metric."""
+        """Add a series that was read: to that of the same GPU or, for a figure of EC2, of the same
+        metric, period by period the higher reading; a metric of a job is kept by itself."""
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
@@ -137,8 +137,9 @@ class Pending:
             self.index_by_uuid[uuid] = label
 
     def _gpu_of(self, dimensions: Dimensions) -> str:
-        """Return the name of the GPU that these dimensions are about, such as `0`; `all` for an
-        aggregate."""
+        """Return the name of the GPU that these dimensions are about, such as `0`, by its index
+        also where they hold its UUID; `all` for an aggregate. On an instance with one GPU, all
+        dimensions are about that one."""
         label = evidence.gpu_label(dimensions)
         if self.expected == 1:
             # Whatever the dimensions are, they are about the only GPU.
@@ -187,7 +188,9 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
 
 
 def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, ...]:
-    """Return the dimension sets that a search found: those of GPUs, or else of an aggregate."""
+    """Return the dimension sets that a search found: those of GPUs, or else of an aggregate with
+    more dimensions than `InstanceId`. Sets known before are kept unless the instance is silent.
+    Empty if there are none."""
     sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
     gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions)]
     known_sets = set(gpu_sets or sets)
@@ -198,8 +201,8 @@ def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, 
 
 
 def _sum(left: Series | None, right: Series | None) -> Series | None:
-    """Return the sum of each period; a period is a hole if both are, and `None` if neither was
-    published."""
+    """Return the sum of each period, in which a hole beside a reading counts as 0; a period is a
+    hole if both are. If only one series was published, return that; `None` if neither was."""
     if left is None:
         return right
     if right is None:

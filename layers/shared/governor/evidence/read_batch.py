@@ -69,8 +69,9 @@ class Batch:
         self._all = instances
 
     def gather(self) -> dict[str, Gathered]:
-        """Read all instances, and return what was read of each by its id. Never raises for a failed
-        read: that is a `read_problem` of the evidence."""
+        """Read all instances, and return what was read of each by its id: their utilization, again
+        after a search where GPUs are missing, and further figures of those whose request wants them
+        after that. Never raises for a failed read: that is a `read_problem` of the evidence."""
         self._read_utilization(self._all)
         self._search([pending for pending in self._all if self._wants_search(pending)])
         evidence_by_id: dict[str, Evidence] = {}
@@ -105,7 +106,8 @@ class Batch:
 
     def _wants_search(self, pending: Pending) -> bool:
         """Return whether to search for the series of an instance: it is silent, or some GPUs were
-        not read that are wanted or that its type has. False if the request allows no search."""
+        not read that are wanted or that its type has. Return false if the request allows no search,
+        or a read has failed."""
         if pending.problem is not None or not pending.request.search:
             return False
         reporting = pending.count_reporting()
@@ -150,8 +152,9 @@ class Batch:
             self._read(self._listed_by_ec2(silent, figure))
 
     def _pass_for_search(self, instances: list[Pending]) -> Mapping[str, Sequence[Listed]] | None:
-        """Return the namespace's utilization series by instance id; `None` if the search failed,
-        which is noted for the silent instances."""
+        """Return the namespace's utilization series by instance id; those of one instance alone if
+        the batch has only that. Return `None` if the search failed, which is noted for the silent
+        instances."""
         only = instances[0].instance_id if len(self._all) == 1 else None
         wanted = SeriesFilter(self._names.namespace, self._names.utilization)
         try:
@@ -209,7 +212,9 @@ class Batch:
                     yield asked
 
     def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
-        """Return the wanted figures that the policy has metrics for, and those of jobs."""
+        """Return the wanted figures that the policy has metrics for: without those that the
+        instance itself publishes if the policy names no namespace of them, and with those of jobs
+        if it names any."""
         figures = request.figures
         if not self._names.bound_namespaces:
             figures -= set(published_by(Publisher.INSTANCE))
@@ -244,7 +249,8 @@ class Batch:
                 yield asked
 
     def _jobs(self, instances: list[Pending]) -> Iterator[AskedSeries]:
-        """Yield the metrics by which a job may have said that it works."""
+        """Yield the metrics by which a job may have said that it works; nothing if the policy names
+        none. Without names of metrics, all of the policy's namespace count."""
         rule = self._names.work
         if rule is None:
             return
@@ -297,7 +303,8 @@ class Batch:
         return series_by_id
 
     def _figures(self, pending: Pending) -> Iterator[AskedSeries]:
-        """Yield the series of a candidate's figures whose names are known, and its samples."""
+        """Yield the series of a candidate's figures whose names are known; and for an aggregate of
+        other than one GPU its samples."""
         for figure in FIGURES:
             if figure in pending.request.figures:
                 yield from self._series_of(pending, figure)
@@ -332,7 +339,9 @@ class Batch:
             self._read_over(window, part)
 
     def _read_over(self, window: Window, asked: Sequence[AskedSeries]) -> None:
-        """Read these series over one window, and note each at its instance."""
+        """Read these series over one window, and note each at its instance. A query that failed is
+        noted as its instance's problem, unless there is one already, or the series only helps to
+        say why a silent instance is silent."""
         # Two figures of one series, such as CPU in percent and in vCPUs, need one query.
         query_by_series: dict[tuple[object, ...], MetricQuery] = {}
         queries: list[MetricQuery] = []

@@ -94,8 +94,8 @@ def clock_offset(evidence: Evidence, now: UtcDatetime) -> timedelta:
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
-    """Yield the reasons for which a policy's readings are always or often too old to act without a
-    person's approval; none if they are new enough."""
+    """Yield the reasons for which a policy's readings, of GPUs or of EC2's own figures, are always
+    or often too old to act without a person's approval; none if they are new enough."""
     metrics = policy.metrics
     collected = timedelta(seconds=metrics.collection_interval_seconds)
     oldest = oldest_gpu_reading(metrics)
@@ -119,8 +119,8 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
 
 
 def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
-    """Return why the newest readings of the GPUs are too old or incomplete; `None` if they are
-    not."""
+    """Return why the newest readings of the GPUs are too old or incomplete: none was read, GPUs are
+    missing, or one series stands for several. Return `None` if they are not."""
     if not evidence.gpus:
         return "no GPU has published a reading in the last 30 minutes"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
@@ -186,8 +186,9 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
 
 
 def _why_power_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
-    """Return why the newest reading of power is too old to confirm the utilization; `None` if it is
-    new enough, or if none was read in the last 30 minutes.
+    """Return why the newest reading of power is too old to confirm the utilization; `None` if one
+    of its figures is new enough, none was read in the last 30 minutes, or the policy never acts
+    without a person's approval.
 
     Whether power must be measured at all is for `verdict.rules.second_figure` to say.
     """

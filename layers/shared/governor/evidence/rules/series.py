@@ -106,7 +106,7 @@ def is_reading(value: float | None) -> bool:
 
 
 def readings(series: Series) -> list[float]:
-    """Return the readings of a series; empty if there are none."""
+    """Return the readings of a series, which are values of 0 or more; empty if there are none."""
     # `is_reading` in one pass: a call for every value takes half of the time of a judgement.
     return [value for value in series if value is not None and value >= 0]
 
@@ -305,8 +305,8 @@ _LEFT_OUT_IF_EMPTY = (
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the whole evidence as plain JSON data, to the last digit. This form is hashed and
-    stored."""
+    """Return the whole evidence as plain JSON data, to the last digit, without the newer fields
+    (`_LEFT_OUT_IF_EMPTY`) that are empty. This form is hashed and stored."""
     document: dict[str, Any] = {}
     for evidence_field in fields(evidence):
         name = evidence_field.name
@@ -318,7 +318,8 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a part of the evidence as plain JSON data."""
+    """Return a part of the evidence as plain JSON data: a window as its start, end and period, a
+    time as ISO 8601, a set sorted, a mapping by sorted keys. Anything unknown stays as it is."""
     match value:
         case Window():
             seconds = int(value.period.total_seconds())
