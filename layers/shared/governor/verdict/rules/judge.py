@@ -119,7 +119,7 @@ def judge(
 
 def _hint(instance: Instance, evidence: Evidence, policy: Policy, doubt: str) -> str:
     """Return what people read of a `doubt` about an idle instance: that only utilization says so,
-    or that the policy therefore does nothing unasked."""
+    or, in place of the doubt, why the policy therefore does nothing unasked."""
     unconfirmed = why_not_unasked(instance.instance_type, evidence, policy)
     if unconfirmed is not None:
         return unconfirmed.text
@@ -129,7 +129,9 @@ def _hint(instance: Instance, evidence: Evidence, policy: Policy, doubt: str) ->
 def _judge_the_rest(
     instance: Instance, evidence: Evidence, policy: Policy, by_utilization: Verdict | None
 ) -> Verdict | None:
-    """Return the verdict by utilization and all other evidence; `None` if the instance is idle."""
+    """Return the verdict by utilization and all other evidence: figures, the number of GPUs, their
+    scale, and a second figure. A job that says it works goes before missing utilization. Return
+    `None` if the instance is idle."""
     if by_utilization is not None and by_utilization.kind is not VerdictKind.NO_DATA:
         return by_utilization
     # A job that says it works is believed even if its GPUs cannot be seen.

@@ -179,7 +179,9 @@ class Subject:
 
     def judge_question(self, evidence: Evidence, window: timedelta) -> Verdict:
         """Return the verdict by utilization and vetoes over all of `window`: `policy.ask_window`,
-        or `policy.released_window` while memory is released.
+        or `policy.released_window` while memory is released. It is no data also if the policy never
+        asks, the readings are too old or have holes, or the policy would act unasked and no second
+        figure confirms them.
 
         The kind `idle` means that people may be asked; at a recheck it means that the action may go
         ahead.
@@ -257,8 +259,9 @@ class Subject:
         return memory.late_since
 
     def _idle_since(self, verdict: Verdict, proof: Verdict | None) -> UtcDatetime | None:
-        """Return since when the instance is idle, by this verdict and the proof; `None` if it is
-        not idle, or that is not known."""
+        """Return since when the instance is idle, by this verdict and the proof; as the last sweep
+        found it if the newest readings are late, or this sweep did not read any. Return `None` if
+        it is not idle, or that is not known."""
         memory = self.memory
         evidence = verdict.evidence
         if memory is not None:

@@ -164,8 +164,8 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
-    """Return why utilization may be a share of 0 to 1; `None` if it is percent, or idle in both
-    units."""
+    """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading above
+    1, or because power confirms it), idle in both units, or was not read."""
     peaks = peaks_of(evidence)
     if not peaks or max(peaks) > 1:
         return None

@@ -32,8 +32,9 @@ from governor.verdict.rules.proof import (
 
 
 def judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return busy, partly idle or no data; `None` if every GPU was measured enough and stayed under
-    the threshold."""
+    """Return busy or partly idle if a GPU reached the threshold, whatever else is missing; no data
+    if a read failed, GPUs are silent or some of the window was not measured. Return `None` if every
+    GPU was measured enough and stayed under the threshold."""
     # Activity counts even if the read was cut short or GPUs are missing: doubt only ever keeps.
     last_active_bin = _last_active_bin(evidence, policy)
     if last_active_bin is not None:
@@ -94,7 +95,8 @@ def _why_uncovered(evidence: Evidence, policy: Policy) -> str | None:
 
 
 def _why_gpus_uncounted(evidence: Evidence) -> str | None:
-    """Return why not exactly the expected GPUs are known to publish; `None` if they are."""
+    """Return why not exactly the expected GPUs are known to publish: the type is not known, or too
+    many or too few publish. Return `None` if they are."""
     expected = evidence.gpus_expected
     if expected is None:
         return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
@@ -194,6 +196,6 @@ def utilization_series(evidence: Evidence) -> list[Series]:
 
 
 def peaks_of(evidence: Evidence) -> list[float]:
-    """Return the highest reading of each series of utilization that has one."""
+    """Return the highest reading of each series of utilization that has one; empty if none has."""
     peaks = [peak(series) for series in utilization_series(evidence)]
     return [percent for percent in peaks if percent is not None]

@@ -54,8 +54,9 @@ def judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
 def _judge_figure(
     evidence: Evidence, policy: Policy, figure: str, limit: float, oldest: timedelta
 ) -> Verdict | None:
-    """Return the verdict by one figure: `busy` if it reached its limit, `no_data` if it is required
-    and too little of it was measured. Return `None` otherwise."""
+    """Return the verdict by one figure: `busy` if it reached its limit; `no_data` if it is required
+    and was not published, not measured lately (`oldest`), or too little of it was. Return `None`
+    otherwise."""
     words = FIGURES[figure].words
     highest = _figure_of(evidence, figure)
     if highest is not None and highest >= limit:
