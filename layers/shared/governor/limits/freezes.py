@@ -168,8 +168,8 @@ class ShowLimits:
 
     def _by_breakers(self, targets: Sequence[Target]) -> list[StandingFreeze]:
         """Return the freeze of everything, and the freeze of each of these targets; empty if there
-        are none. A breaker that would freeze everything now counts, too, even if no sweep has
-        recorded that. Raises: CloudError."""
+        are none. A freeze that the policy has lifted is left out. A breaker that would freeze
+        everything now counts, too, even if no sweep has recorded that. Raises: CloudError."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
         hub = self.breaker_store.hub()

@@ -98,9 +98,9 @@ class Breakers(Store):
         done.
 
         `hour_by_id` is what `counted_hours` returned; it holds all `working_ids`. Return false, and
-        change nothing, if other instances are counted by now. With `anyway`, the writes are carried
-        out in any case: an instance may then be counted twice, which can only freeze plans. Raises:
-        CloudError.
+        change nothing, if other instances are counted by now. With `anyway`, or if the table is
+        busy, write in any case: an instance may then be counted twice, which can only freeze plans.
+        Raises: CloudError.
         """
         oldest = _oldest_kept(hub, now)
         recent_hours = {

@@ -133,7 +133,7 @@ class Reservation:
 
 def count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> CapCount:
     """Return the count of a cap from these items by key, which may lack any item: it then counts
-    nothing. `hours` are those of `old_release_hours`.
+    nothing, and has no version. `hours` are those of `old_release_hours`.
 
     Raises: CloudError if an item is damaged, so nothing may begin.
     """

@@ -61,7 +61,7 @@ class ActionCaps(Store):
         and return the name of that cap.
 
         A step counts once while its reservation stands, however often it is attempted: a further
-        attempt moves the count to this minute and rests on it, too.
+        attempt needs no room, moves the count to this minute and rests on it, too.
 
         Raises: Throttled if too many others reserved at the same time, and nothing is counted;
         CloudError.
