@@ -68,8 +68,9 @@ class Holdings:
     """Why plans of the target may not be carried out; `None` if nothing is frozen or paused."""
 
     def kept_by(self, now: UtcDatetime) -> str | None:
-        """Return why no snapshot of the instance may be deleted now; `None` if the date of each
-        snapshot decides."""
+        """Return why no snapshot of the instance may be deleted now: deletion is off, or paused or
+        frozen; its record cannot be read; it has an open episode, a keep, an exemption, or a
+        warning of EC2. Return `None` if the date of each snapshot decides."""
         why_off = switched_off(self.policies)
         if why_off is not None:
             return why_off
@@ -110,7 +111,8 @@ class Holdings:
 
     def dates(self) -> dict[str, UtcDatetime]:
         """Return by snapshot id the time from which each snapshot may be deleted. A snapshot that
-        is left out is kept."""
+        is left out is kept: it is still needed, has no date, or is not in EC2 as it was
+        recorded."""
         needed = self._needed()
         dates: dict[str, UtcDatetime] = {}
         for episode in self.episodes:
@@ -217,8 +219,8 @@ def to_delete(
     delivered_at: Mapping[str, UtcDatetime],
     now: UtcDatetime,
 ) -> list[Expiry]:
-    """Return the notices of the snapshots whose date and notice period are both over; empty if
-    there are none. It deletes nothing.
+    """Return the notices of the snapshots whose date and notice period are both over, and whose end
+    is not noted yet; empty if there are none. It deletes nothing.
 
     `dates` are those of `Holdings.dates`, by snapshot id. `delivered_at` says when people got each
     message, by its id. A snapshot that is in neither is kept.

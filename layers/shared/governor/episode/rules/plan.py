@@ -252,7 +252,8 @@ def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
 
 def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     """Return what the steps lose, a line for each loss, as people read it; empty if there are no
-    steps."""
+    steps. A stopped instance has lost its memory and local disks already; an address that is known
+    to be an Elastic IP stays."""
     if not steps:
         return ()
     losses: list[str] = []
@@ -276,8 +277,8 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def _lost_disks(facts: PlanFacts) -> list[str]:
-    """Return a line about the local disks that the steps wipe; empty if the instance has none, or
-    is stopped already."""
+    """Return a line about the local disks that the steps wipe, also for a type or a size that is
+    not known; empty if the instance has none, or is stopped already."""
     if facts.instance.state == "stopped":
         return []
     if facts.shape is None:
@@ -294,8 +295,8 @@ def _lost_disks(facts: PlanFacts) -> list[str]:
 
 
 def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
-    """Return what a termination deletes besides the instance, a line each: always at least the
-    user data."""
+    """Return what a termination deletes besides the instance, a line each: volumes that go with it,
+    network interfaces, its placement group; always at least the user data."""
     losses: list[str] = []
     for volume in instance.volumes:
         if volume.delete_on_termination:
@@ -397,7 +398,8 @@ def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHou
 
 def _volumes_per_month(volumes: Iterable[Volume], storage: StoragePrices, flat: Prices) -> Usd:
     """Return the price of these volumes per month, each by its type if that price is known, else by
-    the policy's flat price; zero for no volumes."""
+    the policy's flat price, by which a volume of unknown size costs nothing; zero for no
+    volumes."""
     total = Decimal(0)
     for volume in volumes:
         usd = storage.usd_per_month(volume)

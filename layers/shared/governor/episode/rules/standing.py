@@ -70,8 +70,9 @@ WORDS: Mapping[StateKind, StateWords] = {
 
 
 def state_of_target(error: CloudError) -> StateKind | None:
-    """Return the standing state that an error of listing a target's instances shows; `None` if the
-    error is none, so that the sweep of the target has failed."""
+    """Return the standing state that an error of listing a target's instances shows: of its role,
+    or a refusal of EC2. Return `None` if the error, such as one of another service, shows none, so
+    that the sweep of the target has failed."""
     if error.operation == _ASSUME_ROLE:
         return _state_of_role(error)
     is_of_ec2 = error.operation.startswith("ec2:")

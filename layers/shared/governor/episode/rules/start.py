@@ -47,7 +47,8 @@ class StartSeen(StrEnum):
 
 def is_refusal(error: CloudError) -> bool:
     """Return whether the start was refused for good, so that it has started nothing: by EC2, or
-    before EC2 was asked."""
+    before EC2 was asked. Return false if AWS was busy or unavailable, or answered with a fault of
+    its own or without a code of EC2: the instance may start then."""
     if isinstance(error, Throttled):
         return False
     if error.operation != START_CALL:

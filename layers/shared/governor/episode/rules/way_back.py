@@ -74,7 +74,8 @@ def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
 
 
 def _key_doubts(instance: Instance, key: VolumeKey) -> list[str]:
-    """Return the doubts about one key, a sentence each; empty if EC2 can use it."""
+    """Return the doubts about one key, a sentence each: it could not be looked at, is not enabled,
+    or belongs to another account. Empty if EC2 can use it, as any key of AWS."""
     if key.is_of_aws:
         return []
     name = f"The KMS key {key.key_id} of {_volumes_text(instance, key.key_id)}"

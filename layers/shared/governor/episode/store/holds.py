@@ -152,7 +152,7 @@ def end_hold_write(
     condition: Condition,
 ) -> Write:
     """Return the write that removes these attributes of a hold, or puts the longest of the other
-    keeps in their place, and removes the keeps that `others` says to forget."""
+    keeps in their place, if there is one, and removes the keeps that `others` says to forget."""
     next_keep: Document = {}
     if others.longest.snoozed_until is not None:
         next_keep = {name: getattr(others.longest, name) for name in KEEP_ATTRIBUTES}
