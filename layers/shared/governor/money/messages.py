@@ -162,6 +162,7 @@ def report_alert(
 
     The `name` of a weekly report begins with `week`, as `week-2026-11-23`; all others are monthly.
     `whose` is the owner who gets the report, with the project that it is about, or `unassigned`.
+    With `is_everything` it is about all instances, and lists savings by owner and account, too.
     """
     saved = found.saved
     costs = found.costs

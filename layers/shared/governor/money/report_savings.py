@@ -156,7 +156,8 @@ class ReportSavings:
     def _send_reports(
         self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
     ) -> None:
-        """Send the report of a period, once, to each reader who has savings or costs in it. Add
+        """Send the report of a period, once, to each reader who has savings or costs in it; that of
+        a project without an owner to the project's owner in the policy, or the default one. Add
         each report that this call has sent to the night. Raises: CloudError."""
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):

@@ -98,7 +98,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def _error(rule: Rule, days: Days, today: date) -> Decimal:
     """Return the median error of the rule in the past weeks, each forecast from the days before it,
-    in percent of the week's cost. At least two weeks of `days` must be known.
+    in percent of the week's cost. At least two weeks of `days` must be known; a day that is missing
+    cost nothing.
 
     For a week that cost nothing the error is 100, or 0 if the rule expected nothing.
     """

@@ -150,7 +150,7 @@ def sum_saved(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
     """Return what GPU Governor's own actions have saved from `start` to before `end`; zero if there
-    are none.
+    are none. Entries of other people's actions do not count.
 
     An action is counted if it was booked within this time, a false stop if it ended within it. A
     counted action without a known price adds to `unpriced` alone. Each action saves for
