@@ -108,8 +108,8 @@ class AskOwner:
         """Require, for an open question, that no freeze or pause stands: an outage may show
         instances as idle. A question that is decided or missing passes.
 
-        Raises: MustWait while one stands; SafetyError if the question has waited too long;
-        CloudError.
+        Raises: MustWait while one stands; SafetyError if the question, since it was due, has waited
+        for as long as the policy allows; CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
@@ -142,7 +142,8 @@ class AskOwner:
         """Open the question for answers, bind the task that waits to it, if there is one, and
         return the question as it is stored now: it may be decided already.
 
-        `until` is when the question expires. Raises: NotFound; CloudError.
+        `until` is when the question expires; in the stage `ASK`, the policy's time to deliver a
+        message is added. Raises: NotFound; CloudError.
         """
         expires_at = until
         if stage is Stage.ASK:

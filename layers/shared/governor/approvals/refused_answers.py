@@ -49,11 +49,11 @@ class RefusedAnswers:
     namespace: str
 
     def __call__(self, unused_time: UnusedAnswerTime, now: datetime) -> str | None:
-        """Return why silence is no answer yet: requests may have been refused, or the counts of
-        requests cannot be read. Return `None` if no request was refused for as long as people had
-        to answer.
+        """Return why silence is no answer yet: requests were refused, or so many came in one period
+        that some may have been, or the counts of requests cannot be read. Return `None` if none of
+        this is so for as long as people had to answer.
 
-        Raises: MetricsLate while the counts of the last minutes are not known; CloudError.
+        Raises: MetricsLate while the counts of the last minutes are not known.
         """
         window = window_before(now, unused_time.length, _PERIOD, REFUSALS_LATE)
         queries = (

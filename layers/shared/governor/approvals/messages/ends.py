@@ -116,10 +116,11 @@ def outcome_alert(
 
 
 def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
-    """Return when people are asked or notified again, as a sentence, relative to `at`.
+    """Return when people are asked or, but in mode `ask`, notified again, as a sentence, relative
+    to `at`.
 
-    Return an empty text if the instance no longer runs. `again_at` is `None`, or not after `at`, if
-    the next sweep may ask.
+    Return an empty text if the episode has stopped the instance. `again_at` is `None`, or not after
+    `at`, if the next sweep may ask. Without `episode` people are asked, and times are in UTC.
     """
     asks = True
     zone = "UTC"
@@ -134,7 +135,12 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
 
 
 def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
-    """Return the values that the template of an end names, for an end that is no failure."""
+    """Return the values that the template of an end names, for an end that is no failure.
+
+    What it saves and how to restart are given only after a stop or termination that nobody undid.
+    An undone stop is described as restarted. What is left behind becomes empty where the plan was
+    carried out or nothing is ever changed.
+    """
     undo = episode.undo
     is_stopped = Step.STOP in episode.progress.steps_done
     has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and undo is None

@@ -85,7 +85,8 @@ def stage_name(stage: str) -> str:
 def stage_words(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
 ) -> StageWords:
-    """Return the words of a stage's message as it reads at the time `at`.
+    """Return the words of a stage's message as it reads at the time `at`; no saving in mode observe
+    or for a plan without steps, and no cost without a known price.
 
     `until` is when the question expires, or the notice is over; `None` if that is not known yet.
     Call it only for stages that send a message about idleness: `TELL`, `ASK`, `REMIND` and
@@ -145,7 +146,8 @@ def _stage_kind(episode: Episode, stage: Stage) -> str:
 
 
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
-    """Return what a repeated question adds, as a sentence: who was asked, and when.
+    """Return what a repeated question adds, as a sentence: who was asked (the contacts of the
+    owner, or the default contacts for an unassigned instance), and when.
 
     Return an empty text for other stages than `REMIND` and `ESCALATE`, or if nobody was to be
     asked.

@@ -81,7 +81,8 @@ def keep_text(episode: Episode, now: UtcDatetime) -> str:
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
     """Return whether the plan is carried out from now on unless somebody holds it: it is approved,
-    nobody is asked, or nobody answered where silence approves."""
+    nobody is asked, or nobody answered where silence approves. Return false for an episode that is
+    closed or in mode observe, and for a plan without steps."""
     if episode.phase is Phase.CLOSED:
         return False
     if episode.mode is Mode.OBSERVE or not episode.plan.steps:
@@ -216,8 +217,9 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
 
 
 def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
-    """Return what a person must correct in their answer; `None` if it is complete. A keep may last
-    `keep_at_most`."""
+    """Return what a person must correct in their answer; `None` if it is complete. A keep needs a
+    date ahead, within `keep_at_most`; an exemption needs a reason; no reason may hold control
+    characters."""
     reason = decision.reason or ""
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:

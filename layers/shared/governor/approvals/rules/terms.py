@@ -34,7 +34,8 @@ def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: s
     is verified.
 
     A person is an approver if `approver_group` is not empty, and is among the groups in the claim
-    `groups_claim`. Raises: SignInRefused if the claims name nobody.
+    `groups_claim`. Raises: SignInRefused if the subject (`sub`) is missing, empty, too long, or not
+    printable ASCII.
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
