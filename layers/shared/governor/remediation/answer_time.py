@@ -55,8 +55,9 @@ class AnswerTimes:
     def why_silence_must_wait(
         self, episode: Episode, step: Step, unused_time: UnusedAnswerTime, now: UtcDatetime
     ) -> str | None:
-        """Return why silence does not count yet: a message was late or not delivered, or the API
-        refused requests. Return `None` if silence counts.
+        """Return why silence does not count yet: a message of a question was late or not delivered,
+        or the API refused requests. Return `None` if silence counts. In mode `auto`, only refused
+        requests are looked at here.
 
         Raises: MetricsLate while it is not known whether answers were refused; CloudError.
         """

@@ -138,8 +138,9 @@ class ExpireSnapshots:
     def _expire(
         self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices, now: UtcDatetime, run: Expired
     ) -> None:
-        """Notify the owner of one instance's snapshots, and delete those that are due. Only note in
-        `run` why they are kept if something keeps them all.
+        """Notify the owner of one instance's snapshots, and delete those that are due. Do nothing
+        if the end of all was noted already. Only note in `run` why they are kept if something keeps
+        them all.
 
         What is done is added to `run`. Raises: PolicyError; ConfigurationError; CloudError.
         """

@@ -328,7 +328,8 @@ class OpenEpisode:
 
     def _save(self, episode: Episode) -> Episode:
         """Seal and store the episode, and return it; return the stored one instead if another call
-        was first.
+        was first. If the episode before it ended for want of a seal, its reason says that people
+        are asked again.
 
         Raises: CloudError, also if KMS could not seal the episode; nothing was stored then.
         """

@@ -70,7 +70,8 @@ class RecheckEpisode:
 
     def __call__(self, ref: EpisodeRef, step: Step) -> Rechecked:
         """Decide whether this step may be done now, and store the decision: the clearance of one
-        call, or why the episode ends. Safe to repeat.
+        call, or why the episode ends. Safe to repeat: if an earlier call of the step was sent to
+        EC2, the decision follows from its effect.
 
         Raises: CloudError, after which it is tried again; MetricsLate until the newest readings and
         refusals of answers are known, after which it is tried again in minutes; ConflictError if
@@ -163,7 +164,8 @@ class RecheckEpisode:
 
     def _recheck(self, ref: EpisodeRef, step: Step, sent_at: UtcDatetime | None) -> Rechecked:
         """Check everything again. Return that the step proceeds, and clear it for one call, unless
-        something ends the episode or holds the step back.
+        something ends the episode or holds the step back. Return `OVERTAKEN` if another try was
+        first.
 
         `sent_at` is when an earlier call of this step was noted, which had no effect and is
         forgotten here; `None` if there was none. Raises: CloudError; MetricsLate; PolicyError;

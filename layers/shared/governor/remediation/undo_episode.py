@@ -74,7 +74,9 @@ class UndoEpisode:
         return answer
 
     def _journal_refusal(self, ref: EpisodeRef, reason: str, by: str, channel: str) -> None:
-        """Keep for the audit why nothing was started. Raises: SafetyError, as `__call__`."""
+        """Keep for the audit why nothing was started; only log it if the table cannot be read or
+        written. Raises: SafetyError for an episode that does not exist, in an account that is no
+        target."""
         try:
             if self.episode_store.episode(ref) is None:
                 self.accounts.require_governed(self.policies.base().policy, ref.account, ref.region)
@@ -151,7 +153,8 @@ class UndoEpisode:
         return self._sent(replace(episode, start_try=start_try), start_try, target)
 
     def _sent(self, episode: Episode, start_try: StartTry, target: Target) -> UndoAnswer:
-        """Ask EC2 to start the instance, and return the answer by what EC2 says and shows."""
+        """Ask EC2 to start the instance, and return the answer by what EC2 says or, if it gives no
+        clear answer, shows. No CloudError comes through."""
         ref = episode.ref
         try:
             request_id = self.starter.start(target, ref.instance_id)
@@ -181,7 +184,8 @@ class UndoEpisode:
             _log.exception("an accepted start could not be recorded; the sweep looks at it")
 
     def _without_answer(self, episode: Episode, target: Target) -> UndoAnswer:
-        """Look what became of a call without a clear answer, and return the answer by that."""
+        """Look what became of a call without a clear answer, and return the answer by that: that
+        EC2 was asked, if that cannot be read or shows nothing yet."""
         try:
             instance = self.instances.describe(target, episode.ref.instance_id)
             seen = self.follow(episode, instance)
@@ -193,7 +197,8 @@ class UndoEpisode:
     def _refused_by_ec2(
         self, episode: Episode, start_try: StartTry, error: CloudError
     ) -> UndoAnswer:
-        """Record that EC2 refused the start, and return the answer in EC2's words."""
+        """Record that EC2 refused the start, notify people, and return the answer in EC2's words,
+        with advice. A failure to record or notify is only logged."""
         try:
             self.follow.refused(episode, start_try, error)
         except CloudError:
@@ -250,7 +255,8 @@ _ANSWERS = {
 
 
 def _not_looked_at(error: CloudError) -> str:
-    """Return the answer that nothing was started, because something could not be read."""
+    """Return the answer that nothing was started, because something could not be read: with the
+    operation, AWS's code and words if the error has both, else with its text."""
     if error.words and error.code:
         why = f"{error.operation}: {error.code}: {words_of_ec2(error.words)}"
     else:
