@@ -187,7 +187,8 @@ class CheckHealth:
         summary: HealthSummary,
     ) -> None:
         """Notify one owner of all new findings, if there are any. Store as known the faults that
-        were sent, and those that last: a lasting fault is not sent again.
+        were sent, and those that last: a lasting fault is not sent again. If advice was due and an
+        instance works, store that none is due for the policy's time.
 
         Raises: CloudError if a message was not accepted, or the keys cannot be written; what was
         stored before stays known.

@@ -112,8 +112,9 @@ def health_findings(
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
-    """Yield the faults that the hardware of one GPU reports, by an Xid error, a figure above zero,
-    or both. Yield nothing if it reports none."""
+    """Yield a finding for each kind of fault that the hardware of one GPU reports, by an Xid error,
+    a figure above zero, or both, since the earlier of them; with the number of errors where the
+    fault is counted. Yield nothing if it reports none."""
     for fault in _FAULTS:
         figure: Series = getattr(gpu, fault.figure)
         xids = gpu.xids.get(fault.xid, ())
@@ -140,7 +141,7 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
 
 def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     """Yield up to two findings about one GPU: that it was hot for long enough, and that its clocks
-    were lowered for too much of the window."""
+    were lowered, because of heat or by the board, for more of the window than the policy allows."""
     hot_since = _hot_since(window, gpu.temperature_celsius, rule)
     if hot_since is not None:
         seen = (
@@ -221,7 +222,7 @@ def _usage(
 
 def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
     """Return how many percentage points each straggler is under the median of the other GPUs; empty
-    if there is none.
+    if there is none, as for a single GPU.
 
     A GPU is a straggler if that is more than the policy allows, and the others work. `means` are
     percentages by GPU.
