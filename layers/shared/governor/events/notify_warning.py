@@ -319,7 +319,8 @@ class AdviseElsewhere:
 
     def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
         """Return the placement scores by Region, from 1 to 10. Return an empty mapping if the
-        policy does not ask for them; or, with a note in the reaction, if EC2 gives none."""
+        policy does not ask for them; or, with a note in the reaction, if EC2 gives none, or too few
+        types carry the same GPUs for it to give any. Raises nothing."""
         if not case.policy.events.placement_scores:
             return {}
         types = types_with_same_gpus(case.instance.instance_type)

@@ -99,7 +99,8 @@ class ReactToStateChange:
 
     def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
         """Void a question about a stopped instance that runs again, and end its savings. Return a
-        text for each effect; empty if there is none, as after a termination by GPU Governor.
+        text for each effect; empty if there is none, as after a termination by GPU Governor. An
+        event before the open question was asked voids nothing.
 
         Call it only for the states of `_SETTLING`. Raises: CloudError.
         """

@@ -152,7 +152,8 @@ class RespondToWarnings:
     ) -> Attempt | None:
         """Return what is left to do about a warning, by the instances that were `described`:
 
-        - a `Case` if the instance is governed and the warning stands;
+        - a `Case` if the instance is governed and the warning stands; without a checkpoint if the
+          stack has no hook;
         - the attempt itself if only an open question may have to be canceled: the instance is gone
           or not governed;
         - `None` if nothing is: the warning came too late, which is noted in the reaction.

@@ -190,7 +190,8 @@ class Warned:
     @property
     def void_reason(self) -> str | None:
         """Return why an open question about the instance is canceled; `None` if it stays open:
-        after a rebalance recommendation, and if the group keeps the instance."""
+        after a rebalance recommendation, and if the group keeps the instance, as a warm pool
+        does."""
         if self.lifecycle_action is not None:
             if self.lifecycle_action.keeps_instance:
                 # If the warm pool stops the instance, its change of state cancels the question.
@@ -296,8 +297,9 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
 
 
 def _why_forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
-    """Return why the hook could do harm or would do nothing, whatever tag and policy want; `None`
-    if it may be sent."""
+    """Return why the hook could do harm or would do nothing, whatever tag and policy want: in mode
+    observe, at a hibernation, on Windows, and on an instance that does not run. Return `None` if it
+    may be sent."""
     if policy.mode is Mode.OBSERVE:
         return "mode observe changes nothing on an instance"
     if warned.action == "hibernate":
