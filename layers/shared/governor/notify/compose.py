@@ -103,7 +103,8 @@ def _stage_words(
 
 def _alert_words(alert: Alert) -> dict[str, Any]:
     """Return the fields of a message that hold the words of an alert without a stage: lead,
-    sections, the text of the button, and `acts` (something happens by itself)."""
+    sections, the text of the button, and `acts` (something happens by itself: AWS does it, or
+    silence approves the question)."""
     asks = alert.kind in OPEN
     asks_and_acts = asks and alert.facts.get("acts_on_silence") is True
     if asks:

@@ -73,8 +73,11 @@ class _AlarmDocument(Event):
 
 def parse_queued(body: str) -> Alert | Flush | Again:
     """Return what the body of a queued message holds: an alert, whose truth is not proved yet; a
-    `Flush`, which asks to send a waiting group; or an `Again`, an alert that a person put back.
-    Raises: InputError, with the fields that do not fit."""
+    `Flush`, which asks to send a waiting group; or an `Again`, an alert that a person put back. An
+    alarm counts as an alert in both forms in which CloudWatch sends it: by SNS, and by EventBridge.
+
+    Raises: InputError, with the fields that do not fit.
+    """
     document = queued_event(body)
     match document:
         case {"flush": str(group), **rest} if not rest and re.fullmatch("[0-9a-f]{32}", group):

@@ -215,7 +215,8 @@ def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
 def _question_section(
     alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str
 ) -> Section:
-    """Return the section of a digest about one instance: a heading, what is lost, and what happens
+    """Return the section of a digest about one instance: a heading, what is lost (the memory of a
+    running instance is not named), who must approve if more than one person, and what happens
     without an answer. With `at_once`, all questions of the digest have the same deadline. `place`
     is the text of `_place_text`."""
     plan = episode.plan

@@ -229,7 +229,7 @@ class Dispatch:
 
     def _due_items(self, route: Route, items: Sequence[Item]) -> list[Item]:
         """Return the items to try now by this route. Settled ones are left out; of one that must
-        wait, the seconds are noted in `left`.
+        wait, the seconds are noted in its `left`.
 
         An item waits as its channel asked, or while another worker sends it.
         """

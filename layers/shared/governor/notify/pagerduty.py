@@ -86,7 +86,9 @@ def pagerduty_events(message: Message) -> list[dict[str, object]]:
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
-    """Return the event that opens the incident of this message, or adds to it."""
+    """Return the event that opens the incident of this message, or adds to it. Without an instance,
+    its source is the account and Region, and its component `gpu-governor`; without a link, it has
+    none."""
     facts = message.facts
     event: dict[str, object] = {
         "event_action": "trigger",

@@ -148,9 +148,12 @@ class SlackAppChannel(Channel):
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
-        """Post the message, or change the episode's first one if this is an outcome. The returned
-        thread names the conversation and the episode's first message:
-        `C0123456789:1700000000.000100`. Raises: DeliveryRetryable, DeliveryRefused."""
+        """Post the message, or change the episode's first one if this is an outcome. If that cannot
+        be changed, reply in its thread; if the thread is gone, post outside of it.
+
+        The returned thread names the conversation and the episode's first message:
+        `C0123456789:1700000000.000100`. Raises: DeliveryRetryable, DeliveryRefused.
+        """
         content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))

@@ -73,9 +73,10 @@ class SlackActions:
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
-        """Verify a request, record the answer in it, and send the person a confirmation. Return the
-        HTTP answer: 200 for a verified request, also for an answer that is refused; 400, 403 or 404
-        for any other. `headers` are by their lower-case name.
+        """Verify a request, record the answer in it, and send the person a confirmation, whose
+        failure is only named in the reply. Return the HTTP answer: 200 for a verified request, also
+        for an answer that is refused; 403 for one that Slack did not sign, 400 for one of another
+        form, 404 without a signing secret. `headers` are by their lower-case name.
 
         Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
         the answer failed.
@@ -168,7 +169,8 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     """Return the answer in the body of a verified request; `None` for a link button, which answers
     nothing.
 
-    Raises: InputError for anything but the press of a button in one of our messages.
+    Raises: InputError for a body that is no form with JSON in its field `payload`, and for anything
+    but the press of a button in one of our messages.
     """
     try:
         fields = parse_qs(

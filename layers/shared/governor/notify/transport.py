@@ -128,8 +128,8 @@ def failure(
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
     """Return the wait that a `Retry-After` header asks for, from 0 to `LONGEST_WAIT_SECONDS`.
 
-    The header holds seconds or an HTTP date (RFC 9110, 10.2.3). Return `None` if there is no such
-    header, or it cannot be read.
+    The header holds seconds or an HTTP date (RFC 9110, 10.2.3), which is UTC if it has no zone.
+    Return `None` if there is no such header, or it cannot be read.
     """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():

@@ -197,8 +197,10 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
 
 
 def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
-    """Return how the stored record contradicts the alert of a question, or `None` if it does not.
-    If the question is over, nothing is contradicted: the alert is not sent anyway."""
+    """Return how the stored record contradicts the alert of a question, or `None` if it does not:
+    the episode does not ask, nobody has given a first approval, or the question has not come to the
+    alert's stage yet. If the question is over, nothing is contradicted: the alert is not sent
+    anyway."""
     if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
         return None
     if episode.phase is not Phase.ASKING:
@@ -214,7 +216,8 @@ def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) ->
 
 def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
     """Return how the stored record contradicts an alert about the end of its episode, or `None` if
-    it does not."""
+    it does not: it has not ended, or one of them says that it failed and the other does not. A
+    failure may be reported before its episode is closed."""
     is_failure = kind is AlertKind.FAILURE
     if episode.outcome is None:
         if is_failure:

@@ -112,11 +112,12 @@ class Worker:
         return done
 
     def _carry_out(self, dispatch: Dispatch, body: str) -> Dispatched:
-        """Send the alert in a body, or the waiting messages that it names; return the counts. An
-        alert that is refused is put aside and counts as refused. An alert for machines alone, and
-        the end of another stack's alarm, is not sent and counts nothing.
+        """Send the alert in a body, or the waiting messages of the group that it names; return the
+        counts. An alert that is refused is put aside and counts as refused. An alert for machines
+        alone, and the end of another stack's alarm, is not sent and counts nothing.
 
-        Raises: LeaseTaken; InputError for a body of another form; CloudError.
+        Raises: LeaseTaken if another worker sends the group; InputError for a body of another form;
+        CloudError.
         """
         parsed = self.parse(body)
         if isinstance(parsed, Flush):
@@ -201,8 +202,9 @@ class Worker:
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Send the messages of a group that wait in the outbox; return the counts. They may be for
-        different people by now, so each audience gets a message of its own. Call it only under the
-        group's lease. Raises: CloudError."""
+        different people by now, so each audience gets a message of its own: a digest from
+        `digest_from` alerts on (never, if that is 0), else one message for each alert. Call it only
+        under the group's lease. Raises: CloudError."""
         audiences, total = self._waiting(dispatch, group)
         digest_from = dispatch.rule().digest_from
         for waiting in audiences.values():
@@ -244,8 +246,9 @@ class Worker:
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
         """Return the waiting messages of a group by their audience (the group that they belong to
         now), and the counts of those that were refused or left. Refused ones are put aside and
-        leave the outbox; one that fails otherwise is logged, and left. Raises: CloudError; of
-        failures to check a message, only Throttled and Unavailable."""
+        leave the outbox; one that fails otherwise is logged, and left; one that holds no alert is
+        passed over. Raises: CloudError; of failures to check a message, only Throttled and
+        Unavailable."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         total = Dispatched(0, 0)
         for name, text in self.delivery_store.outbox(group):
