@@ -188,7 +188,8 @@ def _may_end_keep(view: ApprovalView, form: Form) -> bool:
 
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the headline of a page, which is the question or how it ended, and the lines that
-    explain an end in the words of its message; empty for an open question."""
+    explain an end in the words of its message; no lines for an open question, or one that is held
+    or approved and still carried out."""
     episode = view.episode
     approval = view.approval
     name = _short_name(view)
@@ -211,7 +212,8 @@ def _short_name(view: ApprovalView) -> str:
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
     """Return the headline of a question that ended so, and the lines that explain it: those of its
-    message up to the first list."""
+    message up to the first list. It says instead that the keep was ended, that the instance is
+    starting, or until when it was kept, if that is so by now."""
     episode = view.episode
     approval = view.approval
     name = episode.instance.name
@@ -359,7 +361,8 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 
 def _progress(view: ApprovalView) -> str:
     """Return a sentence on how far the plan of a question is carried out, held or ended; empty if
-    it has not begun and cannot be held."""
+    it has not begun and cannot be held. If EC2 was asked for the final step and a hold may still
+    count, it says so."""
     episode = view.episode
     hold_decision = view.approval.hold
     if episode.outcome is not None:

@@ -112,8 +112,12 @@ class SignInSite:
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
         """Exchange the issuer's code for who the person is, store a session, and end the browser's
         session before it. Return the redirect to the place that the person came from, with the
-        session's cookie. If anything fails, return a page that says what to do; it raises nothing
-        of that."""
+        session's cookie.
+
+        Return a page that says what to do if this browser began no such sign-in within ten minutes,
+        the issuer gave no code or is not available, it was not proven who the person is, or the
+        table failed; none of these is raised.
+        """
         now = self.clock.now()
         begun = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.

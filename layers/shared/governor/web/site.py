@@ -156,9 +156,10 @@ class ApprovalSite:
         return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
-        """Carry out the form, and return what to show next. If it is refused, return the page again
-        with the reason and the status of the refusal, and record a NotAllowed for the audit.
-        Raises: NotFound if the question is gone; CloudError."""
+        """Carry out the form, and return what to show next. If it is refused, also for a visitor
+        who must sign in first, return the page again with the reason and the status of the refusal,
+        and record a NotAllowed for the audit. Raises: NotFound if the question is gone;
+        CloudError."""
         try:
             if visitor.sign_in is not None:
                 raise errors.NotAllowed("sign in first: nothing was decided")
@@ -170,7 +171,8 @@ class ApprovalSite:
 
     def _record_refused_answer(self, request: Request, visitor: Visitor, why: str) -> None:
         """Record for the audit that the answer in the form was refused, with each question that it
-        is for. Record nothing for a button that answers no question. Raises: CloudError."""
+        is for; by the recipient of the link if they must still sign in. Record nothing for a button
+        that answers no question. Raises: NotFound if the question is gone; CloudError."""
         answer = request.form.get("answer", "")
         if answer not in {*Answer, UNDO, END_KEEP}:
             return
@@ -230,8 +232,10 @@ class ApprovalSite:
         return not (view.can_decide or view.takes_hold)
 
     def _carry_out(self, request: Request, visitor: Visitor) -> Response:
-        """Do what the pressed button says, and return where to go. Call it only with a form that
-        belongs to this page. Raises: InputError; DecisionRefused; NotFound; CloudError."""
+        """Do what the pressed button says (sign out, start again, end the keep, or else answer the
+        question, or those ticked on a digest's page), and return where to go. Call it only with a
+        form that belongs to this page. Raises: InputError; DecisionRefused; NotFound;
+        CloudError."""
         button = request.form.get("answer")
         if button == _SIGN_OUT:
             return self._signed_out(request, visitor)
