@@ -265,7 +265,7 @@ class ViewRequest:
     @property
     def is_incomplete(self) -> bool:
         """Return whether a record that could not be read so far belongs to the caller, as far as
-        its key says: it names an account or an instance, question or episode of theirs. For a
+        its key says: it names an account, or an instance, question or episode, that they see. For a
         caller who sees everything, any such record counts. Raises: CloudError."""
         names = set(self.scope.accounts)
         for row, _ in self.governed:

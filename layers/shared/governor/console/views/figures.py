@@ -166,7 +166,8 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
 
 def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     """Return the next step for an idle instance that nobody is asked about yet, or that is only
-    reported."""
+    reported: with the time until which others' restarts, or else its quiet time, keep the sweep
+    from asking, if that is ahead. In mode observe it is only reported."""
     if mode == "observe":
         return "only reported (observe)"
     quiet_until = row.restarts_quiet_until
@@ -183,7 +184,9 @@ def _next_without_episode(row: FleetRow, mode: str, zone: str, now: UtcDatetime)
 
 
 def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
-    """Return the next step of an idle instance that has an open episode."""
+    """Return the next step of an idle instance that has an open episode: the time left to answer,
+    once it was asked; before that, the step that follows in mode auto, or that the question is not
+    sent or is decided. In mode observe nothing follows."""
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:

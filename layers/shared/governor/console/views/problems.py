@@ -38,8 +38,9 @@ class Problem(NamedTuple):
 
 
 def problems(request: ViewRequest) -> Iterator[Problem]:
-    """Yield what keeps the governor from its work, as far as this caller may see it; nothing if all
-    is well. Raises: CloudError."""
+    """Yield what keeps the governor from its work, as far as this caller may see it: the pause and
+    freezes, standing states, sweeps, failures, questions not sent yet, and instances that cannot be
+    judged. Yield nothing if all is well. Raises: CloudError."""
     yield from _pause_and_freezes(request)
     troubles = request.reader.failure_store.failing_and_standing()
     states = _standing_now(request, troubles.standing)
