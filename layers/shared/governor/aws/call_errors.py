@@ -69,7 +69,8 @@ credentials."""
 
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
     """Return the error to raise in place of an error that AWS answered: ConflictError for a failed
-    condition of DynamoDB, else a CloudError of the class that fits its code."""
+    condition of DynamoDB, alone or in a transaction; else a CloudError of the class that fits its
+    code or, for an unknown code, its HTTP status."""
     details = error.response.get("Error", {})
     code = str(details.get("Code", ""))
     words = str(details.get("Message", ""))

@@ -72,10 +72,11 @@ class CloudWatchMetrics(Adapter):
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
         """Return the series that CloudWatch lists for this filter, by instance id; only those of
-        one instance if it is named. Raises: CloudError.
+        one instance if it is named. A part of the filter that is `None` leaves nothing out, and
+        `recently` leaves out series without readings in the last three hours.
 
         A series that cannot be read is missing, which is safe: without readings of every GPU of the
-        type there is no verdict. If none can be read, that is a CloudError.
+        type there is no verdict. Raises: CloudError, also if none can be read.
         """
         dimension = {"Name": "InstanceId"}
         if instance_id:
@@ -130,8 +131,9 @@ class _Readings:
                 self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
 
     def answer(self) -> MetricAnswer:
-        """Return the series, and by key the reason why a query is not complete. Call it after the
-        last page."""
+        """Return the series, and by key the reason why a query is not complete. If CloudWatch sent
+        messages about the whole call, they are the reason for every query. Call it after the last
+        page."""
         if self.messages:
             problems = dict.fromkeys(self._status, "; ".join(self.messages))
         else:
@@ -223,8 +225,9 @@ class CloudWatchAlarms(Adapter):
         return None
 
     def _combines_money(self, record: Any) -> bool:
-        """Return whether a composite alarm combines alarms about money alone. One that combines
-        other alarms, composite ones too, or whose alarms cannot be read, does not."""
+        """Return whether a composite alarm combines alarms about money alone. Return false if it
+        combines other alarms, composite ones too, none, or more than one call describes (100), or
+        if they cannot be read."""
         names = _combined_names(record.get("AlarmRule") or "")
         if not 0 < len(names) <= _ALARMS_OF_A_CALL:
             return False
@@ -253,8 +256,8 @@ _MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate
 
 
 def _is_of_money(record: Any) -> bool:
-    """Return whether all metrics that the alarm names are figures of money. One by metric math or
-    anomaly detection names them in its queries."""
+    """Return whether all metrics that the alarm names are figures of money; false if it names none.
+    An alarm by metric math or anomaly detection names them in its queries."""
     names = [record.get("MetricName")]
     for query in record.get("Metrics") or ():
         if "MetricStat" in query:
@@ -274,7 +277,8 @@ def _combined_names(rule: str) -> set[str]:
 
 def _alarm(record: Any, *, is_of_money: bool) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
-    `OK`, else `ALARM`, which is critical unless it is about money."""
+    `OK`, else `ALARM`, which is critical unless it is about money. Its lines are the alarm's
+    description and the reason of its state, without those that are missing."""
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]

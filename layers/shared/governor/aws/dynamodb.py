@@ -218,8 +218,8 @@ def _parameters(table: str, write: Write) -> dict[str, Any]:
 
 
 def attributes(write: Write) -> Document:
-    """Return the attributes that the write stores beside its key, with the time at which the item
-    expires if it does."""
+    """Return the attributes that the write stores beside its key: those of its document, which may
+    be a record to encode, and `expires_at_epoch` if the item expires."""
     document = write.document
     if is_dataclass(document):
         document = codec.written(document)

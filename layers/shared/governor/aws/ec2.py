@@ -329,8 +329,8 @@ def is_not_known(error: CloudError) -> bool:
 
 
 def _launch_of(event: Mapping[str, Any]) -> Launch | None:
-    """Return the launch in a RunInstances event of CloudTrail; `None` if it names nobody, or cannot
-    be read."""
+    """Return the launch in a RunInstances event of CloudTrail, with the name of who launched,
+    clipped to 1,000 characters; `None` if it names nobody, or cannot be read."""
     try:
         principal = _launcher(event)
         launched_at = as_utc(event["EventTime"])
@@ -343,7 +343,9 @@ def _launch_of(event: Mapping[str, Any]) -> Launch | None:
 
 
 def _launcher(event: Mapping[str, Any]) -> str | None:
-    """Return the ARN or name in a RunInstances event of CloudTrail; `None` if it names nobody."""
+    """Return who launched, by a RunInstances event of CloudTrail: an ARN, else the AWS service that
+    called, else a user name; `None` if it names nobody. Raises: AttributeError, TypeError or
+    ValueError for an event of another form."""
     identity = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
     name = identity.get("arn") or identity.get("invokedBy") or event.get("Username")
     return str(name) if name else None

@@ -134,8 +134,8 @@ class Ec2Parser(EC2QueryParser):
 def plain_fields(shape: Any) -> _Fields:
     """Return the fields of a structure, by the names of their XML elements.
 
-    Return an empty mapping if the model says more of the structure or of a field than a name: such
-    fields are read by other rules.
+    Return an empty mapping if the model says more of the structure or of a field than a name, or
+    botocore has no method to read a field's type: such fields are read by other rules.
     """
     if not shape.metadata.keys() <= {"required"}:
         return {}

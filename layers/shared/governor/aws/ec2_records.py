@@ -34,7 +34,11 @@ _TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 
 def read_instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Instance:
     """Return the instance in a record of DescribeInstances. Its `launch` is `None` unless `whole`.
-    Raises: LookupError, TypeError or ValueError for a record that lacks what every instance has."""
+    Fields that the record lacks get EC2's defaults (On-Demand, an EBS root, Linux, shared tenancy),
+    else "" or `None`; a lifecycle that is not known is `UNKNOWN`.
+
+    Raises: LookupError, TypeError or ValueError for a record that lacks what every instance has.
+    """
     operator = record.get("Operator") or {}
     placement = record.get("Placement") or {}
     tenancy = placement.get("Tenancy", "default")
@@ -66,7 +70,9 @@ def read_instance(target: Target, whole: bool, record: Mapping[str, Any]) -> Ins
 
 
 def _state_reason(record: Mapping[str, Any]) -> str:
-    """Return EC2's code and message for the state of an instance; empty if it gives neither."""
+    """Return EC2's code and message for the state of an instance, as in
+    `Server.SpotInstanceTermination: Spot instance termination`; the message alone if it begins with
+    the code, the code alone if there is no message; empty if EC2 gives neither."""
     reason = record.get("StateReason") or {}
     code = reason.get("Code") or ""
     message = reason.get("Message") or ""
@@ -163,8 +169,9 @@ def read_reservation(target: Target, record: Mapping[str, Any]) -> Reservation |
 
 
 def read_snapshot(record: Mapping[str, Any]) -> Snapshot:
-    """Return the snapshot in a record of DescribeSnapshots, or of the answer of CreateSnapshots.
-    Raises: KeyError if it lacks an id."""
+    """Return the snapshot in a record of DescribeSnapshots, or of the answer of CreateSnapshots. It
+    is pending, has no start time, owner or size where the record does not say. Raises: KeyError if
+    it lacks the id of the snapshot or of its volume."""
     return Snapshot(
         snapshot_id=record["SnapshotId"],
         volume_id=record["VolumeId"],

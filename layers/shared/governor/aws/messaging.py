@@ -98,8 +98,9 @@ class SnsAnnouncer(Adapter):
         return lets_questions_through(answer["Attributes"].get("FilterPolicy"))
 
     def announce(self, alert: Alert) -> None:
-        """Seal an alert and publish it to the topic. Raises: CloudError, also if KMS does not seal
-        it."""
+        """Seal an alert and publish it to the topic. Its kind, severity, account, Region, owner,
+        project and repetition are attributes for filters of subscriptions, without those that are
+        empty. Raises: CloudError, also if KMS does not seal it."""
         attributes = {
             "kind": alert.kind.value,
             "severity": alert.severity.value,

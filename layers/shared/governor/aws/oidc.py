@@ -194,8 +194,8 @@ class OidcProvider:
 
         The keys are read again if they lack it, because issuers exchange their keys.
 
-        Raises: SignInRefused if there is no such key; jwt.PyJWTError for a text that is no token;
-        IssuerUnavailable; ConfigurationError.
+        Raises: SignInRefused for an algorithm other than RS256 and ES256, or if there is no such
+        key; jwt.PyJWTError for a text that is no token; IssuerUnavailable; ConfigurationError.
         """
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")

@@ -139,7 +139,8 @@ class AwsPrices(Adapter):
 
     def _list_of(self, region: str) -> PriceList | None:
         """Return the price list of a Region, at most an hour old; the one before if it cannot be
-        read now. Return `None` if none is stored, or none could be read so far."""
+        read now, and then it is not read again for a minute. Return `None` if none is stored, or
+        none could be read so far."""
         now = self._now()
         kept = self._lists.get(region, _Kept(now, None))
         if now < kept.until:
@@ -154,7 +155,7 @@ class AwsPrices(Adapter):
 
     def _spot_price(self, instance: Instance) -> Price:
         """Return the Spot price of the instance, at most an hour old; one without an amount if EC2
-        knows none or it cannot be read."""
+        knows none, or if it cannot be read, and then it is not read again for a minute."""
         target = instance.target
         # Zone names mean different zones in different accounts.
         zone = (target.account, target.region, instance.availability_zone)
@@ -355,8 +356,8 @@ def _plan(record: Mapping[str, Any]) -> Commitment:
 
 def _reserved(record: Mapping[str, Any], region: str) -> Commitment:
     """Return the Reserved Instances in a record of DescribeReservedInstances, with what all of them
-    cost an hour: the fixed price over the term, and what recurs. The amount is `None` if it is not
-    in USD."""
+    cost an hour: the fixed price over the term, the usage price, and hourly charges. A record
+    without a currency is in USD; the amount is `None` for any other one."""
     hours = Decimal(record["Duration"]) / 3600
     price_of_one = _exact(record.get("FixedPrice", 0)) / hours
     price_of_one += _exact(record.get("UsagePrice", 0))

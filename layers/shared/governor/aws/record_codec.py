@@ -226,8 +226,8 @@ class _Form:
     fits no item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
-        """Return the schema of this dataclass, which differs from its document as these fields
-        say."""
+        """Return the schema that reads and writes this dataclass. Its document may differ from its
+        fields in what this form names: renamed, flat, omitted or packed fields."""
         hints = get_type_hints(kind)
         parts = [self._part(part, _schema(hints[part.name])) for part in fields(kind)]
         names = [part["name"] for part in parts]

@@ -92,7 +92,8 @@ class PolicyBucket(Adapter):
     """The versions of the policy document."""
 
     def newest(self) -> StoredPolicy | None:
-        """Return the newest version with its text and author; `None` if nothing was stored yet.
+        """Return the newest version with its text and author, who is "" if none was stored with it;
+        `None` if nothing was stored yet. The version is `null` in a bucket without versions.
         Raises: CloudError."""
         try:
             # Short timeout: a sweep waits for this answer, and the next sweep asks again.
@@ -142,7 +143,8 @@ class PolicyText:
         """The text of that version."""
 
     def read(self, *, patient: bool = True) -> str:
-        """Return the text in force now. A version never changes, so its text is read once.
+        """Return the text in force now; that of the parameter before the first version. A version
+        never changes, so its text is read once.
 
         Without `patient` each call gives up within seconds, and if the table does not answer, the
         text of the last version that was read is returned. Raises: CloudError.
