@@ -50,9 +50,9 @@ class Basics:
     def __init__(
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object
     ) -> None:
-        """Read the settings from the environment unless they are given, and put the `replaced`
-        parts in place of those of their names. Raises: TypeError if a name is that of no part;
-        ConfigurationError."""
+        """Read the settings from the environment, and make clients for their Region, unless they
+        are given; put the `replaced` parts in place of those of their names. Raises: TypeError if a
+        name is that of no part; ConfigurationError."""
         self.settings = settings or parse_settings()
         self.clients = clients or Clients(self.settings.aws_region)
         unknown = [name for name in replaced if not hasattr(type(self), name)]
