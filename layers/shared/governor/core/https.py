@@ -143,8 +143,9 @@ def _addresses(connection: HTTPSConnection) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address belongs to the public internet. An address that contains another
-    one is public only if that is, too. Raises: ValueError if the text is no IP address."""
+    """Return whether an IP address belongs to the public internet: not a private, local, multicast
+    or reserved one. An address that contains another one is public only if that is, too; an
+    IPv4-mapped one, if its IPv4 address is. Raises: ValueError if the text is no IP address."""
     # A link-local address may name its interface.
     ip_address = ipaddress.ip_address(address.partition("%")[0])
     for embedded_address in _embedded(ip_address):

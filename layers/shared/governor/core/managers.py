@@ -258,8 +258,8 @@ def runs_of(service: str) -> Runs | None:
 
 
 def _listed_manager(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:
-    """Return the first manager of the data that has an exact mark among these keys; `None` if none
-    has."""
+    """Return the first manager of the data, of those whose instances are left alone, that has an
+    exact mark among these keys; `None` if none has."""
     key_by_marks: dict[_Marks, str] = {}
     for key in keys:
         value = tags[key].strip().casefold()
@@ -305,8 +305,8 @@ def _manager_of_policy(keys: Sequence[str], policy_keys: Sequence[str]) -> Manag
 
 
 def _manager_by_word(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | None:
-    """Return the first manager of the data whose word one of these tag keys contains, with a value
-    that does not say no; `None` if none does."""
+    """Return the first manager of the data, of those whose instances are left alone, whose word one
+    of these tag keys contains, with a value that does not say no; `None` if there is none."""
     key_by_marks: dict[_Marks, str] = {}
     for key in keys:
         for marks in _word_marks_of(key):
