@@ -164,8 +164,8 @@ class Words:
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """Return the headings with their lines, without the colons and dashes of plain text; empty
-        if there is no heading."""
+        """Return the headings with their lines, without the colons and dashes of plain text; lines
+        before the first heading and empty ones are left out. Empty if there is no heading."""
         sections: list[Section] = []
         for line, form in zip(self.lines, self.forms, strict=True):
             if form is LineForm.HEADING:
