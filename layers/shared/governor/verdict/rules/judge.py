@@ -42,7 +42,8 @@ from governor.verdict.rules.vetoes import judge_figures
 
 
 def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
-    """Return the verdict that needs no metrics, or `None` if they must be read."""
+    """Return the verdict that needs no metrics: exempt by a tag or a decision, snoozed by a keep,
+    or too young. Return `None` if the metrics must be read."""
     exemption_tag = policy.exemption.similar_tag_on(instance)
     if exemption_tag is not None:
         return Verdict(VerdictKind.EXEMPT, f"carries the tag {exemption_tag}")
@@ -93,7 +94,8 @@ def judge(
     *,
     in_full: bool = True,
 ) -> Verdict:
-    """Return the verdict on one instance. `now` decides only about grace and snooze.
+    """Return the verdict on one instance. `now` decides only about grace and snooze. One that would
+    be idle is `MANAGED_ELSEWHERE` if another service runs it.
 
     `in_full` is false once people know of its idleness: then only utilization can show work. Every
     action judges in full again.

@@ -65,7 +65,9 @@ class Subject:
     """True if people know of its idleness: then only whether work resumed is worth a read."""
 
     def before_reading(self) -> Verdict | None:
-        """Return the verdict that needs no metrics; `None` if the metrics must be read."""
+        """Return the verdict that needs no metrics: also the last one for an instance whose
+        idleness people know and whose next read is not due, or which worked within the idle window.
+        Return `None` if the metrics must be read."""
         memory = self.memory
         verdict = judge_unread(self.instance, self.hold, self.policy, self.now)
         if verdict is not None or memory is None:
@@ -158,7 +160,8 @@ class Subject:
         return has_short_hole and late_for < LATE + self.policy.window
 
     def window_to_prove(self, verdict: Verdict) -> timedelta | None:
-        """Return the window to prove idle before a question; `None` while no question can start.
+        """Return the window to prove idle before a question: the one of the policy, or the shorter
+        one if GPU memory is released; `None` while no question can start.
 
         If nothing is known from before the idle window, the instance counts as idle since launch:
         the proof then shows whether it was.
