@@ -59,8 +59,8 @@ def turned_in_sweep(changes: Sequence[Change]) -> Turned:
     numbers are 0.
 
     An instance fell silent if it worked or was idle before, its metrics were read now, and there
-    were none. One turned idle if it worked by its newest reading, and is idle now. A silent
-    instance counts only as silent: nobody knows whether it is idle.
+    were none. One turned idle if it worked by its newest reading, and is unused if it was too young
+    then, and is idle now. A silent instance counts only as silent: nobody knows whether it is idle.
     """
     worked = 0
     measured = 0

@@ -254,7 +254,7 @@ def old_release_hours(now: datetime) -> list[datetime]:
 
 def _minutes(item: Document) -> Iterator[tuple[datetime, int]]:
     """Yield each minute that the item counts, with its number of actions. Raises: one of the errors
-    in `DAMAGED` if one cannot be read."""
+    in `DAMAGED` (ValueError, TypeError and others) if one cannot be read."""
     for name, number in item.items():
         if name.startswith(_BY_MINUTE):
             yield minute_of(name.removeprefix(_BY_MINUTE)), int(number)
