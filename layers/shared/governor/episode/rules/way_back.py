@@ -56,7 +56,8 @@ def keys_of(instance: Instance) -> tuple[str, ...]:
 
 def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
     """Return what is doubtful about the next start of the instance once it is stopped, a sentence
-    each; empty if nothing is known to stand against it."""
+    each: its volumes' keys, its Spot request, or the capacity for its type. Empty if nothing is
+    known to stand against it."""
     doubts = []
     for key in keys:
         doubts += _key_doubts(instance, key)

@@ -190,8 +190,9 @@ class Episodes(Store):
     def note_start_try(self, ref: EpisodeRef, new: StartTry, earlier: StartTry | None) -> bool:
         """Note a try to start the instance again, and that it must be followed; return true.
 
-        `earlier` is the try that was read before. Return false if the episode was undone, or
-        another try was noted or changed since.
+        `earlier` is the try that was read before; `None` for the first one. Return false, with
+        nothing changed, if the episode has not stopped it or was undone, or another try was noted
+        or changed since. Raises: CloudError.
         """
         is_unchanged = unset("start_try") if earlier is None else _is_as_seen(earlier)
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
@@ -203,7 +204,7 @@ class Episodes(Store):
 
     def change_start_try(self, ref: EpisodeRef, seen: StartTry, changed: StartTry) -> bool:
         """Replace the try that was read as `seen`, and return true; return false if it was changed
-        since. Once its end is known, it is no longer followed."""
+        since. Once its end is known, it is no longer followed. Raises: CloudError."""
         is_changed = self._table.try_write(
             update(keys.episode(ref), {"start_try": changed}, _is_as_seen(seen))
         )
@@ -212,7 +213,8 @@ class Episodes(Store):
         return is_changed
 
     def end_following(self, ref: EpisodeRef) -> None:
-        """Note that no start of this episode must be followed any more."""
+        """Note that no start of this episode must be followed any more; do nothing if none is.
+        Raises: CloudError."""
         is_followed = where("starting", "=", ref.execution_name)
         self._table.try_write(update(_record(ref), {}, is_followed, remove=("starting",)))
 

@@ -136,8 +136,9 @@ class Instances(Store):
         )
 
     def note_restart(self, restart: Restart) -> None:
-        """Note that others started the instance again after a stop of ours. Do nothing if a start
-        after that stop is noted, or this start is. Raises: CloudError."""
+        """Note that others started the instance again after a stop of ours; only the latest
+        `_RESTARTS_KEPT` are kept. Do nothing if a start after that stop is noted, or this start is.
+        Raises: CloudError."""
         ref = restart.stopped_in
         record = self.record(ref.target, ref.instance_id)
         for known in record.restarts:
