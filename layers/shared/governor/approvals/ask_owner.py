@@ -109,7 +109,7 @@ class AskOwner:
         instances as idle. A question that is decided or missing passes.
 
         Raises: MustWait while one stands; SafetyError if the question, since it was due, has waited
-        for as long as the policy allows; CloudError.
+        for as long as the policy allows; PolicyError; CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
@@ -143,7 +143,7 @@ class AskOwner:
         return the question as it is stored now: it may be decided already.
 
         `until` is when the question expires; in the stage `ASK`, the policy's time to deliver a
-        message is added. Raises: NotFound; CloudError.
+        message is added. Raises: NotFound; PolicyError; CloudError.
         """
         expires_at = until
         if stage is Stage.ASK:
@@ -167,7 +167,7 @@ class AskOwner:
     def _notify_waiting(self, episode: Episode, reason: str) -> StageResult:
         """Notify people once an episode that an approved step waits; send nothing if they were
         notified, or there is no question. Return a result that says that people have the message.
-        Raises: CloudError."""
+        Raises: ConfigurationError if no link can be made; PolicyError; CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:

@@ -218,7 +218,8 @@ class Decide:
 
         Return `None` if the decision is neither, and is complete for a question that is open: the
         caller must then settle the question. Raises: DecisionRefused if it is neither and the
-        question takes no such answer, or the hold was refused; CloudError.
+        question takes no such answer, or the hold was refused (NotAllowed, TooLate); CloudError;
+        PolicyError for an exemption, if today's policy cannot be read.
         """
         if repeats(approval.decision, decision):
             # Delivered again, in case the first delivery was lost. The person gets the same
@@ -276,7 +277,7 @@ class Decide:
         may still count. `error` is the TooLate of the hold.
 
         Only if the call was taken back meanwhile, take the hold as any other, and return that
-        result. Raises: TooLate; DecisionRefused; CloudError.
+        result. Raises: TooLate; DecisionRefused; PolicyError; CloudError.
         """
         if self.approval_store.note_late_hold(episode, with_trimmed_reason(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None

@@ -65,8 +65,8 @@ class OpenConsole:
 
     def open_session(self, secret: str) -> tuple[str, SignIn]:
         """Use up the code `secret`, and store a new session for its caller. Return the id of the
-        session, and its sign-in. Raises: NotAllowed, as `caller` does, or if another request used
-        the code first; CloudError."""
+        session, and its sign-in. Raises: NotAllowed if the code is unknown, used (also by another
+        request at this moment) or too old, or people sign in at an issuer; CloudError."""
         arn = self.caller(secret)
         now = self.clock.now()
         if not self.sign_in_store.use_code(secret, now):

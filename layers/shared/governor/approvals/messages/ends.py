@@ -183,8 +183,9 @@ def _saved_a_day(episode: Episode) -> str | None:
 
 
 def _answer_words(approval: Approval | None, outcome: Outcome) -> dict[str, object]:
-    """Return what people answered, as values for the template of an end. Without an approval all of
-    them say that nobody answered."""
+    """Return what people answered, as values for the template of an end; `held` is `exempt` or true
+    if a hold keeps the instance. A hold that came late counts for the outcome `HELD` alone. Without
+    an approval all of them say that nobody answered."""
     if approval is None:
         return {"until": None, "decision": None, "first_yes": None, "held": False, "hold": None}
     decision = approval.decision

@@ -136,8 +136,9 @@ def stage_words(
 
 
 def _stage_kind(episode: Episode, stage: Stage) -> str:
-    """Return which kind of message this stage sends, as its template names the kinds: `asks`,
-    `informs`, `rehearses` or `acts`."""
+    """Return which kind of message this stage sends, as its template names the kinds: `asks` for
+    all but `TELL`; there `informs` if the plan has no steps, `rehearses` in mode observe, else
+    `acts`."""
     if stage is not Stage.TELL:
         return "asks"
     if not episode.plan.steps:

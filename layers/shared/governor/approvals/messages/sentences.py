@@ -61,8 +61,8 @@ def price_text(episode: Episode) -> str:
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
-    """Return what the instance costs and what the plan saves, or that the price is not known. Each
-    line is a sentence; there are one or two."""
+    """Return what the instance costs and what the plan saves; or that the price is not known, or
+    adds nothing to the bill. Each line is a sentence; there are one or two."""
     price = episode.price.usd_per_hour
     source = episode.price.source
     if episode.stopped_by_episode is not None:
@@ -313,8 +313,8 @@ def budget_text(episode: Episode) -> str:
 
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
-    """Return what happens without a question, as a sentence. `until` is when the notice is over; by
-    default the notice begins at `at`."""
+    """Return what happens without a question, as a sentence; in mode auto, after the notice, that
+    its time is over. `until` is when the notice is over; by default the notice begins at `at`."""
     notice_ends = until or at + episode.asking.notice_length
     mode = episode.mode.value if episode.plan.steps else "none"
     if mode == "auto" and at >= notice_ends:

@@ -127,8 +127,8 @@ class Approval:
 
     @property
     def kept(self) -> Decision | None:
-        """Return the answer that keeps the instance, be it over or not; `None` if no answer
-        does."""
+        """Return the answer that keeps the instance, be it over or not: the hold or, without one,
+        the decision. Return `None` if that keeps nothing."""
         decision = self.hold or self.decision
         if decision is None or decision.answer is not Answer.KEEP:
             return None
