@@ -69,7 +69,7 @@ class CheckProgress:
         Raises: SnapshotFailed; StepTimedOut after the limit of the policy; NobodyListens if every
         channel refused the message, or none has delivered it in time; WrongState if an instance
         that is to stop was terminated; SafetyError if the episode is over, or the step was never
-        noted; CloudError.
+        noted; PolicyError; CloudError.
         """
         episode = episode_underway(self.episode_store, ref)
         if until is Until.HEARD:
@@ -120,7 +120,8 @@ class CheckProgress:
         """Return the seconds to the next check of a message: first for its delivery, then for the
         end of a notice of mode `auto`. Return 0 once neither is awaited, or the question has ended.
 
-        Raises: NobodyListens if no channel is left, or the delivery takes too long; CloudError.
+        Raises: NobodyListens if no channel is left, or the delivery takes too long; PolicyError;
+        CloudError.
         """
         approval = self.approval_store.approval(episode.approval_id)
         is_question = episode.asking.schedule is not None
@@ -162,8 +163,8 @@ class CheckProgress:
         self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> int:
         """Return the seconds to the next check of the notice of mode `auto`, at most five minutes;
-        0 once the notice is over or somebody holds the plan, and for an episode without a
-        notice."""
+        0 once the notice is over or somebody holds the plan, and for an episode without a notice.
+        Raises: PolicyError."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         ends_at = notice_until(episode, deliveries, rule.notice_minutes)
         if not episode.gives_notice or ends_at is None:

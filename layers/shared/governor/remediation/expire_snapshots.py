@@ -262,8 +262,7 @@ class ExpireSnapshots:
     ) -> list[Expiry]:
         """Send one message that the snapshots `due` expire, store a notice for each, and return the
         notices. If the store fails, the message goes out again the same day under the same id, and
-        counts once. Raises: CloudError.
-        """
+        counts once. Raises: PolicyError; CloudError."""
         name = episode.ref.execution_name
         message = f"expire-{short_hash(name, *due)}-{now:%Y-%m-%d}"
         self.announcer.announce(self._alert(episode, due, holdings, message, now))

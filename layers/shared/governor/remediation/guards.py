@@ -307,7 +307,8 @@ class Guards:
         """Return today's policy, each compared setting as strict as it was when people were asked.
 
         Raises: SafetyError if the policy no longer governs the instance, an exemption or a keep is
-        on it, or its mode is another; PolicyError; CloudError.
+        on it, its mode is another, or the settings of then and today do not fit together;
+        PolicyError; CloudError.
         """
         applied = self._todays_policy(episode, instance)
         asked_under = episode.asking.asked_under

@@ -174,7 +174,8 @@ class InspectInstance:
         GPUs minute by minute, and EC2's own figures by its five minutes.
 
         It looks ahead because the clock of an agent may be fast. A reading that has not arrived yet
-        proves neither work nor idleness. Raises: Unavailable if a part could not be read.
+        proves neither work nor idleness. Raises: Unavailable if a part could not be read;
+        CloudError.
         """
         minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Five minutes more, because EC2's periods do not begin with this window.

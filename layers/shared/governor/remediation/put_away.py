@@ -64,6 +64,8 @@ class PutAway:
             MustWait: a freeze, a cap, AWS or a lost answer holds it back. Recheck the episode, then
                 invoke it again.
             SafetyError: a guard refuses; also Held, Interrupted and Unsealed.
+            MetricsLate: it is not known yet whether answers were refused.
+            PolicyError: the overrides of the instance contradict each other.
             ConflictError: the episode was closed before the call was noted.
             CloudError: EC2 refuses, as Protected, Unsupported, WrongState, NotFound or
                 AccessDenied; or the table cannot be read or written.
@@ -77,9 +79,10 @@ class PutAway:
         """Check all guards and carry out the step; return whether it was a dry run.
 
         Return false without a call if the step took effect before, or if this is a stop of an
-        earlier episode and the instance is stopped. Raises: MustWait; SafetyError, also for a step
-        that is neither; ConflictError; MetricsLate; CloudError, among them Throttled and
-        Unavailable, which the caller turns into MustWait.
+        earlier episode and the instance is stopped. Raises: SafetyError, also for another step than
+        these two, among them MustWait, Held, Interrupted and Unsealed; ConflictError; MetricsLate;
+        PolicyError; CloudError, among them Throttled and Unavailable, which the caller turns into
+        MustWait.
         """
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
@@ -132,8 +135,8 @@ class PutAway:
         what all attempts of the step reserved is given back. If EC2 throttled it, or it was not
         sent at all, its note is taken back, too.
 
-        Raises: MustWait; SafetyError; ConflictError; CloudError. If that is Unavailable, the call
-        may have taken effect, and stays noted and counted.
+        Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If that is
+        Unavailable, the call may have taken effect, and stays noted and counted.
         """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)

@@ -74,8 +74,8 @@ class RecheckEpisode:
         EC2, the decision follows from its effect.
 
         Raises: CloudError, after which it is tried again; MetricsLate until the newest readings and
-        refusals of answers are known, after which it is tried again in minutes; ConflictError if
-        the episode was closed meanwhile.
+        refusals of answers are known, after which it is tried again in minutes; PolicyError;
+        ConflictError if the episode was closed meanwhile.
         """
         episode = self.episode_store.episode(ref)
         sent_at: UtcDatetime | None = None
@@ -98,7 +98,7 @@ class RecheckEpisode:
         held the episode meanwhile.
 
         Return `None` if everything must be checked: no call was sent, it had no effect, others have
-        changed the instance, or the episode is over. Raises: CloudError.
+        changed the instance, or the episode is over. Raises: PolicyError; CloudError.
         """
         if episode.outcome is not None or episode.mode is Mode.OBSERVE:
             return None

@@ -26,7 +26,7 @@ class Calls(Store):
         """Note that EC2 is asked for a step; a later note of the same step keeps the first time.
 
         Raises: Held if somebody holds the episode; MustWait if everything is paused and the step
-        destroys something; ConflictError if the episode is closed.
+        destroys something; ConflictError if the episode is closed; CloudError.
         """
         noted = update(keys.episode(ref), {}, IS_OPEN, first=("steps_done", step, at))
         self._note_before_call(ref, noted, destroys=step != Step.SNAPSHOT)
@@ -37,7 +37,7 @@ class Calls(Store):
         The note uses up the recheck that was made at `cleared_at`, so only one of several
         invocations sends the call. Raises: MustWait if that recheck has been used or is no longer
         the last one, or everything is paused; Held if somebody holds the episode; ConflictError if
-        the episode is closed or was never saved.
+        the episode is closed or was never saved; CloudError.
         """
         is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
         is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
@@ -84,7 +84,7 @@ class Calls(Store):
 
     def _raise_if_paused(self) -> None:
         """Raise MustWait, with who paused everything, if there is a pause. Do nothing if there is
-        none."""
+        none. Raises: CloudError too."""
         pause = standing_pause(self._table)
         if pause is not None:
             raise MustWait(f"everything is {pause.why}") from None

@@ -72,9 +72,9 @@ class TakeSnapshot:
         """Keep the user data, begin one set of snapshots or find the set of an earlier try, and
         record it. In mode `observe`, only ask EC2 for a dry run.
 
-        Raises: SafetyError, also Held and MustWait; MetricsLate; SnapshotFailed if the set lacks a
-        volume; ConflictError if the episode was closed meanwhile; CloudError. Repeat it after
-        Throttled, Unavailable and SnapshotUnderWay.
+        Raises: SafetyError, also Held, MustWait, Interrupted and Unsealed; MetricsLate;
+        SnapshotFailed if the set lacks a volume; ConflictError if the episode was closed meanwhile;
+        PolicyError; CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
@@ -100,7 +100,8 @@ class TakeSnapshot:
 
         Raises: SafetyError if EC2 would refuse them, with its words and what to do, or a guard
         refuses the stop, also Held, Interrupted and Unsealed; MustWait if something holds the stop
-        back, or AWS gives no clear answer; CloudError if a guard cannot read.
+        back, or AWS gives no clear answer; MetricsLate; PolicyError; CloudError if a guard cannot
+        read.
         """
         # The inner `unclear_must_wait` gives the journal the reason, the outer one covers failures
         # of the journal itself.
