@@ -170,8 +170,9 @@ class _DimensionSets:
     @classmethod
     def of(cls, listed: Iterable[Listed]) -> _DimensionSets:
         """Return the dimension sets of the listed series of one instance; without any, both parts
-        are empty. Of several aggregates, the one with the fewest dimensions is taken: `InstanceId`
-        alone, if that is published."""
+        are empty. An aggregate of several GPUs is read first, and the GPUs later; else the GPUs
+        are, or the aggregate is, read first. Of several aggregates, the one with the fewest
+        dimensions is taken: `InstanceId` alone, if that is published."""
         gpus = []
         aggregates = []
         for series in listed:

@@ -30,8 +30,8 @@ class Findings(Store):
         return frozenset(keys)
 
     def note_known(self, target: Target, keys: Collection[str], until: datetime) -> None:
-        """Store that these keys are known until then. A key that is known already gets the new
-        end, an earlier one, too; without keys nothing is written."""
+        """Store that these keys are known until then. A key that is known already gets the new end,
+        an earlier one, too; without keys nothing is written. Raises: CloudError."""
         pk = target_pk(target)
         self._table.write_all(
             [put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))]
