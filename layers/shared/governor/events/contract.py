@@ -237,7 +237,8 @@ class HealthEvent(Envelope):
         return ScheduledChange(notices, is_over)
 
     def _notice(self) -> Notice:
-        """Return the notice of this event, without the id of an instance."""
+        """Return the notice of this event, without the id of an instance. It is of the affected
+        account and the event's Region, if the event names them, else of those that sent it."""
         change = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
         # AWS Health also sends a copy to a backup Region. `eventRegion` names the Region of the
         # instances.

@@ -95,7 +95,8 @@ def mass_alert(
     owner: Owner,
     without_hook: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings in one zone or group.
+    """Return one message about many warnings in one group or, without one, in one zone (in the
+    Region if that is not known). It is critical if EC2 takes capacity back.
 
     `endangered` are the instances that the `owner` has there; `None` if they could not be listed.
     `without_hook` are the ids of instances that probably did not get their hook.
@@ -237,8 +238,8 @@ def notice_alert(
 ) -> Alert:
     """Return the message about an announced date for the `instances` of one owner.
 
-    With `again` it is the reminder. Else it is the first message, and with `reminded` it says that
-    a reminder follows.
+    With `again` it is the reminder, which is critical. Else it is the first message, and with
+    `reminded` it says that a reminder follows.
     """
     instance = only_instance(instances)
     at = notice.at

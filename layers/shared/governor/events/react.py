@@ -73,7 +73,7 @@ class ReactToStateChange:
 
     def _note_running(self, ref: EpisodeRef, at: UtcDatetime) -> list[str]:
         """Note that an instance which EC2 was asked to start runs. Return that as text; empty if no
-        start was followed.
+        start was followed. Raises: CloudError.
 
         The sweep sees a start that fell back: an event does not give EC2's reason.
         """

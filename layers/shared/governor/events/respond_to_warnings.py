@@ -127,7 +127,8 @@ class RespondToWarnings:
 
     def _by_target(self, attempts: Sequence[Attempt], base: Policy) -> dict[Target, list[Attempt]]:
         """Return the attempts by account and Region. Attempts in other targets than the policy's
-        are left out, and marked in their reaction as not ours."""
+        are left out, and marked in their reaction as not ours. Raises: ConfigurationError if the
+        function has no role in member accounts."""
         by_target: dict[Target, list[Attempt]] = defaultdict(list)
         for attempt in attempts:
             account = attempt.warned.account

@@ -277,7 +277,9 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
     """Return the decision whether to send the hook, and why.
 
     The instance's tag decides; without a known value there, the policy does. After a rebalance
-    recommendation a tag can only forbid the hook. A hook that could do harm is never sent.
+    recommendation a tag can only forbid the hook. A hook that could do harm is never sent. Where
+    there is no hook, GPU processes get a signal if the tag says `signal` or, without a tag that
+    asks for the hook, the policy does.
     """
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
     is_wanted = warned.response.wants_hook(policy.events)
