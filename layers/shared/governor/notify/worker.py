@@ -167,9 +167,12 @@ class Worker:
 
     def _send_failures_before_end(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
         """If the alert is the end of a cause of failures, send the failures of that cause that
-        still wait in the outbox; return their counts. Do nothing for any other alert.
+        still wait in the outbox; return their counts. Do nothing for any other alert, and count
+        zero.
 
         If they were sent after it, they would open the incident again, and nothing would close it.
+        Raises: AlertRefused if nothing proves the alert; LeaseTaken if another worker sends the
+        failures; CloudError.
         """
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
