@@ -95,7 +95,8 @@ class ApprovalApi:
 
     def _carry_out(self, request: ApiRequest) -> Mapping[str, Any]:
         """Do what the route of the request says, and return the JSON object of the answer. Raises:
-        NotFound; InputError; DecisionRefused; CloudError."""
+        NotFound, also for an unknown route; InputError; DecisionRefused, also NotAllowed;
+        PolicyError if today's policy is needed and cannot be read; CloudError."""
         match request.route:
             case "GET /api/approvals":
                 return self._open_questions()
@@ -218,7 +219,8 @@ class ApprovalApi:
         """Record the caller's answer to a question, or end its keep; return the question as it is
         after that. `needs_another` in it says that a second person must approve, too. Raises:
         NotFound; InputError for a document without a known answer, or with a field that cannot be;
-        DecisionRefused; CloudError; PolicyError if today's policy is needed and cannot be read."""
+        DecisionRefused, also NotAllowed; CloudError; PolicyError if today's policy is needed and
+        cannot be read."""
         identity = f"aws:{request.caller}"
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:

@@ -167,7 +167,8 @@ def _deadline(view: ApprovalView) -> str:
 
 
 def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
-    """Return whether the visitor may start the stopped instance again."""
+    """Return whether the visitor may start the stopped instance again: an approver who need not
+    sign in first and may do more than look, if the episode's terms let them."""
     is_approver = visitor.role is Role.APPROVER and visitor.sign_in is None
     if not is_approver or visitor.only_looks:
         return False

@@ -280,7 +280,8 @@ class ApprovalSite:
         """Answer every ticked question of a digest; return its page with what became of each. A
         refusal of one is the text of its result, and does not stop the others. A date of a keep is
         in the time zone of the first one. Raises: InputError if none is ticked, or the form holds
-        no answer; NotAllowed if the visitor's role may not give it; CloudError."""
+        no answer; NotAllowed if the visitor's role may not give it; NotFound if a question is gone;
+        CloudError."""
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
