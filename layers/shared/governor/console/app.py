@@ -212,8 +212,8 @@ class Console:
         return failed(request, status, _REFUSALS[status], sentence(str(error)), sign_in_again)
 
     def _show_view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
-        """Return the view's page as HTML, JSON or CSV, whichever the client asks for. Raises: what
-        the view raises; NotFound for a table that the page lacks."""
+        """Return the view's page as HTML, JSON or CSV, whichever the client asks for. Raises:
+        NotFound for a table that the page lacks; CloudError; what the view raises."""
         # Reads at once what the page would read record by record.
         figures.questions(view_request)
         page = view(view_request)
@@ -227,8 +227,9 @@ class Console:
         return framed(page, view_request, request.path, self._doors.token)
 
     def _carry_out_form(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
-        """Check that the form belongs to this page and session, then carry it out; return the page
-        that follows. Raises: NotAllowed for a form of another session; what the form raises."""
+        """Check that the form belongs to this page and session, then carry it out. Return what
+        follows: a redirect to the path that `post` returns, its response, or its page in the frame.
+        Raises: NotAllowed for a form of another session; CloudError; what the form raises."""
         self._doors.check_form(request.path, view_request.caller, request.form.get("csrf", ""))
         outcome = post(view_request)
         if isinstance(outcome, str):

@@ -229,7 +229,8 @@ def _scale(top: Usd) -> tuple[str, ...]:
 
 
 def _short(amount: Usd) -> str:
-    """Return an amount as `$12.5k`, `$500` or `$0`."""
+    """Return an amount as `$500` or `$0`; from a thousand on in thousands (`$12.5k`), from a
+    million on in millions (`$1.2M`)."""
     for unit, letter in ((Decimal(1_000_000), "M"), (Decimal(1_000), "k")):
         if amount >= unit:
             return f"${(amount / unit).normalize():f}{letter}"

@@ -62,7 +62,8 @@ def _freeze_row(
     request: ViewRequest, target: Target | None, freeze: BreakerState
 ) -> tuple[Cell, ...]:
     """Return the cells of one freeze, in the order of `_COLUMNS`; its reason and names are `None`
-    unless the caller sees all that it covers. `target` is `None` for the freeze of everything."""
+    unless the caller sees all that it covers, and its names also if nobody has ended it. `target`
+    is `None` for the freeze of everything. Raises: CloudError."""
     ended_by = request.reader.breaker_store.freeze_end_requested_by(target, freeze)
     shown_reason = None
     shown_names = None

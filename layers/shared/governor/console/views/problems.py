@@ -116,7 +116,8 @@ def _standing_now(request: ViewRequest, states: Sequence[StandingState]) -> list
 
 def _states(request: ViewRequest, states: Sequence[StandingState]) -> Iterator[Problem]:
     """Yield a problem for each kind of state that keeps targets of the caller from being swept, or
-    their instances from being tagged, with the places where it is."""
+    their instances from being tagged, with the places where it is. States of instances that the
+    caller does not see are left out. Raises: CloudError."""
     visible_ids = {row.instance_id for row, _ in request.governed}
     own_targets = {target for target, _ in figures.targets_in(request)}
     places_by_kind: dict[StateKind, list[str]] = defaultdict(list)
