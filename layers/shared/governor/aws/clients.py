@@ -174,12 +174,12 @@ class Clients:
         (its ARN), and nothing else.
 
         The role is assumed for each call, with a session policy. Client and credentials are not
-        kept. The client sends once, and nothing renews its credentials, so that no renewal
-        repeats the call.
+        kept. The client sends once, and nothing renews its credentials, so that no renewal repeats
+        the call.
 
-        Raises:
-            AccessDenied: the role does not trust this function.
-            Throttled, Unavailable: STS did not answer. The client was not made.
+        Raises: CloudError if STS gave no credentials, and the client was not made: AccessDenied if
+        the role does not trust this function, Throttled or Unavailable if STS is busy or did not
+        answer.
         """
         service = operation.partition(":")[0]
         with self._lock:
@@ -435,7 +435,8 @@ def _config(
 ) -> Config:
     """Return the settings of a client: with `repeat` it retries, without `patient` it gives up
     within seconds. With `polite` it sends less once it was throttled, because others share the
-    rates of its account. With `checked` botocore checks the parameters of each call."""
+    rates of its account; only a patient client that repeats does. With `checked` botocore checks
+    the parameters of each call."""
     attempts = 1
     if repeat:
         attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS

@@ -140,7 +140,7 @@ class SqsQueue(Adapter):
         self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
 
     def _change(self, operation: str, **parameters: Any) -> None:
-        """Call SQS with the URL of the queue."""
+        """Call SQS with the URL of the queue. Raises: CloudError."""
         self._call(operation, QueueUrl=self._resource, **parameters)
 
 
@@ -220,8 +220,9 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
 
 
 def readable(alert: Alert) -> str:
-    """Return the text for people: the alert's lines (its subject if it has none), its link unless
-    a line has it, the facts about the instance, and why the mail came."""
+    """Return the text for people: the alert's lines (its subject if it has none), for a failure who
+    gets others like it, its link unless a line has it, the facts about the instance, and why the
+    mail came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
         lines.append(
