@@ -49,19 +49,23 @@ class AwsBatch(Adapter):
             pending = self._jobs(target, queues, _PENDING)
             runnable = self._jobs(target, queues, _RUNNABLE)
             running = self._jobs(target, queues, _RUNNING)
+            jobs_waiting = pending.number + runnable.number
+            has_more_waiting = pending.has_more or runnable.has_more
             on_eks = record.get("eksConfiguration") or {}
+            eks_cluster = on_eks.get("eksClusterArn") or ""
+            eks_namespace = on_eks.get("kubernetesNamespace") or ""
             return BatchEnvironment(
                 name=record["computeEnvironmentName"],
                 minimum_vcpus=resources.get("minvCpus", 0),
                 desired_vcpus=resources.get("desiredvCpus", 0),
-                jobs_waiting=pending.number + runnable.number,
+                jobs_waiting=jobs_waiting,
                 jobs_running=running.number,
                 tags=record.get("tags") or {},
                 jobs_pending=pending.number,
                 ecs_cluster=record.get("ecsClusterArn") or "",
-                eks_cluster=on_eks.get("eksClusterArn") or "",
-                eks_namespace=on_eks.get("kubernetesNamespace") or "",
-                has_more_waiting=pending.has_more or runnable.has_more,
+                eks_cluster=eks_cluster,
+                eks_namespace=eks_namespace,
+                has_more_waiting=has_more_waiting,
                 has_more_running=running.has_more,
             )
 

@@ -201,11 +201,14 @@ def elsewhere_alert(
     best_first = sorted(scores.items(), key=lambda score: (-score[1], score[0]))
     cheapest = other_zones[0]
     is_cheaper = usd_here is None or cheapest.usd_per_hour < usd_here
+    hope = "cheaper or longer" if is_cheaper else "longer, though no cheaper,"
+    price_here = "an unknown price" if usd_here is None else f"{usd(usd_here)} an hour"
+    chances = [f"{region} {score}" for region, score in best_first]
     words = {
-        "hope": "cheaper or longer" if is_cheaper else "longer, though no cheaper,",
-        "here": "an unknown price" if usd_here is None else f"{usd(usd_here)} an hour",
+        "hope": hope,
+        "here": price_here,
         "best": cheapest,
-        "chances": ", ".join(f"{region} {score}" for region, score in best_first),
+        "chances": ", ".join(chances),
         "prices": [_price_line(price) for price in other_zones],
     }
     place = f"{instance.target.account}-{zone}-{instance.instance_type}"

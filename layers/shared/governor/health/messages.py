@@ -191,12 +191,18 @@ def _critical_keys(findings: Iterable[InstanceFinding]) -> list[str]:
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
     """Return one document, in the form of `finding_document`, for all findings of a group: of one
     kind on one instance, at least one. It has all their GPUs and texts, and the earliest start."""
-    findings = [member.finding for member in group]
+    gpus: list[str] = []
+    texts: list[str] = []
+    for member in group:
+        gpus.extend(member.finding.gpus)
+        texts.append(member.finding.seen)
+    distinct_texts = dict.fromkeys(texts)
+    earliest = min(member.finding.since for member in group)
     return {
         **finding_document(group[0]),
-        "seen": "; ".join(dict.fromkeys(finding.seen for finding in findings)),
-        "gpus": [gpu for finding in findings for gpu in finding.gpus],
-        "since": iso(min(finding.since for finding in findings)),
+        "seen": "; ".join(distinct_texts),
+        "gpus": gpus,
+        "since": iso(earliest),
     }
 
 

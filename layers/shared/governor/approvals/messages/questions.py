@@ -105,7 +105,15 @@ def stage_words(
     cost = ""
     if price:
         cost = f", {usd(price * 24)}/day"
+    ends_at = until or at + episode.asking.notice_length
+    price_line = cost_lines(episode)[:1]
     restart = restart_text(episode)
+    doubts: list[str] = []
+    restart_line: list[str] = []
+    if plan.restart_doubts:
+        doubts = [*plan.restart_doubts, restart]
+    elif restart:
+        restart_line = [restart]
     values = {
         "kind": _stage_kind(episode, stage),
         "prefix": PREFIXES[stage],
@@ -113,12 +121,12 @@ def stage_words(
         "idle": idle.title,
         "cost": cost,
         "until": until,
-        "ends": until or at + episode.asking.notice_length,
+        "ends": ends_at,
         "happens": happens,
         "news": news_text(episode, stage, at),
         "measured": idle.sentence,
         "saving": saving,
-        "costs": cost_lines(episode)[:1],
+        "costs": price_line,
         "plan": plan,
         "people": people_text(episode),
         "budget": budget_text(episode),
@@ -127,8 +135,8 @@ def stage_words(
         "owner_note": episode.asking.owner_note,
         "launched": launched_text(episode),
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
-        "doubts": [*plan.restart_doubts, restart] if plan.restart_doubts else [],
-        "restart": [restart] if restart and not plan.restart_doubts else [],
+        "doubts": doubts,
+        "restart": restart_line,
     }
     words = template_words("stage", values, episode.asking.time_zone, at)
     details = template_words("stage details", values, episode.asking.time_zone, at)
