@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from governor.aws.pricing import AwsPriceLists
+from governor.aws.price_lists import AwsPriceLists
 from governor.core.errors import AccessDenied
 from governor.core.instance import Target
 from governor.core.regions import known_regions, partition_of

@@ -193,7 +193,7 @@ FAMILIES = (
     Family("conclude_approval", "conclusion", "approvals"),
     Family("sum_up_month", "closing", "money sweep", "evidence.request"),
     Family("report_savings", "money", "money"),
-    Family("refresh_prices", "money", "money", "events.notify_warning"),
+    Family("refresh_prices", "money", "money"),
     Family(
         "handle_spot_interruption handle_rebalance_recommendation handle_lifecycle_action "
         "handle_notice",

@@ -132,7 +132,7 @@ class Ec2Parts(Parts):
     @cached_property
     def price_reader(self) -> PriceReader:
         """Return the reader of AWS's price lists and commitments."""
-        from governor.aws.pricing import AwsPriceLists
+        from governor.aws.price_lists import AwsPriceLists
 
         return AwsPriceLists(self.clients, self.hub)
 
