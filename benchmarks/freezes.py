@@ -22,9 +22,10 @@ from typing import Any
 from governor.core.instance import Target
 from governor.limits.model.breaker import Change
 from governor.policy.model.policy import Policy
+from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.freeze_plans import FreezePlans
 from governor.verdict.model import VerdictKind
-from tests.twins import MemoryStateTable, RecordingAnnouncer
+from tests.twins import FakeClock, MemoryStateTable, RecordingAnnouncer, StaticPolicies
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 """A Monday, in the month in which clocks change."""
@@ -88,7 +89,9 @@ def run(
     works = [list(spans(number, days, chance, holidays)) for number in range(INSTANCES)]
     state = MemoryStateTable()
     announcer = RecordingAnnouncer()
+    clock = FakeClock(START)
     breaker = FreezePlans(state, state, state, announcer, HUB)
+    follow = FollowHubFreeze(clock, lambda: StaticPolicies(Policy()), state, announcer, HUB)
     before = [False] * INSTANCES
     month = Month([], [])
     now, end, position = START, START + DAY * days, [0] * INSTANCES
@@ -108,6 +111,8 @@ def run(
             if at_work != before[number]:
                 changed.append(_case(number, before[number], at_work))
                 before[number] = at_work
+        clock.moment = now
+        follow()
         # In one call: the counts are those of all accounts, whoever adds to them.
         frozen = breaker.apply_hub_breaker(_sweep(HUB, changed, now)) is not None
         if frozen != was_frozen:

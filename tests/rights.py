@@ -38,6 +38,7 @@ from governor.remediation.record_outcome import RecordOutcome
 from governor.remediation.take_snapshot import TakeSnapshot
 from governor.remediation.undo_episode import UndoEpisode
 from governor.sweep.close_sweep import CloseSweep
+from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
 from governor.web.sign_in import SignInSite
@@ -69,6 +70,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (SumUpMonth, "SumUpMonth"),
     (CloseSweep, "SumUpMonth"),
     (NoteOverBudget, "PlanSweep"),
+    (FollowHubFreeze, "PlanSweep"),
     (ReportSavings, "ReportSavings"),
     (RefreshPrices, "RefreshPrices"),
     (CheckHealth, "CheckHealth"),

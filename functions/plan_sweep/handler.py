@@ -1,10 +1,11 @@
 """Reviews the newest version of the policy, and lists the targets of a sweep: every account of the
 policy in force, those of its organizational units included, in every Region of it. Sends messages
 about a pause first that could not be sent before: whatever the policy says, or where it is
-refused."""
+refused. Ends the freeze of all targets, or reminds people of it, before a target is swept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from governor.core.errors import ConfigurationError
@@ -34,14 +35,10 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
     check = parse(PlanPayload, event).check
     if check == "sweep":
         plan.record_schema()
-        try:
-            plan.send_pause_messages()
-        except Exception:  # noqa: BLE001 - logged, with the reason; the next sweep sends them
-            logger.exception("messages about a pause were not sent")
-        try:
-            plan.review()
-        except Exception:  # noqa: BLE001 - logged, with the reason; the sweep goes on all the same
-            logger.exception("the policy was not reviewed: the version before stays in force")
+        _attempt(plan.send_pause_messages, "messages about a pause were not sent")
+        _attempt(plan.review, "the policy was not reviewed: the version before stays in force")
+        # After the review: a version that lifts the freeze counts at once.
+        _attempt(plan.follow_hub_freeze, "the freeze of all targets was not followed: it stands")
     targets = [{"account": place.account, "region": place.region} for place in plan.places()]
     if len(targets) > _MOST_TARGETS:
         most = f"one stack sweeps at most {_MOST_TARGETS:,}; deploy a second one for part of them"
@@ -49,3 +46,12 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
             f"the policy has {len(targets):,} targets (accounts x Regions): {most}"
         )
     return {"check": check, "targets": targets, "target_count": len(targets)}
+
+
+def _attempt(step: Callable[[], object], what_failed: str) -> None:
+    """Take a step. If it fails, log `what_failed` and the reason: the sweep goes on all the same,
+    and the next one takes the step again."""
+    try:
+        step()
+    except Exception:  # noqa: BLE001 - logged, with the reason
+        logger.exception(what_failed)

@@ -31,6 +31,7 @@ from governor.core.instance import Lifecycle, Target
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.episode.ports import UndoAnswer
+from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
 from governor.policy.model.acting import Action
 from governor.wiring import (
@@ -405,15 +406,55 @@ def test_a_sweep_goes_on_where_no_message_of_a_pause_can_be_sent() -> None:
     failing.assert_called_once_with()
 
 
-def test_a_look_at_health_reviews_nothing() -> None:
+def test_a_sweep_goes_on_where_the_freeze_of_everything_cannot_be_followed() -> None:
+    """It stands then."""
+    failing = mock.Mock(side_effect=Unavailable("away"))
+    wired = sweep_plan(parts(Parts, World()))._replace(follow_hub_freeze=failing)
+
+    assert 1 == call("plan_sweep", sample("plan_sweep/schedule"), wired)["target_count"]
+    failing.assert_called_once_with()
+
+
+def test_the_freeze_of_everything_is_followed_after_the_review_and_before_any_target() -> None:
+    """A new version that lifts it counts at once; what the sweep counts comes after its end."""
+    steps = mock.Mock()
+    steps.places.return_value = ()
+    named = {name: getattr(steps, name) for name in ("review", "follow_hub_freeze", "places")}
+    call("plan_sweep", {}, sweep_plan(parts(Parts, World()))._replace(**named))
+
+    assert ["review", "follow_hub_freeze", "places"] == [one[0] for one in steps.mock_calls]
+
+
+def test_a_look_at_health_reviews_nothing_and_follows_no_freeze() -> None:
     """The sweep does, and a look comes at the same moment."""
     review = mock.Mock()
-    listed = call(
-        "plan_sweep", {"check": "health"}, sweep_plan(parts(Parts, World()))._replace(review=review)
-    )
+    follow = mock.Mock()
+    wired = sweep_plan(parts(Parts, World()))
+    wired = wired._replace(review=review, follow_hub_freeze=follow)
+    listed = call("plan_sweep", {"check": "health"}, wired)
 
     assert {"check": "health", "targets": [PLACE], "target_count": 1} == listed
     review.assert_not_called()
+    follow.assert_not_called()
+
+
+def test_the_policy_is_read_for_a_freeze_only_while_one_stands() -> None:
+    """It ends by the policy in force, as the table has it."""
+    world = World()
+    freeze = BreakerState(world.clock.now(), "many turned idle")
+    follow = sweep_plan(parts(Parts, world, "unknown: 1\n")).follow_hub_freeze
+    follow()
+
+    world.state.begin_hub_freeze(freeze)
+    with pytest.raises(PolicyError):
+        follow()
+    assert freeze == world.state.hub().freeze
+
+    lifted = (world.clock.now() + timedelta(minutes=1)).isoformat()
+    document = f"breaker: {{lift_freezes_before: '{lifted}'}}"
+    world.clock.moment += timedelta(minutes=5)
+    sweep_plan(parts(Parts, world, document)).follow_hub_freeze()
+    assert world.state.hub().freeze is None
 
 
 def test_a_notification_of_the_schedule_starts_no_sweep_of_nothing() -> None:

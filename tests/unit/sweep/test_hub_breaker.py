@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from unittest import mock
 
 import pytest
 
 from benchmarks.freezes import INSTANCES, JOBS, START, run
+from governor.alerts.model import AlertKind
+from governor.core.errors import Unavailable
 from governor.core.instance import Target
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import hour_of, why_freeze_everything
@@ -17,8 +20,10 @@ from governor.policy.model.brakes import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
+from tests.twins import table
 from tests.unit.worlds.fleet_world import FleetWorld
 
+BREAKER = (AlertKind.BREAKER_TRIPPED, AlertKind.BREAKER_RELEASED)
 BUSY, QUIET = [90.0] * 12, [1.0] * 48
 AT_ONCE = ApprovalRule(ask_after_minutes=60, ask_after_released_minutes=60)
 """Nobody is given time: who is idle for the window is asked about."""
@@ -38,9 +43,15 @@ def fleet(mode: Mode, accounts: int, each: int) -> tuple[FleetWorld, dict[Target
 
 def sweep_all(world: FleetWorld, found: dict[Target, list[str]], minutes: float) -> None:
     """Sweeps every target, that many minutes later."""
+    sweep(world, list(found), minutes)
+
+
+def sweep(world: FleetWorld, targets: list[Target], minutes: float) -> bool:
+    """One sweep of these targets, with the step before it. Return whether plans of the last one
+    were frozen."""
     world.clock.moment += timedelta(minutes=minutes)
-    for target in found:
-        world.sweep_target(target)
+    world.follow_hub_freeze()
+    return [world.sweep_target(target).frozen for target in targets][-1]
 
 
 @pytest.mark.parametrize(("mode", "accounts"), [(Mode.ASK, 100), (Mode.AUTO, 25)])
@@ -83,11 +94,9 @@ def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
     for ids in found.values():
         for one in ids:
             world.publish(one, QUIET)
-    sweep = next(iter(found))
 
     def sweeps(minutes: float) -> bool:
-        world.clock.moment += timedelta(minutes=minutes)
-        return [world.sweep_target(target).frozen for target in found][-1]
+        return sweep(world, list(found), minutes)
 
     assert sweeps(65)
     world.policies.policy = replace(
@@ -101,7 +110,7 @@ def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
     )
     assert not sweeps(60)
     assert world.state.hub().freeze is None
-    assert not world.sweep_target(sweep).frozen
+    assert not world.sweep_target(next(iter(found))).frozen
 
 
 def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_is_usual() -> None:
@@ -113,8 +122,7 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
         for target in quiet:
             for one in found[target]:
                 world.publish(one, QUIET)
-        world.clock.moment += timedelta(minutes=minutes)
-        return [world.sweep_target(target).frozen for target in targets][-1]
+        return sweep(world, targets, minutes)
 
     assert sweeps(65, targets[:3])
     freeze = world.state.hub().freeze
@@ -130,6 +138,110 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
     assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
     # A freeze that comes later is another one, though it began with the same count.
     assert sweeps(60 * 13, targets[3:])
+    assert world.state.hub().freeze not in (None, freeze)
+
+
+def messages(world: FleetWorld) -> list[str]:
+    """The ids of the messages about the freeze of all targets, in the order in which they were
+    sent."""
+    about = [alert for alert in world.announcer.sent if alert.kind in BREAKER]
+    return [alert.dedup_id for alert in about]
+
+
+def frozen_fleet(accounts: int) -> tuple[FleetWorld, list[Target]]:
+    """A fleet whose agents all publish zeros, after the sweep that froze everything."""
+    world, found = fleet(Mode.ASK, accounts=accounts, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    sweep_all(world, found, minutes=65)
+    assert world.state.hub().freeze is not None
+    return world, list(found)
+
+
+def test_the_sweep_of_a_target_neither_ends_the_freeze_nor_reminds_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The step that opens the whole sweep does, once, however many targets there are."""
+
+    def requests(accounts: int) -> int:
+        world, targets = frozen_fleet(accounts)
+        asked: list[str] = []
+        monkeypatch.setattr(table, "ASKED", [lambda _, partition: asked.append(partition)])
+        for days in (1, 2):
+            assert days == len(messages(world))
+            sweep(world, targets, minutes=24 * 60 + 5)
+        freeze = world.state.hub().freeze
+        assert freeze is not None
+        world.state.request_freeze_end(None, freeze, "oidc:ada@example.com", world.clock.moment)
+        asked_before = asked.count("ENDED#hub")
+        for target in targets:
+            assert world.sweep_target(target).frozen
+        assert asked_before == asked.count("ENDED#hub")
+        sweep(world, targets, minutes=5)
+        assert world.state.hub().freeze is None
+        assert 4 == len(messages(world))
+        return asked.count("ENDED#hub")
+
+    assert requests(3) == requests(9)
+
+
+def test_the_sweep_that_freezes_everything_says_so_at_once_and_once() -> None:
+    """Before the step that opens the next sweep."""
+    world, targets = frozen_fleet(6)
+    (first,) = messages(world)
+
+    sweep(world, targets, minutes=5)
+    assert [first] == messages(world)
+
+
+def test_a_first_message_that_could_not_be_sent_is_sent_by_the_next_sweep() -> None:
+    world, found = fleet(Mode.ASK, accounts=6, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    with mock.patch.object(world.announcer, "announce", side_effect=Unavailable("away")):
+        sweep_all(world, found, minutes=65)
+    assert [] == messages(world)
+
+    for _ in range(2):
+        sweep_all(world, found, minutes=5)
+    assert 1 == len(messages(world))
+
+
+def test_no_freeze_is_released_before_people_could_be_notified() -> None:
+    world, targets = frozen_fleet(3)
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.request_freeze_end(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    with (
+        mock.patch.object(world.announcer, "announce", side_effect=Unavailable("away")),
+        pytest.raises(Unavailable),
+    ):
+        world.follow_hub_freeze()
+
+    assert freeze == replace(world.state.hub().freeze or freeze, told_at=freeze.told_at)
+    assert world.sweep_target(targets[0]).frozen
+    assert not sweep(world, targets, minutes=5)
+
+
+def test_what_turns_in_the_sweep_after_a_freeze_was_ended_freezes_anew() -> None:
+    """An admin ends a freeze; then the agents of the other accounts break. Their instances are no
+    part of what the admin ended, though the sweep that ends the freeze counts them."""
+    world, found = fleet(Mode.ASK, accounts=6, each=4)
+    targets = list(found)
+    for target in targets[:3]:
+        for one in found[target]:
+            world.publish(one, QUIET)
+    assert sweep(world, targets, minutes=65)
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.request_freeze_end(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    for target in targets[3:]:
+        for one in found[target]:
+            world.publish(one, QUIET)
+
+    assert sweep(world, targets, minutes=60 * 13)
     assert world.state.hub().freeze not in (None, freeze)
 
 
@@ -155,7 +267,7 @@ def test_a_sweep_that_lags_ends_no_freeze_that_began_since(monkeypatch: pytest.M
 
     counted = world.state.hub().hours
     monkeypatch.setattr(world.state, "end_hub_freeze", too_late)
-    world.sweep_target(next(iter(found)))
+    world.follow_hub_freeze()
 
     assert (anew, counted) == (world.state.hub().freeze, world.state.hub().hours)
 
@@ -168,13 +280,13 @@ def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> N
         for ids in found.values():
             for one in ids:
                 world.publish(one, readings)
-        world.clock.moment += timedelta(minutes=minutes)
-        return [world.sweep_target(target).frozen for target in found][-1]
+        return sweep(world, list(found), minutes)
 
     assert sweeps(QUIET, 65)
     assert sweeps(QUIET, 48 * 60)
     assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
-    assert not sweeps(BUSY, 60)
+    assert sweeps(BUSY, 60), "the next sweep ends it, once all accounts have been counted"
+    assert not sweeps(BUSY, 5)
 
 
 @pytest.mark.parametrize("started_anew", [True, False], ids=["restarted", "kept"])
@@ -270,6 +382,7 @@ def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
         for one in ids:
             world.publish(one, readings)
         sweep_all(world, found, minutes=60 * hours)
+        world.follow_hub_freeze()
         return world.state.hub().freeze is not None
 
     assert not turn(everybody[:1], QUIET, hours=12)

@@ -183,6 +183,18 @@ def test_a_partition_is_written_by_few(kind: str) -> None:
     )
 
 
+def test_the_step_before_a_sweep_updates_the_freeze_of_all_targets_alone() -> None:
+    """It reads who ended that freeze; it reaches no breaker of a target, and deletes none."""
+    hub = "BREAKER#hub"
+    allowed = {action for action in (*WRITES, *DELETES) if may("PlanSweep", action, hub)}
+
+    assert {"dynamodb:UpdateItem"} == allowed
+    assert may("PlanSweep", "dynamodb:GetItem", hub)
+    assert may("PlanSweep", "dynamodb:GetItem", "ENDED#hub")
+    assert not may("PlanSweep", "dynamodb:GetItem", partition("ENDED"))
+    assert not may("PlanSweep", "dynamodb:UpdateItem", partition("ENDED"))
+
+
 ANSWERS = ("decision", "first_yes", "brake", "late_hold", "keep_ended_at", "keep_ended_by")
 """The attributes of a question that an answer writes."""
 

@@ -19,6 +19,7 @@ from governor.remediation.close_dead import CloseDead
 from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.close_sweep import CloseSweep
+from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
 from governor.sweep.sweep_alerts import SweepAlerts
@@ -127,6 +128,13 @@ class FleetWorld:
             ),
             failure_store=self.state,
             spread=map,
+        )
+        self.follow_hub_freeze = FollowHubFreeze(
+            clock=self.clock,
+            policies=lambda: self.policies,
+            breaker_store=self.state,
+            announcer=self.announcer,
+            hub=TARGET,
         )
         self.close_sweep = CloseSweep(
             clock=self.clock,

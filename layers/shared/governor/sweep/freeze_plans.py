@@ -1,7 +1,8 @@
 """Freezes plans when too many instances turn idle or silent at once, and releases them later.
 
 One breaker is for a target, and counts one sweep. The hub's breaker is for all targets, and counts
-some hours. People are notified before a freeze is released: if the message cannot be sent, the next
+some hours: the sweep of a target trips it at once, and `follow_hub_freeze.py` releases it. People
+are notified before a freeze is released: if the message cannot be sent, the next
 sweep tries both again, and nobody is left believing that plans are frozen.
 """
 
@@ -25,16 +26,12 @@ from governor.sweep.sweep_case import Case, Sweep
 from governor.verdict.model import LEFT_ALONE, WORKING
 from governor.verdict.rules.judge import freeze as freeze_verdict
 
-_REMIND = timedelta(hours=24)
-"""How often people are reminded of a freeze that lasts."""
 _COUNT_ATTEMPTS = 3
-_EVERYWHERE = None
-"""The place of the hub's freeze, where that of another freeze is its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreezePlans:
-    """The breaker of one target, and the hub's breaker, which any sweep may trip or release."""
+    """The breaker of one target, and the hub's breaker, which any sweep may trip."""
 
     breaker_store: Breakers
     pause_store: Pauses
@@ -43,7 +40,8 @@ class FreezePlans:
     hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
-        """Freeze or release plans of the target and of all targets, and notify people of that.
+        """Freeze or release plans of the target, freeze plans of all targets, and notify people of
+        that.
 
         While plans are paused or frozen, idle verdicts of the sweep become frozen ones. Return true
         if the target was frozen by this sweep, or less than `breaker.hold_minutes` ago: then no
@@ -125,69 +123,37 @@ class FreezePlans:
         return None
 
     def apply_hub_breaker(self, sweep: Sweep) -> str | None:
-        """Record which instances turned idle or silent, over all targets. Freeze plans of all
-        targets, remind people of their freeze, or release it.
+        """Record which instances turned idle or silent, over all targets, and freeze plans of all
+        targets if too many did. Another step releases that freeze (`follow_hub_freeze.py`).
 
-        Return why plans of all targets are frozen; `None` if they are not, or their freeze is over.
-        Raises: CloudError if the table cannot be read or written.
+        Return why plans of all targets are frozen; `None` if they are not, or the policy has lifted
+        their freeze. Raises: CloudError if the table cannot be read or written.
         """
         hub = self._record_turned(sweep)
-        freeze = hub.freeze or self._freeze_everything(sweep, hub)
-        if freeze is None:
-            return None
-        is_older_freeze = hub.freeze is not None
-        if is_older_freeze:
-            ended_by = self.breaker_store.freeze_end_requested_by(_EVERYWHERE, freeze)
-            rule = sweep.base.breaker
-            if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
-                self._release_everything(sweep, hub, freeze, ended_by)
-                return None
-        # Two sweeps at the same time send the same message, which is delivered once.
-        around = breaker.turned_around(hub, freeze)
-        self._notify(sweep, freeze, left=around.left, everything=True)
-        return freeze.why
-
-    def _freeze_everything(self, sweep: Sweep, hub: Hub) -> BreakerState | None:
-        """Freeze plans of all targets if too many instances turned idle or silent.
-
-        Return the freeze; if another sweep began one at the same moment, return that one. Return
-        `None` if there is no reason for a freeze. Raises: CloudError.
-        """
-        reason = breaker.why_freeze_everything(hub, sweep.now, sweep.base.breaker)
+        rule = sweep.base.breaker
+        freeze = hub.freeze
+        if freeze is not None and not breaker.is_lifted_by_policy(freeze, rule, sweep.now):
+            return freeze.why
+        reason = breaker.why_freeze_everything(hub, sweep.now, rule)
         if reason is None:
             return None
-        freeze = BreakerState(sweep.now, reason.why, turned=reason.turned)
-        if self.breaker_store.begin_hub_freeze(freeze):
-            return freeze
-        return self.breaker_store.hub().freeze or freeze
+        self._freeze_everything(sweep, hub, reason)
+        return reason.why
 
-    def _release_everything(
-        self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
-    ) -> None:
-        """Notify people, then release the freeze of all targets. If the message cannot be sent,
-        nothing is released, and the next sweep tries again.
+    def _freeze_everything(self, sweep: Sweep, hub: Hub, reason: breaker.ReasonToFreeze) -> None:
+        """Freeze plans of all targets, then notify people. Do nothing if such a freeze stands
+        already, as another sweep began it at the same moment. Raises: CloudError.
 
-        `ended_by` is the person who ended the freeze; `None` if it ended by itself or by the
-        policy. Raises: CloudError if the release cannot be written.
+        If the message cannot be sent, that becomes a problem of the sweep, and the next one sends
+        it.
         """
-        # Counts that led to a freeze would pass for a habit in the next two weeks, so they are
-        # forgotten: unless a person or the policy ended the freeze, or no habit is known yet.
-        keeps_counts = (
-            bool(ended_by)
-            or breaker.is_lifted_by_policy(freeze, sweep.base.breaker, sweep.now)
-            or breaker.are_counts_new(hub, freeze.tripped_at)
-        )
-        forgotten_hours: list[datetime] = []
-        if not keeps_counts:
-            forgotten_hours = breaker.hours_around(hub, freeze)
-        # After a person has ended the freeze, its instances count as back at work, so that they
-        # cause no new freeze.
-        settled: Mapping[datetime, int] = {}
-        if ended_by:
-            settled = breaker.counted_by_new_freeze(hub, sweep.now)
-        alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
+        freeze = BreakerState(sweep.now, reason.why, turned=reason.turned)
+        if not self.breaker_store.begin_hub_freeze(freeze):
+            return
+        left = breaker.turned_around(hub, freeze).left
+        alert = breaker_alert("all frozen", self.hub, freeze, sweep.now, left=left)
         if self._send(sweep, alert):
-            self.breaker_store.end_hub_freeze(freeze, forgotten_hours, settled)
+            self.breaker_store.replace_hub_freeze(replace(freeze, told_at=sweep.now))
 
     def _record_turned(self, sweep: Sweep) -> Hub:
         """Record the instances that turned idle or silent and are not counted yet, and those that
@@ -216,31 +182,20 @@ class FreezePlans:
                 break
         return self.breaker_store.hub()
 
-    def _notify(
-        self, sweep: Sweep, freeze: BreakerState, *, left: int, everything: bool = False
-    ) -> None:
-        """Notify people of a new freeze, and remind them of an old one once a day. Do nothing if
-        they were notified within the last day.
+    def _notify(self, sweep: Sweep, freeze: BreakerState, *, left: int) -> None:
+        """Notify people of a new freeze of the target, and remind them of an old one once a day. Do
+        nothing if they were notified within the last day.
 
         The time of the message is stored with the freeze. `left` is how many of its instances are
-        still idle or silent; `everything` is true for the freeze of all targets. A message that
-        cannot be sent becomes a problem of the sweep. Raises: CloudError if that time cannot be
-        written.
+        still idle or silent. A message that cannot be sent becomes a problem of the sweep. Raises:
+        CloudError if that time cannot be written.
         """
-        reminder_number = 0
-        if freeze.told_at is not None:
-            if sweep.now - freeze.told_at < _REMIND:
-                return
-            reminder_number = max(1, (sweep.now - freeze.tripped_at) // _REMIND)
-        template = "all frozen" if everything else "frozen"
-        about = self.hub if everything else sweep.target
-        alert = breaker_alert(template, about, freeze, sweep.now, left=left, again=reminder_number)
+        number = breaker.due_message(freeze, sweep.now)
+        if number is None:
+            return
+        alert = breaker_alert("frozen", sweep.target, freeze, sweep.now, left=left, again=number)
         if self._send(sweep, alert):
-            notified_freeze = replace(freeze, told_at=sweep.now)
-            if everything:
-                self.breaker_store.replace_hub_freeze(notified_freeze)
-            else:
-                self.breaker_store.set_breaker(sweep.target, notified_freeze)
+            self.breaker_store.set_breaker(sweep.target, replace(freeze, told_at=sweep.now))
 
     def _send(self, sweep: Sweep, alert: Alert) -> bool:
         """Send the alert, and return whether it was sent. A failure becomes a problem of the

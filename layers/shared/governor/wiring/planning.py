@@ -15,6 +15,7 @@ from governor.money.costs import NoteOverBudget
 from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.versions import ReviewPolicy
+from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import accepted, ready
@@ -29,6 +30,7 @@ class SweepPlan(NamedTuple):
     places: Ready[tuple[Target, ...]]
     record_schema: Callable[[], None]
     send_pause_messages: SendPauseMessages
+    follow_hub_freeze: FollowHubFreeze
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
@@ -69,6 +71,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
         places=ready(lambda: parse_policy(text.read()), places),
         record_schema=parts.policy_store.record_schema,
         send_pause_messages=_send_pause_messages(parts),
+        follow_hub_freeze=_follow_hub_freeze(parts),
     )
 
 
@@ -96,4 +99,16 @@ def _send_pause_messages(parts: Parts) -> SendPauseMessages:
         announcer=parts.short_timeout_announcer,
         hub=parts.hub,
         once=parts.once,
+    )
+
+
+def _follow_hub_freeze(parts: Parts) -> FollowHubFreeze:
+    """Return the step that reminds people of the freeze of all targets, and releases it."""
+    text = parts.policy_text
+    return FollowHubFreeze(
+        clock=parts.clock,
+        policies=lambda: parse_policy(text.read()),
+        breaker_store=parts.breaker_store,
+        announcer=parts.short_timeout_announcer,
+        hub=parts.hub,
     )

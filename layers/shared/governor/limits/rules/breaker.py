@@ -28,6 +28,8 @@ _DAYS_COMPARED = 14
 _NEW_FOR = timedelta(days=2)
 """One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
 usual."""
+_REMIND = timedelta(hours=24)
+"""How often people are reminded of a freeze that lasts."""
 _LONG_HOURS = 12
 """The hours of the longer window."""
 _SHORT_HOURS = 2
@@ -335,6 +337,17 @@ def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Brea
         return False
     around = turned_around(hub, freeze)
     return is_cause_gone(around.turned, around.left, rule)
+
+
+def due_message(freeze: BreakerState, now: datetime) -> int | None:
+    """Return the number of the message about this freeze that is due now: 0 for the first one, 1 or
+    more for a reminder, which is due once a day. Return `None` if people were notified within the
+    last day."""
+    if freeze.told_at is None:
+        return 0
+    if now - freeze.told_at < _REMIND:
+        return None
+    return max(1, (now - freeze.tripped_at) // _REMIND)
 
 
 def why_frozen(
