@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "jwt": "pyjwt",
 }  # where a package is imported by another name than it is installed by
 MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:root|home|Users|work)/\w+")
+CONFLICT_MARK = re.compile(r"^(?:<{7}|>{7}) .*", re.MULTILINE)
 NOT_OURS = {
     ".git",
     ".venv",
@@ -231,6 +232,12 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     found = {_relative(path): MACHINE_PATH.findall(text) for path, text in _text_files()}
     assert len(found) > len(SHIPPED)
     assert {} == {path: names for path, names in found.items() if names}
+
+
+def test_no_file_holds_the_mark_of_a_conflict() -> None:
+    """A generated page once had one of its generator, so the two did not differ."""
+    found = {_relative(path): CONFLICT_MARK.findall(text) for path, text in _text_files()}
+    assert {} == {path: marks for path, marks in found.items() if marks}
 
 
 def test_the_rules_see_what_they_forbid() -> None:
