@@ -1,7 +1,8 @@
 """Writes the rules of `stacks/forward_events.yaml` from those of the hub.
 
 The hub's rules on its bus for members say which events it answers. Other accounts and Regions must
-send exactly these, so each rule there has the pattern of one rule here.
+send exactly these, so each rule there has the pattern of one rule here. A rule here whose events
+another one lets through as well needs no rule there: each event would be sent twice.
 """
 
 from __future__ import annotations
@@ -68,10 +69,32 @@ def _patterns_of_function(
             yield f"{function}.{event_name}", properties["Pattern"]
 
 
+def is_part_of(pattern: object, other: object) -> bool:
+    """Return whether `other` lets through all that `pattern` does, and more. It knows values that
+    are named one by one; others count as different."""
+    if isinstance(pattern, Mapping) and isinstance(other, Mapping):
+        is_same_shape = pattern.keys() == other.keys()
+        return (
+            pattern != other
+            and is_same_shape
+            and all(
+                pattern[key] == other[key] or is_part_of(pattern[key], other[key])
+                for key in pattern
+            )
+        )
+    if isinstance(pattern, list) and isinstance(other, list):
+        return len(pattern) < len(other) and all(value in other for value in pattern)
+    return False
+
+
 def rules_text(hub: Mapping[str, Any]) -> str:
     """Return the rules of the forwarding stack as YAML."""
     rules: list[str] = []
-    for hub_name, pattern in forwarded_patterns(hub):
+    named_patterns = dict(forwarded_patterns(hub))
+    for hub_name, pattern in named_patterns.items():
+        others = [other for name, other in named_patterns.items() if name != hub_name]
+        if any(is_part_of(pattern, other) for other in others):
+            continue
         name = _DEPLOYED_NAMES.get(hub_name, hub_name.replace(".", ""))
         rules.append(_RULE.format(name=name, pattern=_pattern_text(pattern), bus=_BUS))
     return "".join(rules)

@@ -31,6 +31,7 @@ from governor.policy.versions import ReviewPolicy
 from governor.remediation.check_progress import CheckProgress
 from governor.remediation.close_dead import CloseDead
 from governor.remediation.expire_snapshots import ExpireSnapshots
+from governor.remediation.look_at_start import LookAtStart
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.put_away import PutAway
 from governor.remediation.recheck_episode import RecheckEpisode
@@ -84,6 +85,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (CheckProgress, "CheckProgress"),
     (RecordOutcome, "RecordOutcome"),
     (UndoEpisode, "UndoEpisode"),
+    (LookAtStart, "UndoEpisode"),
     (Worker, "DeliverAlert"),
     (Dispatch, "DeliverAlert"),
     (SlackActions, "HandleSlackAction"),

@@ -278,7 +278,7 @@ CASES = (
     ),
     Case("check_progress/stopped", progress.check_progress, {"done": True}, stopping),
     Case("record_outcome/stopped", endings.record_outcome, {"outcome": "stopped"}, stopping),
-    Case("undo_episode/page", undo.undo_episode, {"done": True}, stopped),
+    Case("undo_episode/page", undo.starting_again, {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
         state_changes.react_to_state_change,
@@ -352,6 +352,18 @@ def test_a_handler_answers_its_event(case: Case) -> None:
 
     assert case.expected == {name: answer.get(name) for name in case.expected}
     json.dumps(answer)
+
+
+def test_an_event_of_ec2_starts_nothing() -> None:
+    """The function that starts instances looks at what EC2 did, and calls nothing else."""
+    world = stopped()
+    before = list(world.ec2.calls)
+    wired = undo.starting_again(parts(Ec2Parts, world))
+
+    answer = call("undo_episode", sample("handle_state_change/stopped"), wired)
+
+    assert {"seen": "not followed"} == answer
+    assert before == world.ec2.calls
 
 
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w")

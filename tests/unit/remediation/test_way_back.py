@@ -19,7 +19,7 @@ from tests.builders import NOW, TARGET
 from tests.unit.remediation.starts import WORDS, start_error
 from tests.unit.remediation.test_ends import state_change
 from tests.unit.remediation.test_undo import starts, stopped, undo
-from tests.unit.worlds.builders import see
+from tests.unit.worlds.builders import looker, see
 from tests.unit.worlds.world import World
 
 REFUSALS = {
@@ -243,6 +243,56 @@ def test_a_start_that_ec2_takes_back_is_said_with_its_reason_and_opens_the_butto
     answer = undo(world, "bob")
     assert (True, 2) == (answer.done, starts(world))
     assert "already" not in answer.text
+
+
+def hear_of_a_stop(world: World) -> str:
+    """EC2's event that the instance is stopped reaches the function that starts instances."""
+    return looker(world)(TARGET.account, TARGET.region, world.ref.instance_id)
+
+
+def test_a_start_that_ec2_takes_back_is_said_by_its_event_at_once_and_once() -> None:
+    """With EC2's reason, which the event lacks. No sweep has to come first, and none repeats it."""
+    world = stopped()
+    world.ec2.instant = False
+    undo(world)
+    world.ec2.fall_back(world.ref.instance_id, KEY_ERROR)
+
+    seen = [hear_of_a_stop(world), hear_of_a_stop(world)]
+    see(world)
+
+    assert ["fell-back", "not followed"] == seen
+    assert [AlertKind.START_FAILED] == kinds(world)
+    assert KEY_ERROR in str(world.announcer.sent[0].lines)
+    assert episode_of(world).can_be_started
+    assert 1 == starts(world)
+
+
+def test_a_late_event_of_the_stop_itself_ends_no_start() -> None:
+    """EC2 shows the instance as it is by now: it is starting."""
+    world = stopped()
+    world.ec2.instant = False
+    assert "not followed" == hear_of_a_stop(world)
+    undo(world)
+    assert "accepted" == hear_of_a_stop(world)
+    assert (StartStatus.ACCEPTED, []) == (last_try(world).status, kinds(world))
+
+
+def test_an_event_of_a_stop_by_others_ends_a_start_without_a_message() -> None:
+    world = stopped()
+    undo(world)
+    world.clock.moment += timedelta(minutes=3)
+    world.ec2.stop(TARGET, world.ref.instance_id, dry_run=False)
+
+    assert "overtaken" == hear_of_a_stop(world)
+    assert (StartStatus.OVERTAKEN, []) == (last_try(world).status, kinds(world))
+
+
+def test_an_event_about_an_instance_without_a_start_costs_one_read() -> None:
+    """Events carry no tags, so those of all instances come."""
+    world = stopped()
+    world.ec2.calls.clear()
+    assert "not followed" == looker(world)(TARGET.account, TARGET.region, "i-0000000000000000f")
+    assert [] == world.ec2.calls
 
 
 def test_a_refusal_after_a_start_that_fell_back_leaves_the_button_open() -> None:

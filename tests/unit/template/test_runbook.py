@@ -73,8 +73,6 @@ QUEUES = {
     for dimension in alarm.get("Dimensions", ())
     if dimension["Name"] == "QueueName"
 }
-SEEN_BY_A_PERSON = {"UndoEpisodeFunction"}
-"""Called by a page, which says so where it failed."""
 
 
 def named(node: object) -> set[str]:
@@ -110,7 +108,7 @@ def hears(function: str) -> set[str]:
 def test_a_failure_of_each_function_is_heard(function: str) -> None:
     """By an alarm on its errors, its queue of failures, its state machine, or the answers of the
     API."""
-    assert hears(function) or function in SEEN_BY_A_PERSON
+    assert hears(function)
 
 
 def test_each_queue_for_what_failed_has_an_alarm() -> None:

@@ -44,7 +44,6 @@ BY_MACHINE_OR_API = {
     "ServeApiFunction",
     "ServeConsoleFunction",
     "HandleSlackActionFunction",
-    "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
@@ -194,6 +193,19 @@ def test_one_function_may_start_and_one_may_ask_it_to() -> None:
         starters,
         askers,
     )
+
+
+def test_the_function_that_starts_hears_of_stopped_instances_alone() -> None:
+    """To look at a start that EC2 took back; a page asks for a start, and no event does."""
+    patterns = [
+        event["Properties"]["Pattern"]
+        for event in FUNCTIONS["UndoEpisodeFunction"]["Events"].values()
+    ]
+
+    assert 2 == len(patterns)
+    for pattern in patterns:
+        assert ["EC2 Instance State-change Notification"] == pattern["detail-type"]
+        assert {"state": ["stopped"]} == pattern["detail"]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

@@ -18,6 +18,7 @@ from governor.episode.model.start_try import StartTry
 from governor.money.book_saving import BookSaving
 from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.follow_start import FollowStart
+from governor.remediation.look_at_start import LookAtStart
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.record_outcome import RecordOutcome
@@ -101,6 +102,17 @@ def undoer(world: World) -> UndoEpisode:
         episode_store=world.state,
         approval_store=world.state,
         hold_store=world.state,
+        instance_store=world.state,
+        follow=follow_start(world),
+    )
+
+
+def looker(world: World) -> LookAtStart:
+    """The use case that looks at a start when EC2 says that its instance is stopped."""
+    return LookAtStart(
+        accounts=ACCOUNTS,
+        instances=world.ec2,
+        episode_store=world.state,
         instance_store=world.state,
         follow=follow_start(world),
     )

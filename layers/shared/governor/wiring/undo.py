@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from governor.policy.document import PolicyBook
+from governor.remediation.look_at_start import LookAtStart
 from governor.remediation.undo_episode import UndoEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
@@ -10,7 +13,28 @@ from governor.wiring.following import follow_start
 from governor.wiring.policies import or_defaults, ready
 
 
-def undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
+@dataclass(frozen=True, slots=True)
+class StartingAgain:
+    """The two use cases of `undo_episode`. Only `undo` can start an instance."""
+
+    undo: Ready[UndoEpisode]
+    look: LookAtStart
+
+
+def starting_again(parts: Ec2Parts) -> StartingAgain:
+    """Return the use cases of `undo_episode`: the start, which a person asks for, and the look,
+    for EC2's events. Raises: ConfigurationError if a setting is missing."""
+    look = LookAtStart(
+        accounts=parts.accounts,
+        instances=parts.instances,
+        episode_store=parts.episode_store,
+        instance_store=parts.instance_store,
+        follow=follow_start(parts),
+    )
+    return StartingAgain(undo=_undo_episode(parts), look=look)
+
+
+def _undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
     """Return a function that makes the use case of `undo_episode` for each invocation, under the
     policy in force then, or under defaults for all but its people if that is refused. The function
     raises CloudError if it cannot be read.
