@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import AlertKind
+from governor.approvals.messages.sentences import start_text
 from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, Undo
@@ -413,6 +414,28 @@ def test_a_role_that_does_not_trust_the_function_is_a_refusal() -> None:
 
     assert (False, True) == (answer.done, "AccessDenied: not trusted" in answer.text)
     assert StartStatus.REFUSED is last_try(world).status
+    # EC2 was not asked, so nothing says that it refused.
+    (alert,) = world.announcer.sent
+    record = start_text(last_try(world), "UTC", NOW)
+    for text in (answer.text, f"{alert.subject} {alert.lines}", str(record)):
+        assert "EC2 refused" not in text
+        assert "EC2's reason" not in text
+        assert "stacks/member.yaml" in text
+        assert "-starter" in text
+
+
+def test_a_look_that_the_role_does_not_allow_says_what_to_do() -> None:
+    """The look comes first, so most often it is the look that meets a role that is missing."""
+    world = stopped()
+    world.ec2.failures["describe"] = [
+        AccessDenied("no", operation="sts:AssumeRole", code="AccessDenied", words="not trusted")
+    ]
+
+    answer = undo(world)
+
+    assert (False, 0) == (answer.done, starts(world))
+    assert "sts:AssumeRole: AccessDenied: not trusted" in answer.text
+    assert "stacks/member.yaml" in answer.text
 
 
 def test_a_record_that_cannot_be_read_is_no_uncertain_start() -> None:
@@ -460,6 +483,8 @@ def test_ec2_s_words_are_one_line_that_people_can_read() -> None:
         ("Client.InternalError", "KMS key of each encrypted volume"),
         ("Server.InternalError", "in a few minutes"),
         ("UnauthorizedOperation", "administrator"),
+        ("AuthFailure", "may be suspended"),
+        ("OptInRequired", "may be suspended"),
         ("SomethingNew", ""),
         ("", ""),
     ],

@@ -16,7 +16,7 @@ from governor.core.instance import Instance
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode
-from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.model.start_try import START_CALL, StartStatus, StartTry
 from governor.episode.rules.start import StartSeen, seen_of, words_of_ec2
 from governor.episode.store.episodes import Episodes
 
@@ -72,9 +72,9 @@ class FollowStart:
         return running
 
     def refused(self, episode: Episode, start_try: StartTry, error: CloudError) -> StartTry:
-        """Record that EC2 refused the call, and return the try.
+        """Record that AWS refused the call, and return the try.
 
-        The record comes first: nothing else keeps EC2's reason. Raises: CloudError.
+        The record comes first: nothing else keeps the reason. Raises: CloudError.
         """
         now = self.clock.now()
         refused = replace(
@@ -83,6 +83,7 @@ class FollowStart:
             ended_at=now,
             code=error.code,
             words=words_of_ec2(error.words or str(error)),
+            refused_call=error.operation or START_CALL,
         )
         self.episode_store.change_start_try(episode.ref, start_try, refused)
         self.announcer.announce(start_failed_alert(episode, refused, now))

@@ -20,7 +20,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, full_stop, in_utc
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step
-from governor.episode.model.start_try import StartStatus, StartTry
+from governor.episode.model.start_try import ASSUME_ROLE_CALL, StartStatus, StartTry
 from governor.episode.ports import InstanceStarter, UndoAnswer
 from governor.episode.rules.start import (
     is_refusal,
@@ -160,7 +160,7 @@ class UndoEpisode:
             request_id = self.starter.start(target, ref.instance_id)
         except CloudError as error:
             if is_refusal(error):
-                return self._refused_by_ec2(episode, start_try, error)
+                return self._refused_by_aws(episode, start_try, error)
             _log.warning("EC2 gave no clear answer to a start: %s", error)
             return self._without_answer(episode, target)
         self._note_accepted(episode, start_try, request_id)
@@ -194,11 +194,11 @@ class UndoEpisode:
             return _answer_about(StartStatus.ASKED)
         return _answer_about(StartStatus.ASKED if seen is None else seen.status)
 
-    def _refused_by_ec2(
+    def _refused_by_aws(
         self, episode: Episode, start_try: StartTry, error: CloudError
     ) -> UndoAnswer:
-        """Record that EC2 refused the start, notify people, and return the answer in EC2's words,
-        with advice. A failure to record or notify is only logged."""
+        """Record that EC2 refused the start, or STS the role for it, notify people, and return the
+        answer in AWS's words, with advice. A failure to record or notify is only logged."""
         try:
             self.follow.refused(episode, start_try, error)
         except CloudError:
@@ -206,8 +206,11 @@ class UndoEpisode:
         said = words_of_ec2(error.words or str(error))
         if error.code and error.words:
             said = f"{error.code}: {said}"
-        answer = f"EC2 refused to start it. {full_stop(said)} {advice_on(error.code)}"
-        return _refused(answer.strip())
+        refused = "EC2 refused to start it"
+        if error.operation == ASSUME_ROLE_CALL:
+            refused = "AWS refused the role that starts instances, so EC2 was not asked"
+        advice = advice_on(error.code, error.operation)
+        return _refused(f"{refused}. {full_stop(said)} {advice}".strip())
 
     def _keep(self, episode: Episode) -> Hold:
         """Return the keep that follows an undo."""
@@ -261,7 +264,10 @@ def _not_looked_at(error: CloudError) -> str:
         why = f"{error.operation}: {error.code}: {words_of_ec2(error.words)}"
     else:
         why = str(error)
-    return f"nothing was started, because it could not be looked at ({why})"
+    answer = f"nothing was started, because it could not be looked at ({why})"
+    if error.operation == ASSUME_ROLE_CALL and error.code:
+        return f"{answer}. {advice_on(error.code, error.operation)}"
+    return answer
 
 
 def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str | None:

@@ -242,7 +242,7 @@ def episode_alert(
 
 
 def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> Alert:
-    """Return the message that EC2 refused to start it again, or took the start back.
+    """Return the message that AWS refused to start it again, or took the start back.
 
     A refusal for the same reason is sent once an episode, as the person who asks again sees the
     reason on the page.
@@ -256,7 +256,11 @@ def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> A
         "ec2_code": failed.code,
         "ec2_message": failed.words,
     }
-    words = {"said": start_words(failed), "advice": advice_on(failed.code)}
+    words = {
+        "said": start_words(failed),
+        "advice": advice_on(failed.code, failed.refused_call),
+        "is_role_refused": failed.is_role_refused,
+    }
     return episode_alert("start-failed", episode, f"start-{stage}", at, facts, words)
 
 

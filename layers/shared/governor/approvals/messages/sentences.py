@@ -118,7 +118,7 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
 
 
 def start_words(start_try: StartTry) -> str:
-    """Return EC2's reason against a start, with its code; an empty text if it gave none."""
+    """Return AWS's reason against a start, with its code; an empty text if it gave none."""
     if start_try.code and start_try.words:
         return f"{start_try.code}: {start_try.words}"
     return start_try.code or start_try.words
@@ -132,7 +132,8 @@ def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
         "by": start_try.asked_by,
         "asked_at": start_try.asked_at,
         "said": start_words(start_try),
-        "advice": advice_on(start_try.code),
+        "advice": advice_on(start_try.code, start_try.refused_call),
+        "is_role_refused": start_try.is_role_refused,
     }
     return template_lines("start", values, zone, now)
 

@@ -10,6 +10,10 @@ from enum import StrEnum
 
 from governor.core.units import UtcDatetime
 
+START_CALL = "ec2:StartInstances"
+ASSUME_ROLE_CALL = "sts:AssumeRole"
+"""Comes before EC2's call, in a member account."""
+
 
 class StartStatus(StrEnum):
     """How far a try has come. The first two are followed until EC2 shows its end."""
@@ -21,7 +25,7 @@ class StartStatus(StrEnum):
     RUNNING = "running"
     """The instance was seen running."""
     REFUSED = "refused"
-    """EC2 refused the call."""
+    """AWS refused the call: EC2 the start, or STS the role for it."""
     FELL_BACK = "fell-back"
     """EC2 took the start back: the instance is stopped again."""
     NO_EFFECT = "no-effect"
@@ -50,6 +54,8 @@ class StartTry:
     """EC2's error code, or the code of its `StateReason`; empty if it gave none."""
     words: str = ""
     """EC2's own message."""
+    refused_call: str = START_CALL
+    """The call that was refused; that of EC2 unless AWS refused the role for it."""
     launched_at: UtcDatetime | None = None
     """Launch time that EC2 shows after a start that fell back. A stopped instance with this launch
     time may be started again."""
@@ -58,6 +64,11 @@ class StartTry:
     def is_open(self) -> bool:
         """Return whether the end of the try is not known yet."""
         return self.status in (StartStatus.ASKED, StartStatus.ACCEPTED)
+
+    @property
+    def is_role_refused(self) -> bool:
+        """Return whether the role for the start was refused, so that EC2 was not asked."""
+        return self.refused_call == ASSUME_ROLE_CALL
 
     @property
     def has_failed(self) -> bool:

@@ -21,8 +21,9 @@ _NOT_ENABLED_CODES = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""EC2 and STS answer with these codes if the account has not enabled the Region. Source: EC2 API
-reference, client error codes; IAM user guide, STS in Regions."""
+"""EC2 and STS answer with these codes if the account has not enabled the Region, and also if it is
+suspended or not active yet. Source: EC2 API reference, client error codes; IAM user guide, STS in
+Regions."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 _ASSUME_ROLE = "sts:AssumeRole"
 _TOO_MANY_TAGS = "TagLimitExceeded"
@@ -40,10 +41,11 @@ class StateWords(NamedTuple):
 
 WORDS: Mapping[StateKind, StateWords] = {
     StateKind.NOT_ENABLED: StateWords(
-        "the Region is not enabled in the account",
+        "AWS refuses every call there",
         "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
-        "Enable the Region in the account, or leave the place out with targets.without in the "
-        "policy.",
+        "The Region may not be enabled in the account, or the account may be suspended; AWS does "
+        "not say which. Enable the Region, solve it with AWS, or leave the place out with "
+        "targets.without in the policy.",
     ),
     StateKind.ROLE_MISSING: StateWords(
         "the role of GPU Governor cannot be assumed",

@@ -14,10 +14,9 @@ from enum import StrEnum
 from governor.core.errors import CloudError, Throttled, Unavailable
 from governor.core.instance import Instance
 from governor.core.units import clip, printable
-from governor.episode.model.start_try import StartTry
+from governor.episode.model.start_try import START_CALL, StartTry
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 
-START_CALL = "ec2:StartInstances"
 _SERVER_FAULTS = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"}
 )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from governor.episode.model.start_try import ASSUME_ROLE_CALL, START_CALL
+
 _LATER = (
     "EC2 has no free capacity for its type in its zone: try again later, change the instance type "
     "while it is stopped, or launch another from its snapshots in another zone."
@@ -30,6 +32,15 @@ _KEY = (
 )
 _HOST = "Free capacity on its Dedicated Host or in its reservation, or change where it runs."
 _SUBNET = "Free an address in its subnet, then try again."
+_REFUSED_ACCOUNT = (
+    "AWS does not say why. The account may be suspended or not active yet, or the Region may not "
+    "be enabled in it. An administrator of the AWS account must look at that. Then try again."
+)
+_ROLE = (
+    "An administrator must update stacks/member.yaml in the account of the instance, and look "
+    "there at the role whose name ends in -starter: at its trust policy, and at an SCP "
+    "(docs/accounts.md). Then try again."
+)
 _ACCOUNT = "An administrator of the AWS account must solve this with AWS. Then try again."
 _STATE = "Look at its state in the EC2 console, and try again in a few minutes."
 _CHANGED = "Change the instance in the EC2 console so that EC2 can start it. Then try again."
@@ -47,7 +58,7 @@ _CODES_BY_ADVICE: Mapping[str, str] = {
         NetworkInterfaceLimitExceeded
     """,
     _RIGHTS: """
-        UnauthorizedOperation AccessDenied AccessDeniedException AuthFailure
+        UnauthorizedOperation AccessDenied AccessDeniedException
         OperationNotPermitted KMSAccessDenied KMSAccessDeniedException
     """,
     _VOLUMES: """
@@ -69,7 +80,8 @@ _CODES_BY_ADVICE: Mapping[str, str] = {
         InsufficientFreeAddressesInSubnet InsufficientAddressCapacity
         InsufficientFreeAddresses InvalidSubnetID.NotFound
     """,
-    _ACCOUNT: "Blocked PendingVerification OptInRequired AccountDisabled",
+    _REFUSED_ACCOUNT: "AuthFailure OptInRequired",
+    _ACCOUNT: "Blocked PendingVerification AccountDisabled",
     _STATE: "IncorrectInstanceState InvalidInstanceID.NotFound IncorrectSpotRequestState",
     _CHANGED: """
         UnsupportedOperation Unsupported UnsupportedInstanceAttribute InvalidInstanceType
@@ -96,9 +108,11 @@ def _by_code() -> dict[str, str]:
 _ADVICE = _by_code()
 
 
-def advice_on(code: str) -> str:
+def advice_on(code: str, refused_call: str = START_CALL) -> str:
     """Return what to do about this code of an error or of a `StateReason`; an empty text if nothing
-    is known about it."""
+    is known about it. `refused_call` is the call that met the error."""
+    if refused_call == ASSUME_ROLE_CALL:
+        return _ROLE
     if code in _OF_A_STATE:
         return _OF_A_STATE[code]
     _, _, error_code = code.rpartition("Client.")
