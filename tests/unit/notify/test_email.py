@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from governor.alerts.model import Section
+from governor.alerts.model import Section, Severity
 from governor.aws.clients import Clients
 from governor.aws.messaging import SesMailService
 from governor.core.errors import (
@@ -208,6 +208,25 @@ def test_mail_is_readable_in_the_dark() -> None:
     html = body(parsed(make_message()), "html")
     assert "prefers-color-scheme: dark" in html
     assert '<meta name="color-scheme" content="light dark">' in html
+
+
+@pytest.mark.parametrize(
+    ("severity", "approval_id", "acts", "color"),
+    [
+        (Severity.INFO, None, False, "#1a7f37"),
+        (Severity.WARNING, None, False, "#9a6700"),
+        (Severity.CRITICAL, None, False, "#b42318"),
+        (Severity.WARNING, "apr-1", False, "#1a7f37"),
+        (Severity.CRITICAL, "apr-1", False, "#1a7f37"),
+        (Severity.WARNING, "apr-1", True, "#b42318"),
+    ],
+)
+def test_the_bar_beside_what_happens_is_green_only_where_nothing_is_wrong(
+    severity: Severity, approval_id: str | None, acts: bool, color: str
+) -> None:
+    """A start that EC2 refused looked like good news. A question is green unless silence acts."""
+    message = make_message(severity=severity, approval_id=approval_id, acts=acts)
+    assert f"border-left:4px solid {color}" in body(parsed(message), "html")
 
 
 def test_taken_is_what_the_service_says() -> None:

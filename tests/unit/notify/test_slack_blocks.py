@@ -136,6 +136,17 @@ def test_nothing_is_ever_too_long(
     assert len(slack_text(message)) <= 3000
 
 
+def test_a_few_long_sections_keep_their_first_lines_above_the_buttons() -> None:
+    """A heading without its line says nothing: "Starting it again", and not what is in doubt."""
+    losses = Section("Stopping it loses", ("everything in RAM", *("local disks",) * 20))
+    start = Section("Starting it again", ("The key of vol-1 is disabled.",))
+    blocks = slack_blocks(make_message(sections=(losses, start)), interactive=True)
+    (actions,) = [place for place, block in enumerate(blocks) if block["type"] == "actions"]
+    shown = str(blocks[:actions])
+    assert "Stopping it loses: everything in RAM (and 20 more, below)" in shown
+    assert "Starting it again: The key of vol-1 is disabled." in shown
+
+
 def test_a_cut_message_says_so() -> None:
     """Nobody decides on half a list without knowing."""
     blocks = slack_blocks(make_message(sections=(Section("x", ("y",)),) * 80), interactive=True)

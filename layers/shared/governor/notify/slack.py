@@ -56,6 +56,9 @@ _SECTION_CHARACTERS = 3000
 _QUESTION_CHARACTERS = 300
 """The longest question that Slack asks before it sends an answer."""
 _LINE_CHARACTERS = 1000
+_SECTIONS_WITH_LINES = 3
+"""The most sections that are shortened to their heading and first line; of more, as in a digest,
+only the headings are shown above the buttons."""
 _NOTIFICATION_CHARACTERS = 3000
 """The longest escaped text that notifications show. Slack cuts it at 40,000, and asks for less than
 4,000."""
@@ -298,8 +301,23 @@ def _in_brief(
         return sections, ()
     if len(sections) == 1:
         return _one_in_brief(sections[0], room)
-    headings = tuple(section.heading for section in sections)
-    return [Section("In short", _first_of(headings, room))], sections
+    names_alone = len(sections) > _SECTIONS_WITH_LINES
+    lines = tuple(
+        section.heading if names_alone else _heading_and_first(section) for section in sections
+    )
+    return [Section("In short", _first_of(lines, room))], sections
+
+
+def _heading_and_first(section: Section) -> str:
+    """Return a section as one line: its heading, its first line, and how many lines follow below.
+    Without lines it is the heading alone."""
+    if not section.lines:
+        return section.heading
+    text = f"{section.heading}: {section.lines[0]}"
+    others = len(section.lines) - 1
+    if others == 0:
+        return text
+    return f"{text} (and {others} more, below)"
 
 
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
