@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from governor.episode.rules.audit import Change
-from governor.events.contract import changes_of, require_account
+from governor.events.contract import require_account
+from governor.events.table_stream import changes_of
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
 

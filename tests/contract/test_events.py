@@ -14,6 +14,7 @@ from governor.core import parsing
 from governor.core.errors import InputError
 from governor.core.parsing import parse
 from governor.events import contract as events
+from governor.events.table_stream import changes_of
 from governor.web import requests as http
 from governor.wiring import payloads
 
@@ -70,7 +71,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     ).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
     "handle_notice": events.notice_of,
-    "write_audit": events.changes_of,
+    "write_audit": changes_of,
     "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

@@ -31,7 +31,7 @@ from governor.core.hashing import short_hash
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.episode.rules.audit import Change
-from governor.events.contract import changes_of
+from governor.events.table_stream import changes_of
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action
 from governor.table.table import Key, Write

@@ -244,7 +244,7 @@ OF_ANY_FUNCTION = {"basics", "parts", "ec2", "policies", "observability", "paylo
 SHARED_ROOMS = {"core", "table", "alerts", "policy", "aws"}
 PASSIVE = {"messages", "model", "ports", "rules", "store", "templates"}
 """Modules of a room that other rooms share: words, records, decisions, and stores."""
-OF_THE_CONTRACT_OF_EVENTS = {"events.contract", "approvals.rotate_keys"}
+OF_THE_CONTRACT_OF_EVENTS = {"events.contract", "events.table_stream", "approvals.rotate_keys"}
 """Modules with which a handler parses events of AWS."""
 
 
