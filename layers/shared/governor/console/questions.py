@@ -22,7 +22,8 @@ from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFou
 from governor.core.units import UtcDatetime, in_parts, iso
 from governor.episode.ports import Undoer
 from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again
-from governor.web.pages import Form, ListedQuestions, Visitor, approval_page, listed_questions
+from governor.web.listed_questions import ListedQuestions, listed_questions
+from governor.web.pages import Form, Visitor, approval_page
 
 ROWS = 50
 """Questions on one page: it stays under 5,000 px on a phone."""
