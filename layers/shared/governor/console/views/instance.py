@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -19,28 +18,24 @@ from governor.approvals.model.terms import Rank
 from governor.approvals.rules.answers import hold_key
 from governor.approvals.rules.terms import may_undo
 from governor.console.page import Page, Row, Table, ViewRequest
-from governor.console.views import addresses, charts, figures
+from governor.console.views import addresses, charts, figures, instance_strip
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
-from governor.core.units import Percent, Usd, UtcDatetime, people
+from governor.core.units import Usd, UtcDatetime, people
 from governor.episode.model.episode import Episode, InstanceRecord
-from governor.evidence.rules.series import busiest, gpu_rows
+from governor.evidence.rules.series import gpu_rows
 from governor.fleet.model import FleetPage, FleetRow
 from governor.health.rules import sent_findings
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.ledger import ENDED_WITHOUT_ACTION, saved_in
 from governor.table import keys
-from governor.verdict.model import EXEMPT_BY_DECISION, IDLE, Hold
+from governor.verdict.model import EXEMPT_BY_DECISION, Hold
 
 _WEEKS = timedelta(weeks=6)
-_KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
 _PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter(
     "account", "region", "instance_id"
 )
-_HOUR = timedelta(hours=1)
-_STOPS_DRAWN = 42
-"""The most stops whose day before is drawn: one a night."""
 _COLUMNS = (
     "episode",
     "outcome",
@@ -50,8 +45,6 @@ _COLUMNS = (
     "saved_usd_per_hour",
     "saved_usd",
 )
-Span = tuple[str, UtcDatetime, UtcDatetime]
-"""A kind of `_KINDS`, from one moment to another."""
 Stop = tuple[LedgerEntry, Usd | None]
 """A booked action, and what it has saved so far; `None` where the price is not known."""
 
@@ -89,7 +82,8 @@ def instance(request: ViewRequest) -> Page:
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
     last_stop = stops[0][0] if stops else None
     decision = approval.decision if approval else None
-    spans = _spans(request, current_row, stops, episodes)
+    booked = [entry for entry, _ in stops]
+    spans = instance_strip.spans(request, current_row, booked, episodes)
     return Page(
         title=name,
         template="instance.html",
@@ -102,7 +96,7 @@ def instance(request: ViewRequest) -> Page:
             "count": record.episodes,
             **_hold_values(request, current_row, record.hold),
             "strip": charts.strip(spans, request.now - _WEEKS, request.now),
-            "kinds": _KINDS,
+            "kinds": instance_strip.KINDS,
             "hours": present.hours,
             "stops": stops,
             "counts_for": request.counts_for,
@@ -294,7 +288,7 @@ def _episodes(
     """Yield up to two stored episodes of the page's instance that the caller may see. It also reads
     ahead those of the stops. Raises: InputError; CloudError."""
     refs = _episode_refs(request, current_row, stops, record)
-    refs_of_stops = [entry.episode for entry, _ in stops[:_STOPS_DRAWN]]
+    refs_of_stops = [entry.episode for entry, _ in stops[: instance_strip.STOPS_DRAWN]]
     request.reader.table.read_ahead([*map(keys.episode, {*refs, *refs_of_stops})])
     for ref in refs:
         if not _is_at(request, ref):
@@ -324,73 +318,6 @@ def _episode_refs(
         return [episode_from_execution_name(name) for name in distinct_names[:2]]
     except ValueError:
         raise InputError("episode is not the name of one: follow a link of this page") from None
-
-
-def _spans(
-    request: ViewRequest,
-    current_row: Row | None,
-    stops: Sequence[Stop],
-    episodes: Sequence[Episode],
-) -> Iterator[Span]:
-    """Yield spans of time with what is known of the instance in each, for the strip of six weeks.
-    Later ones are drawn over those before. Raises: CloudError."""
-    for entry, _ in stops:
-        yield "running", entry.episode.launch_time, entry.booked_at
-    refs_of_stops = [entry.episode for entry, _ in stops[:_STOPS_DRAWN]]
-    questions = request.reader.approval_store.open_questions(refs_of_stops)
-    episode_by_ref = {episode.ref: episode for episode in episodes}
-    for episode, _ in questions.values():
-        episode_by_ref[episode.ref] = episode
-    for episode in episode_by_ref.values():
-        if request.scope.sees(episode.ref.account, episode.project, episode.owner):
-            yield from _day_before(episode)
-    for entry, _ in stops:
-        yield "stopped", entry.booked_at, entry.ended_at or request.now
-    if current_row is not None:
-        row, page = current_row
-        yield from _spans_now(row, page, request.now)
-
-
-def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Span]:
-    """Yield the spans since the launch of an instance that the last sweep saw running: measured
-    hours, then its idle time, then its open question."""
-    yield "running", row.launched_at, now
-    for hours_back, percent in enumerate(reversed(row.hours)):
-        start = max(row.launched_at, page.swept_at - _HOUR * (hours_back + 1))
-        kind = "no data" if percent is None else "work"
-        if row.idle_since is None or start < row.idle_since:
-            yield kind, start, max(start, page.swept_at - _HOUR * hours_back)
-    if row.idle_since is not None and row.verdict in IDLE:
-        yield "idle", row.idle_since, now
-    if row.asked_at is not None:
-        yield "asked", row.asked_at, now
-
-
-def _day_before(episode: Episode) -> Iterator[Span]:
-    """Yield the span in which the question of an episode was open, then those of what was measured
-    on the day before it; none of these if the history could not be read."""
-    ended_at = episode.opened_at if episode.ending is None else episode.ending.at
-    yield "asked", episode.opened_at, ended_at
-    history = episode.measurement.history
-    if history is None:
-        return
-    below = episode.measurement.idle_below_percent
-    window = history.window
-    highest = busiest(history.gpus, window, below)
-    kinds = [_kind_of(percent, below) for percent in highest]
-    # One span for each run of bins of the same kind.
-    for kind, run in groupby(enumerate(kinds), key=itemgetter(1)):
-        ends = [window.bin_end(index) for index, _ in run]
-        start = max(ends[0] - window.period, episode.ref.launch_time)
-        yield kind, start, max(start, ends[-1])
-
-
-def _kind_of(percent: Percent | None, below: Percent) -> str:
-    """Return the kind of span for a reading: `no data` for `None`, `idle` below the threshold, else
-    `work`."""
-    if percent is None:
-        return "no data"
-    return "work" if percent >= below else "idle"
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
