@@ -35,7 +35,7 @@ from governor.notify.compose import message_of
 from governor.notify.digest import digest_of
 from governor.notify.email import email_document
 from governor.notify.message import Message
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.notify.teams import teams_envelope
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode

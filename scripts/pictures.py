@@ -28,7 +28,7 @@ from governor.evidence.rules.history import History
 from governor.evidence.rules.series import evidence_hash, window_before
 from governor.notify.compose import message_of
 from governor.notify.email import email_document
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
 from local.demo.site.banner import dressed, inside

@@ -6,7 +6,7 @@ import html
 
 import pytest
 
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.notify.teams import teams_envelope
 from local.demo.slack_preview import UnknownBlockError, slack_page
 from local.demo.teams_preview import UnknownElementError, teams_page

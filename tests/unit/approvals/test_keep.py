@@ -15,7 +15,7 @@ from governor.approvals.rules.approval import keep_end, keep_text
 from governor.core.units import parse_iso
 from governor.episode.model.plan import Price
 from governor.notify.compose import message_of
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.policy.model.contacts import Contact, Ownership, Weekday
 from governor.policy.model.policy import Mode, Policy
 from tests.builders import NOW

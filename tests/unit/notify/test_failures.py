@@ -20,7 +20,7 @@ from governor.notify.digest import digest_of
 from governor.notify.dispatched import Dispatched
 from governor.notify.email import email_document
 from governor.notify.message import DeliveryRetryable
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.notify.teams import teams_envelope
 from governor.policy.model.contacts import Contact, Ownership
 from tests.builders import NOW

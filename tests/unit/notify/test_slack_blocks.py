@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from governor.alerts.model import Section
 from governor.approvals.model.approval import Answer
 from governor.notify.message import Message, Table
-from governor.notify.slack import BLOCKS, slack_blocks, slack_text
+from governor.notify.slack_blocks import BLOCKS, slack_blocks, slack_text
 from local.demo.receiver_checks import slack_problems
 from tests.unit.notify.builders import FACTS, LINK, make_message, make_outcome
 

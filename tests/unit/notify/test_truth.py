@@ -65,7 +65,7 @@ from governor.notify.email import email_document
 from governor.notify.message import Chart, Message
 from governor.notify.pagerduty import pagerduty_event
 from governor.notify.registry import CHANNELS
-from governor.notify.slack import slack_blocks, slack_text
+from governor.notify.slack_blocks import slack_blocks, slack_text
 from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
 from governor.policy.model.acting import Action

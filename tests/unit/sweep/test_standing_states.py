@@ -31,7 +31,7 @@ from governor.episode.rules.standing import (
 from governor.notify.compose import message_of
 from governor.notify.email import fitting
 from governor.notify.pagerduty import pagerduty_events
-from governor.notify.slack import slack_blocks
+from governor.notify.slack_blocks import slack_blocks
 from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
 from governor.policy.model.judging import Place, Targets

@@ -23,14 +23,14 @@ from governor.approvals.show_approval import ShowApproval
 from governor.core.errors import ConfigurationError, DecisionRefused, InputError, NotFound
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
-from governor.notify import slack
+from governor.notify import slack_blocks
 from governor.notify.message import CallbackRefused
 from governor.policy.model.contacts import Ownership
 
 Confirm = Callable[[str, str, str, str | None], None]
 """Sends an ephemeral text to a person. The arguments are the thread, the person's id, the text, and
 the id of the approval that a button can hold (`None` for no button). Raises: DeliveryError."""
-_ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
+_ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _USER = re.compile(r"[UW][A-Z0-9]{2,20}")
@@ -181,7 +181,7 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     except (ValueError, KeyError, RecursionError):
         raise InputError("the body is no form with one field of JSON, payload") from None
     match payload:
-        case {"type": "block_actions", "actions": [{"action_id": slack.OPEN_ACTION}]}:
+        case {"type": "block_actions", "actions": [{"action_id": slack_blocks.OPEN_ACTION}]}:
             return None
         case {
             "type": "block_actions",
@@ -213,6 +213,10 @@ def _reason(state: object) -> str | None:
     """Return the reason that was typed beside the buttons, in the `state` of Slack's payload, cut
     to 500 characters; `None` if nothing was typed."""
     match state:
-        case {"values": {slack.REASON_BLOCK: {slack.REASON_ACTION: {"value": str(text)}}}}:
+        case {
+            "values": {
+                slack_blocks.REASON_BLOCK: {slack_blocks.REASON_ACTION: {"value": str(text)}}
+            }
+        }:
             return text.strip()[:500] or None
     return None
