@@ -1,0 +1,98 @@
+"""The table of metric profiles: names that mean one thing, and how many series a type has."""
+
+from __future__ import annotations
+
+import pytest
+
+from governor.core.catalog import accelerated_types, shape_of
+from governor.evidence.rules.profiles import (
+    CORES_OF_A_DEVICE,
+    PROFILES,
+    Accelerators,
+    ProfileName,
+    expected_count,
+    mib_per_unit,
+    percent_per_unit,
+    profile_of,
+)
+from governor.policy.model.judging import Metrics
+
+
+def test_each_metric_of_utilization_belongs_to_one_profile() -> None:
+    """A name that two profiles share would be read as the wrong one."""
+    names = [profile.utilization for profile in PROFILES]
+    assert len(names) == len(set(names))
+    for profile in PROFILES:
+        assert profile is profile_of(profile.utilization)
+    assert profile_of("our_own_gpu_metric") is None
+
+
+def test_all_four_profiles_are_in_the_table() -> None:
+    """`custom`, the fifth of a policy, has no names of its own."""
+    assert {*ProfileName} == {profile.name for profile in PROFILES}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "utilization", "expected"),
+    [
+        ("p5.48xlarge", "nvidia_smi_utilization_gpu", 8),
+        ("p5.48xlarge", "node_gpu_utilization", 8),
+        ("p5.48xlarge", "DCGM_FI_DEV_GPU_UTIL", 8),
+        ("g5.xlarge", "our_own_gpu_metric", 1),
+        ("trn1.32xlarge", "node_neuroncore_utilization", 32),
+        ("trn1.2xlarge", "node_neuroncore_utilization", 2),
+        ("trn2.48xlarge", "neuroncore_utilization", 128),
+        ("inf1.24xlarge", "neuroncore_utilization", 64),
+        ("inf2.48xlarge", "neuroncore_utilization_ratio", 24),
+        ("trn1.32xlarge", "our_own_device_metric", 16),
+        # A GPU has no NeuronCores: nothing says how many series there should be.
+        ("p5.48xlarge", "node_neuroncore_utilization", None),
+        ("made.up", "nvidia_smi_utilization_gpu", None),
+    ],
+)
+def test_cores_and_devices_are_counted_apart(
+    instance_type: str, utilization: str, expected: int | None
+) -> None:
+    """A trn1.32xlarge has 16 devices, and 32 series of cores."""
+    assert expected == expected_count(shape_of(instance_type), utilization)
+
+
+def test_every_neuron_type_of_the_catalog_has_a_number_of_cores() -> None:
+    """A type without one would never be judged."""
+    shapes = [shape_of(name) for name in accelerated_types()]
+    neuron = [shape for shape in shapes if shape and shape.vendor == Accelerators.NEURON]
+    assert neuron
+    assert {shape.accelerator for shape in neuron} <= CORES_OF_A_DEVICE.keys()
+
+
+def test_only_shares_of_known_publishers_are_scaled() -> None:
+    """A share of a team's own metric stays in doubt."""
+    assert 100 == percent_per_unit("neuroncore_utilization_ratio")
+    assert 1 == percent_per_unit("node_neuroncore_utilization")
+    assert 1 == percent_per_unit("our_own_ratio")
+
+
+@pytest.mark.parametrize(
+    ("utilization", "memory", "mib"),
+    [
+        ("node_gpu_utilization", "node_gpu_memory_used", 1 / 1024**2),
+        ("node_gpu_utilization", "our_memory_in_mib", 1),
+        ("nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", 1),
+    ],
+)
+def test_container_insights_sends_memory_in_bytes(
+    utilization: str, memory: str, mib: float
+) -> None:
+    """The agent sends MiB."""
+    assert mib == mib_per_unit(Metrics(utilization=utilization, memory_used=memory))
+
+
+def test_a_profile_replaces_names_and_keeps_the_rest_of_the_policy() -> None:
+    """A figure that the publisher does not send keeps the policy's name."""
+    policy = Metrics(lag_seconds=300, power_draw="our_power")
+    profile = profile_of("node_neuroncore_utilization")
+    assert profile is not None
+    names = profile.metrics(policy, "ContainerInsights")
+    assert ("ContainerInsights", profile.utilization) == (names.namespace, names.utilization)
+    assert ("our_power", 300) == (names.power_draw, names.lag_seconds)
+    assert "node_neuroncore_memory_usage_total" == names.memory_used
