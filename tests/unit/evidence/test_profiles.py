@@ -11,8 +11,7 @@ from governor.evidence.rules.profiles import (
     Accelerators,
     ProfileName,
     expected_count,
-    mib_per_unit,
-    percent_per_unit,
+    memory_factor,
     profile_of,
 )
 from governor.policy.model.judging import Metrics
@@ -54,7 +53,7 @@ def test_cores_and_devices_are_counted_apart(
     instance_type: str, utilization: str, expected: int | None
 ) -> None:
     """A trn1.32xlarge has 16 devices, and 32 series of cores."""
-    assert expected == expected_count(shape_of(instance_type), utilization)
+    assert expected == expected_count(shape_of(instance_type), profile_of(utilization))
 
 
 def test_every_neuron_type_of_the_catalog_has_a_number_of_cores() -> None:
@@ -65,26 +64,14 @@ def test_every_neuron_type_of_the_catalog_has_a_number_of_cores() -> None:
     assert {shape.accelerator for shape in neuron} <= CORES_OF_A_DEVICE.keys()
 
 
-def test_only_shares_of_known_publishers_are_scaled() -> None:
-    """A share of a team's own metric stays in doubt."""
-    assert 100 == percent_per_unit("neuroncore_utilization_ratio")
-    assert 1 == percent_per_unit("node_neuroncore_utilization")
-    assert 1 == percent_per_unit("our_own_ratio")
-
-
-@pytest.mark.parametrize(
-    ("utilization", "memory", "mib"),
-    [
-        ("node_gpu_utilization", "node_gpu_memory_used", 1 / 1024**2),
-        ("node_gpu_utilization", "our_memory_in_mib", 1),
-        ("nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", 1),
-    ],
-)
-def test_container_insights_sends_memory_in_bytes(
-    utilization: str, memory: str, mib: float
-) -> None:
-    """The agent sends MiB."""
-    assert mib == mib_per_unit(Metrics(utilization=utilization, memory_used=memory))
+def test_memory_of_container_insights_is_in_bytes() -> None:
+    """The agent sends MiB. A core of a Trainium device has half of its memory."""
+    trainium = shape_of("trn1.32xlarge")
+    h100 = shape_of("p5.48xlarge")
+    assert 1 == memory_factor(h100, profile_of("nvidia_smi_utilization_gpu"))
+    assert 1 == memory_factor(h100, None)
+    assert 1 / 1024**2 == memory_factor(h100, profile_of("node_gpu_utilization"))
+    assert 2 / 1024**2 == memory_factor(trainium, profile_of("node_neuroncore_utilization"))
 
 
 def test_a_profile_replaces_names_and_keeps_the_rest_of_the_policy() -> None:

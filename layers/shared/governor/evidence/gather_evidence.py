@@ -15,6 +15,7 @@ from governor.evidence.pending import Pending
 from governor.evidence.ports import MetricReader
 from governor.evidence.read_batch import Batch, Passes
 from governor.evidence.request import EvidenceRequest, Gathered
+from governor.evidence.rules.profiles import expected_count
 from governor.policy.model.judging import Metrics
 
 SERIES_OF_A_PART = 20_000
@@ -52,9 +53,7 @@ class GatherEvidence:
         if request.dimensions:
             return len(request.dimensions)
         shape = self.shape(request.instance.instance_type)
-        if shape is None:
-            return 1
-        return shape.accelerator_count or 1
+        return expected_count(shape, request.profile) or 1
 
     def __call__(
         self,

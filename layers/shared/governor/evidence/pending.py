@@ -22,6 +22,7 @@ from governor.evidence.rules.figures import (
     factor_of,
     is_published_by,
 )
+from governor.evidence.rules.profiles import expected_count, memory_factor
 from governor.evidence.rules.series import Dimensions
 
 
@@ -60,8 +61,8 @@ class Pending:
 
     @property
     def expected(self) -> int | None:
-        """Return how many GPUs its type has; `None` if that is not known."""
-        return self.shape.accelerator_count if self.shape else None
+        """Return how many GPUs, or cores, of its type publish; `None` if that is not known."""
+        return expected_count(self.shape, self.request.profile)
 
     @property
     def readings(self) -> Mapping[str, Series]:
@@ -71,7 +72,10 @@ class Pending:
     def factor(self, figure: str, period: timedelta) -> float | None:
         """Return the factor that turns readings of a period into the figure; `None` if the instance
         type does not say what 100% is."""
-        return factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
+        factor = factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
+        if factor is not None and figure == "memory":
+            factor *= memory_factor(self.shape, self.request.profile)
+        return factor
 
     def series(self, figure: str) -> Series | None:
         """Return the highest reading of all GPUs in each period, or the sum of EC2's metrics;
@@ -127,7 +131,19 @@ class Pending:
         part = self._gpu_of(asked.dimensions)
         if is_published_by(asked.figure, Publisher.EC2):
             part = asked.metric
+        if asked.figure == "utilization":
+            series = self._in_percent(series)
         by_part[part] = evidence.merged(by_part.get(part), series)
+
+    def _in_percent(self, series: Series) -> Series:
+        """Return the readings of utilization in percent."""
+        profile = self.request.profile
+        if profile is None or profile.percent_per_unit == 1.0:
+            return series
+        percent: list[float | None] = []
+        for value in series:
+            percent.append(None if value is None else value * profile.percent_per_unit)
+        return tuple(percent)
 
     def _remember_index(self, dimensions: Dimensions) -> None:
         """Note the index of a GPU by its UUID, if these dimensions hold both."""

@@ -12,6 +12,7 @@ from datetime import timedelta
 from governor.core.instance import Instance
 from governor.evidence.model import Evidence, Series
 from governor.evidence.rules import series as evidence
+from governor.evidence.rules.profiles import MetricProfile
 from governor.evidence.rules.series import Dimensions
 from governor.policy.model.policy import Policy
 
@@ -30,6 +31,8 @@ class EvidenceRequest:
         only_if: reads them only if this says so of the utilization that was seen; `None` reads
             them in any case.
         length: how far to look back; `None` takes the policy's idle window.
+        profile: whose metrics the policy names, if that is known: their unit, and whether a series
+            is that of a device or a core. `None` takes percent, one series a device, and MiB.
     """
 
     instance: Instance
@@ -41,6 +44,7 @@ class EvidenceRequest:
     figures: frozenset[str] = frozenset()
     only_if: Callable[[Evidence, Policy], bool] | None = None
     length: timedelta | None = None
+    profile: MetricProfile | None = None
 
     @property
     def window(self) -> timedelta:

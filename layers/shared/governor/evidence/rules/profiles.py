@@ -229,29 +229,23 @@ def _profile_by_utilization() -> Mapping[str, MetricProfile]:
     return {profile.utilization: profile for profile in PROFILES}
 
 
-def expected_count(shape: Shape | None, utilization: str) -> int | None:
-    """Return how many series of this metric of utilization an instance of this type publishes: one
-    for each of its devices, or for each core of them. Return `None` if that is not known."""
+def expected_count(shape: Shape | None, profile: MetricProfile | None) -> int | None:
+    """Return how many series of utilization an instance of this type publishes: one for each of its
+    devices, or for each core of them if the profile says so. Return `None` if that is not known."""
     if shape is None or shape.accelerator_count is None:
         return None
-    profile = profile_of(utilization)
     if profile is None or profile.part is Part.DEVICE:
         return shape.accelerator_count
     cores = CORES_OF_A_DEVICE.get(shape.accelerator)
     return None if cores is None else shape.accelerator_count * cores
 
 
-def percent_per_unit(utilization: str) -> float:
-    """Return the factor that turns a reading of this metric of utilization into percent: 100 for
-    the shares of a known publisher, else 1."""
-    profile = profile_of(utilization)
-    return 1.0 if profile is None else profile.percent_per_unit
-
-
-def mib_per_unit(names: Metrics) -> float:
-    """Return the factor that turns a reading of the policy's metric of memory into MiB: 1 unless
-    the metric is that of a known publisher of bytes."""
-    profile = profile_of(names.utilization)
-    if profile is None or profile.memory != names.memory_used:
+def memory_factor(shape: Shape | None, profile: MetricProfile | None) -> float:
+    """Return the factor that turns a reading of memory into MiB of a whole device: a core has only
+    its part of the memory of its device. Return 1 without a profile."""
+    if profile is None:
         return 1.0
-    return profile.mib_per_unit
+    parts = 1
+    if shape is not None and profile.part is Part.CORE:
+        parts = CORES_OF_A_DEVICE.get(shape.accelerator, 1)
+    return profile.mib_per_unit * parts

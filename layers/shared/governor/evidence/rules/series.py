@@ -32,13 +32,14 @@ def window_before(now: datetime, length: timedelta, period: timedelta, lag: time
     return Window(start=end - period * bins, end=end, period=period)
 
 
-_INDEX_NAMES = ("index", "gpu", "gpuid", "gpudevice", "device")
-"""Dimensions that hold the index of a GPU, in small letters. Publishers in this order: the
-CloudWatch agent, DCGM's exporter, EC2, Container Insights, DCGM's exporter again."""
+_INDEX_NAMES = ("index", "gpu", "gpuid", "gpudevice", "neuroncore", "device")
+"""Dimensions that hold the index of a GPU or NeuronCore, in small letters. Publishers in this
+order: the CloudWatch agent, DCGM's exporter, EC2, Container Insights twice, DCGM's exporter
+again."""
 _UUID_NAMES = ("uuid", "gpuuuid")
 """Dimensions that hold the UUID of a GPU, in small letters."""
-_DEVICE = re.compile(r"(?:nvidia|gpu)?(\d+)")
-"""An index alone, or within the name of a device, such as `nvidia0`."""
+_DEVICE = re.compile(r"(?:nvidia|gpu|core)?(\d+)")
+"""An index alone, or within the name of a device or core, such as `nvidia0`."""
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
