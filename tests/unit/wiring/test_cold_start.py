@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from governor.aws.clients import READING, allowing
 from governor.core.environment import parse_settings
 from governor.core.errors import ConfigurationError
 from governor.wiring.acting import acting
@@ -103,10 +104,10 @@ def test_no_cold_start_loads_boto3(function: str) -> None:
 def test_the_function_that_acts_reads_with_credentials_that_change_nothing() -> None:
     """By its wiring, and no other one: those use their roles in members as they are."""
     parts = Ec2Parts(settings())
-    assert parts.clients._only_reads is False
+    assert parts.clients._session_policy is None
 
     acting(parts)
-    assert parts.clients._only_reads is True
+    assert allowing(*READING) == parts.clients._session_policy
 
 
 def test_put_away_alone_is_wired_to_act() -> None:

@@ -18,8 +18,8 @@ from governor.episode.model.start_try import StartTry
 from governor.money.book_saving import BookSaving
 from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.follow_start import FollowStart
-from governor.remediation.look_at_start import LookAtStart
 from governor.remediation.inspect_instance import InspectInstance
+from governor.remediation.look_at_start import LookAtStart
 from governor.remediation.open_episode import OpenEpisode
 from governor.remediation.record_outcome import RecordOutcome
 from governor.remediation.undo_episode import UndoEpisode
