@@ -19,6 +19,7 @@ import pytest
 from governor.episode.model.plan import Step
 from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
+from tests.properties import examples, step
 from tests.soak import invariants
 from tests.soak.asl import Execution, Machine
 from tests.soak.cloud import Cloud, Deed
@@ -45,10 +46,14 @@ FROZEN_AT = {
 """States of a workflow that a freeze holds back already, and where that freeze begins."""
 FAILS_AT = {"Failed": "WasRefused?"}
 
-Enter = Callable[[Execution, str, dict[str, Any]], None]
+STORIES_OF_A_STATE = examples(1, 2)
+"""In so many stories everything is paused when a state is entered."""
+CALLS_BEFORE_THE_NOTE = step(4)
+"""Everything is paused at every fourth call until the step is noted, and at every call from then
+on. `make soak` tries all calls."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _simulated() -> Iterator[None]:
     with simulated():
         yield
@@ -158,15 +163,19 @@ def stories_by_state() -> dict[str, list[str]]:
 
 
 def stories_of(state: str) -> list[Story]:
-    """Return at most two stories in which the state is entered: those that destroy most come
-    first."""
+    """Return the stories in which the state is entered and everything is paused: those that destroy
+    most come first."""
     reached_by = FORCED.get(state) or FROZEN_AT.get(state) or FAILS_AT.get(state) or state
     names = stories_by_state().get(reached_by, [])
     by_harm = sorted(names, key=lambda name: ("terminate" not in name, list(STORIES).index(name)))
     instead_of = FORCED.get(state) or FAILS_AT.get(state)
-    return [Story(STORIES[name], state, instead_of, FROZEN_AT.get(state)) for name in by_harm[:2]]
+    return [
+        Story(STORIES[name], state, instead_of, FROZEN_AT.get(state))
+        for name in by_harm[:STORIES_OF_A_STATE]
+    ]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("state", sorted(STATES))
 def test_nothing_is_destroyed_from_any_state_while_everything_is_paused(state: str) -> None:
     """Whatever the workflow does next. A new state needs a story here that enters it."""
@@ -230,6 +239,7 @@ class PausedAt:
         self.story.pause()
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("after", [False, True])
 def test_a_pause_in_the_middle_of_the_call_leaves_one_call_that_was_noted_before(
     after: bool,
@@ -237,7 +247,8 @@ def test_a_pause_in_the_middle_of_the_call_leaves_one_call_that_was_noted_before
     """The bound: a call whose note was written before the pause may still go out, and none after
     it."""
     outcomes = set()
-    for number in range(1, 100):
+    number = 1
+    while True:
         story = Story(STORIES["stop"], "nowhere")
         point = PausedAt(number, after, story)
         story.cloud = story.scenario.begin(point)
@@ -250,4 +261,5 @@ def test_a_pause_in_the_middle_of_the_call_leaves_one_call_that_was_noted_before
         assert went_out <= int(point.was_noted), number
         assert [] == story.complaints, number
         outcomes.add((point.was_noted, went_out))
+        number += 1 if point.was_noted else CALLS_BEFORE_THE_NOTE
     assert {(False, 0), (True, 1)} <= outcomes

@@ -19,7 +19,7 @@ DORA = "dora@example.com"
 YES = Answers("approve", fields={"losses": "accepted", "typed_instance_id": "i-0123456789abcdef0"})
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _simulated() -> Iterator[None]:
     with simulated():
         yield
