@@ -75,7 +75,8 @@ def packed(files: Collection[str], known: Mapping[str, float], count: int) -> li
     totals = [0.0] * min(count, len(longest_first))
     chosen: list[list[str]] = [[] for _ in totals]
     for name in longest_first:
-        shortest = totals.index(min(totals))
+        # Files that take no time would all go to the first part, and leave another empty.
+        shortest = min(range(len(totals)), key=lambda part: (totals[part], len(chosen[part])))
         totals[shortest] += weights[name]
         chosen[shortest].append(name)
     return [

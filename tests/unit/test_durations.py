@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scripts import durations
@@ -24,6 +24,7 @@ _SECONDS = st.dictionaries(
 
 
 @given(_FILES, _SECONDS, st.integers(1, 6))
+@example({"a", "b"}, {"a": 0.0}, 2)
 def test_each_file_is_in_exactly_one_part(
     files: set[str], known: dict[str, float], count: int
 ) -> None:
