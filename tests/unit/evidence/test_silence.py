@@ -94,6 +94,27 @@ def counted(masks: tuple[int, ...], size: int, begin: int, bins: int) -> tuple[i
     )
 
 
+@cache
+def shown(
+    masks: tuple[int, ...], works: int, value: float, size: int, begin: int, bins: int
+) -> tuple[float | None, ...]:
+    """Return the value of each period that holds a sample: 90 where the GPU works in it."""
+    counts = counted(masks, size, begin, bins)
+    busy = counted((works,), size, begin, bins) if works else (0,) * bins
+    return tuple(
+        (90.0 if at_work else value) if count else None
+        for count, at_work in zip(counts, busy, strict=True)
+    )
+
+
+@cache
+def sample_counts(
+    masks: tuple[int, ...], size: int, begin: int, bins: int
+) -> tuple[float | None, ...]:
+    """Return the number of samples of each period that holds one."""
+    return tuple(float(count) if count else None for count in counted(masks, size, begin, bins))
+
+
 @dataclass
 class Recorded(MemoryMetrics):
     """CloudWatch over samples: by the minute, summed up for the periods that are asked for."""
@@ -106,7 +127,7 @@ class Recorded(MemoryMetrics):
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         found = {query.key: self._series(query, window) for query in queries}
         return MetricAnswer(
-            {key: row for key, row in found.items() if any(v is not None for v in row)}, {}
+            {key: row for key, row in found.items() if row.count(None) < len(row)}, {}
         )
 
     def _series(self, query: MetricQuery, window: Window) -> tuple[float | None, ...]:
@@ -129,16 +150,9 @@ class Recorded(MemoryMetrics):
             masks, value, works = masks if self.held_mib else (), self.held_mib or 0.0, 0
         size = int(window.period / timedelta(minutes=1))
         begin = int(window.start.timestamp()) // 60 - ORIGIN
-        counts, busy = (
-            counted(masks, size, begin, window.bins),
-            counted((works,), size, begin, window.bins),
-        )
         if query.statistic == "SampleCount":
-            return tuple(float(count) if count else None for count in counts)
-        return tuple(
-            (90.0 if at_work else value) if count else None
-            for count, at_work in zip(counts, busy, strict=True)
-        )
+            return sample_counts(masks, size, begin, window.bins)
+        return shown(masks, works, value, size, begin, window.bins)
 
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None

@@ -54,11 +54,11 @@ def sweep(world: FleetWorld, targets: list[Target], minutes: float) -> bool:
     return [world.sweep_target(target).frozen for target in targets][-1]
 
 
-@pytest.mark.parametrize(("mode", "accounts"), [(Mode.ASK, 100), (Mode.AUTO, 25)])
-def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode, accounts: int) -> None:
-    """Before, 400 of 400 workflows started: no account had the five instances that its own breaker
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode) -> None:
+    """Before, all workflows started: no account had the five instances that its own breaker
     needs."""
-    world, found = fleet(mode, accounts=accounts, each=4)
+    world, found = fleet(mode, accounts=20, each=4)
     for ids in found.values():
         for one in ids:
             world.publish(one, QUIET)

@@ -272,8 +272,10 @@ def _hour_names(hour_by_id: Mapping[str, datetime]) -> dict[str, str]:
     return {instance_id: _hour_name(hour) for instance_id, hour in hour_by_id.items()}
 
 
+@lru_cache(maxsize=500)
 def _hour_name(hour: datetime) -> str:
     """Return the name of an hour: `2026112709` for 09:00 UTC on that day."""
+    # Cached: every sweep names the hour of each instance that it counts.
     return f"{hour:{_HOUR}}"
 
 
