@@ -106,7 +106,8 @@ class Pending:
         return []
 
     def _parts_by_gpu(self, by_part: Mapping[str, Series]) -> list[Series]:
-        """Return a series for each GPU that publishes utilization, matched by the name of the GPU.
+        """Return a series for each GPU that publishes utilization, matched by the name of the GPU;
+        an empty tuple for a GPU without one.
 
         If no name matches, and as many GPUs publish the figure, they are the same GPUs.
         """

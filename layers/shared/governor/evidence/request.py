@@ -53,7 +53,8 @@ class EvidenceRequest:
         return max(length, evidence.END)
 
     def wants_figures(self, seen: Evidence) -> bool:
-        """Return whether to read more than the utilization that was seen."""
+        """Return whether to read more than the utilization that was seen: the request names
+        figures, and `only_if`, if it has one, agrees."""
         if not self.figures:
             return False
         return self.only_if is None or self.only_if(seen, self.policy)
