@@ -181,7 +181,8 @@ def freeze(verdict: Verdict, why: str) -> Verdict:
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return busy if a job has published that it works. No such metric proves nothing."""
+    """Return busy if a job has published that it works; `None` if none has, which proves
+    nothing."""
     if evidence.work is None:
         return None
     ended = evidence.last_active.get(WORK, evidence.window.end)
@@ -197,7 +198,8 @@ def idle_sentence(
     released: bool = False,
     doubt: str = "",
 ) -> str:
-    """Return how long an instance has been idle, and which service runs it.
+    """Return how long an instance has been idle, and which service runs it; nothing of the service
+    if memory is released.
 
     `released` says that its GPU memory is released, `doubt` what does not confirm its utilization
     (`doubt_text`).

@@ -28,7 +28,7 @@ from governor.verdict.rules.proof import (
 
 def judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if an aggregate does not show that all GPUs are in it, up to its
-    end."""
+    end. Return `None` if it does, or no aggregate of several GPUs was read."""
     gpu_count = gpus_in_aggregate(evidence)
     if gpu_count is None:
         return None

@@ -93,8 +93,9 @@ def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | No
 def _not_lately(
     evidence: Evidence, policy: Policy, figure: str, until: datetime, oldest: timedelta
 ) -> Verdict | None:
-    """Return a no-data verdict if a figure was last measured longer than `oldest` before
-    `until`."""
+    """Return a no-data verdict if a figure was last measured longer than `oldest` before `until`;
+    `None` if not. A figure that was never measured counts as last measured at the start of the
+    window."""
     ended = evidence.last_measured.get(figure, evidence.window.start)
     silent_for = until - ended
     if silent_for <= oldest:
