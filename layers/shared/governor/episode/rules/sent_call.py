@@ -45,7 +45,12 @@ class Effect(StrEnum):
 def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: datetime) -> Effect:
     """Return the effect of a stop or a termination that was sent at `sent_at`, by the instance as
     EC2 shows it now. `instance` is `None` if EC2 no longer shows it. `step` is `STOP` or
-    `TERMINATE`. While the state is as before the call, it counts as under way for 7 minutes."""
+    `TERMINATE`.
+
+    While the state is as before the call, the call counts as under way for 7 minutes, then as
+    without effect. Others changed the instance if its state is neither before nor after the call,
+    or EC2 dates the state before the call.
+    """
     if instance is None:
         # EC2 lists a terminated instance for about an hour.
         return Effect.DONE if step is Step.TERMINATE else Effect.CHANGED_BY_OTHERS

@@ -72,8 +72,10 @@ def reason_of_state(instance: Instance) -> str:
 
 
 def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> StartSeen:
-    """Return what came of a start, by the instance as EC2 shows it now. `instance` is `None` if EC2
-    knows it no longer. A stopped instance without a new reason counts as starting for 7 minutes."""
+    """Return what came of a start, by the instance as EC2 shows it now: overtaken if it is gone
+    (`None`, or terminated) or a user has stopped it since; running; fallen back if it is stopped
+    with a new reason or launch time; else under way, or without effect once it has been stopped as
+    before for 7 minutes."""
     if instance is None or instance.is_gone:
         return StartSeen.OVERTAKEN
     if instance.state == "running":
