@@ -66,7 +66,8 @@ class AskOwner:
         says why an approved step waits, for that stage alone. Raises: MustWait while plans are
         frozen; SafetyError if there is no such episode, it is over, or it waited too long for the
         end of a freeze; InputError for a missing task token, or one too many; NobodyListens if no
-        time to answer may begin; CloudError if no channel delivered the message.
+        time to answer may begin; ConfigurationError if no link can be made; PolicyError; CloudError
+        if the message was not accepted, or the table failed.
         """
         _check_token(stage, task_token)
         episode = asked_about(self.episode_store, ref)

@@ -147,7 +147,8 @@ class Decide:
         losses_accepted: bool,
     ) -> Decided:
         """Check the decision, store it, and deliver it. A keep without a date gets the date of
-        `keep_end` first. The first of two approvals is only stored, and people are notified of it.
+        `keep_end` first. The first of two approvals is only stored, and people are notified of it;
+        the second, of another person, ends the question.
 
         Raises: NotFound if the episode is gone; DecisionRefused, NotAllowed or TooLate if the
         decision cannot be taken; CloudError; PolicyError for an exemption, if today's policy cannot

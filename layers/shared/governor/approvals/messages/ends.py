@@ -221,7 +221,8 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
 
 
 def left_behind(episode: Episode) -> LeftBehind:
-    """Return what the episode's workflow has done to the instance, and what it has not done."""
+    """Return what the episode's workflow has done to the instance, and what it has not done. In
+    mode observe it has done nothing."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     values["undone"] = episode.is_undone

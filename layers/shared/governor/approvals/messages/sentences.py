@@ -217,7 +217,8 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
 
 
 def unconfirmed_text(episode: Episode) -> str:
-    """Return why no second figure confirms the utilization, such as `power: not measured`; empty
+    """Return why no second figure confirms the utilization, such as `power: not measured`, by the
+    settings that the question was asked under (the defaults for one of an earlier release). Empty
     if one does, or if the type is not asked for one."""
     policy = Policy()
     asked_under = episode.asking.asked_under
