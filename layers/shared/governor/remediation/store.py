@@ -76,7 +76,7 @@ class Calls(Store):
 
     def _raise_if_held(self, question: Key) -> None:
         """Raise Held, with who holds it, if somebody holds the episode of this question. Do nothing
-        if nobody does, or there is no such question."""
+        if nobody does, or there is no such question. Raises: CloudError too."""
         approval = self._table.read(Approval, question)
         held_by = None if approval is None else approval.counted_hold
         if held_by is not None:
