@@ -103,7 +103,8 @@ def _in_brief(
     sections: Sequence[Section], room: int
 ) -> tuple[Sequence[Section], Sequence[Section]]:
     """Return the sections to show above the buttons, which take at most about `room` lines, and
-    those to show below: the whole of what was shortened above; empty if all fit."""
+    those to show below: the whole of what was shortened above; empty if all fit. One long section
+    is shortened; of several, only the headings stand above."""
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
