@@ -33,7 +33,7 @@ _DEFAULT_ENDPOINT_REGION = "us-east-1"
 
 
 def _price_list_region(hub_region: str) -> str:
-    """Return the Region where this hub asks for prices.
+    """Return the Region where this hub asks for prices, `us-east-1` unless another one is nearer.
 
     In the partition `aws` the Price List has three endpoints, each of which knows all Regions.
     Another partition has its own, or none: then AWS refuses the hub's credentials.
