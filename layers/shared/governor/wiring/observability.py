@@ -122,7 +122,8 @@ def count(
 def _dimension(text: str) -> str:
     """Return the text as the value of a dimension that CloudWatch accepts; otherwise it would drop
     the metric. It must be printable ASCII, at most 1,024 characters, not empty, and not begin with
-    a colon. Source: CloudWatch API, Dimension."""
+    a colon: other characters are replaced, and `_` is put before. Source: CloudWatch API,
+    Dimension."""
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
     if not printable or printable.startswith(":"):
