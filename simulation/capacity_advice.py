@@ -14,13 +14,14 @@ from math import ceil
 from shlex import join
 from statistics import fmean
 
+from governor.core.homes import Home, Kind
 from governor.core.instance import AUTO_SCALING_TAG, Reservation
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
 from governor.evidence.model import Window
 from governor.money.rules.cost import DAY
 from governor.policy.model.money import Advice as Rule
 from governor.sweep.messages import advice_for
-from governor.sweep.model import BatchEnvironment, Home, Kind
+from governor.sweep.model import BatchEnvironment
 from simulation.past import TEN_MINUTES, Past
 from simulation.patterns import Advice, advice_of, is_known, worthwhile
 

@@ -27,6 +27,7 @@ from governor.approvals.messages.questions import (
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
+from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Protection
 from governor.core.units import in_utc, sentence
 from governor.episode.model.episode import Episode, EpisodeEnding, Failing, Outcome, Phase, Terms
@@ -72,7 +73,7 @@ from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
 from governor.sweep.messages import exemption_alert, managed_alert, silent_alert
-from governor.sweep.model import Home, IdleMember, Kind
+from governor.sweep.model import IdleMember
 from governor.verdict.model import Verdict, VerdictKind
 from governor.verdict.rules.judging import asked_because
 from local.demo.receiver_checks import webhook_problems

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from governor.core.homes import Home, Kind
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.policy.model.money import Advice as Rule
-from governor.sweep.model import BatchEnvironment, Home, Kind
+from governor.sweep.model import BatchEnvironment
 from simulation.capacity_advice import Group, Reserved, of_group, reservation, savings_plan
 from simulation.past import Past
 from simulation.patterns import Advice

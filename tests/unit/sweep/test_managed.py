@@ -10,10 +10,10 @@ import pytest
 
 from governor.alerts.model import Owner
 from governor.core.catalog import accelerated_types, shape_of
+from governor.core.homes import Home, Kind, home_of
 from governor.core.managers import managed_by
 from governor.sweep.messages import advice_for, devices_of, managed_alert
-from governor.sweep.model import BatchEnvironment, Home, IdleMember, Kind
-from governor.sweep.rules import home_of
+from governor.sweep.model import BatchEnvironment, IdleMember
 from tests.builders import NOW, TARGET, make_instance
 
 ASG = "aws:autoscaling:groupName"

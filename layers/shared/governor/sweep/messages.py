@@ -19,13 +19,14 @@ from governor.alerts.model import (
 from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.catalog import shape_of
 from governor.core.hashing import short_hash
+from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Target
 from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, plural, some_of, span
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
 from governor.evidence.rules.series import last_reading_end
 from governor.policy.model.names import TagMatch
-from governor.sweep.model import BatchEnvironment, Devices, Home, IdleMember, Kind
+from governor.sweep.model import BatchEnvironment, Devices, IdleMember
 from governor.sweep.rules import group_key
 from governor.verdict.model import Verdict
 

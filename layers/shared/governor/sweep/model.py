@@ -7,64 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from governor.core.instance import Instance
-from governor.core.managers import Runs, runs_of
 from governor.core.units import UsdPerHour, UtcDatetime
-
-
-class Kind(StrEnum):
-    """The kind of an environment, as messages name it."""
-
-    BATCH = "AWS Batch compute environment"
-    KARPENTER = "Karpenter node pool"
-    NODE_GROUP = "EKS node group"
-    KUBERNETES = "Kubernetes cluster"
-    ECS = "ECS cluster"
-    GROUP = "Auto Scaling group"
-    OTHER = "environment"
-
-
-_RUNS = {
-    Runs.RUNNERS: "the runners",
-    Runs.BUILDS: "the build instances",
-    Runs.WORKSPACES: "the workspaces",
-}
-"""The words for instances by their use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The environment of an instance. `name` is empty if no tag gives it, `cluster` outside of
-    Kubernetes."""
-
-    kind: Kind
-    service: str
-    name: str
-    cluster: str = ""
-
-    @property
-    def runs(self) -> Runs | None:
-        """Return the use of its instances; `None` if it is none of those with own advice."""
-        return runs_of(self.service) if self.kind is Kind.OTHER else None
-
-    @property
-    def title(self) -> str:
-        """Return the environment's name for a sentence: `EKS node group gpu of prod`."""
-        kind = self.kind.value
-        if self.kind is Kind.OTHER:
-            runs = self.runs
-            if runs is not None:
-                title = f"{_RUNS[runs]} of {self.service}"
-                # Marks of runners tell pools apart; those of the others hold no name.
-                has_pool = runs is Runs.RUNNERS and bool(self.name)
-                return f"{title} ({self.name})" if has_pool else title
-            kind = f"{self.service} environment"
-        title = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
-        if not self.cluster or self.cluster == self.name:
-            return title
-        return f"{title} of {self.cluster}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from governor.alerts.ports import Announcer
 from governor.approvals.messages.ends import recovered_alert
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
+from governor.core.homes import Home, Kind, home_of
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
 from governor.episode.model.episode import Failing
@@ -38,8 +39,8 @@ from governor.sweep.messages import (
     managed_alert,
     silent_alert,
 )
-from governor.sweep.model import Home, IdleMember, Kind
-from governor.sweep.rules import group_key, home_of
+from governor.sweep.model import IdleMember
+from governor.sweep.rules import group_key
 from governor.sweep.sweep_case import Case, Sweep
 from governor.table.once import Once
 from governor.verdict.model import UNREAD
