@@ -12,7 +12,7 @@ from governor.aws.pricing import AwsPrices
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.instance import Target
 from governor.policy.model.policy import Policy
-from governor.scan.kind import Place
+from governor.scan.kind import Kept, Place
 from governor.scan.model import Report, Unread
 from governor.scan.registry import KINDS
 from governor.scan.rules import by_waste
@@ -37,6 +37,7 @@ def scan_targets(
     instances = Ec2Instances(clients)
     metrics = CloudWatchMetrics(clients)
     prices = AwsPrices(clients)
+    kept = Kept()
     done: list[Target] = []
 
     def scan(target: Target) -> PlaceReport:
@@ -49,6 +50,7 @@ def scan_targets(
             policy=Policy(),
             now=now,
             reads_commitments=reads_commitments,
+            kept=kept,
         )
         report = scan_place(place, KINDS)
         done.append(target)

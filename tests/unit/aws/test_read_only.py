@@ -9,7 +9,7 @@ import pytest
 from botocore.stub import Stubber
 
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
-from governor.core.errors import SafetyError
+from governor.core.errors import AccessDenied, SafetyError
 from governor.core.instance import Target
 from governor.scan.registry import KINDS
 from governor.scan.rights import operations_of_a_scan, policy_to_attach, session_policy
@@ -64,3 +64,34 @@ def test_the_policy_to_attach_allows_what_a_scan_calls_and_no_more() -> None:
     assert operations_of_a_scan(KINDS) == actions
     verbs = ("Describe", "Get", "List", "Lookup", "AssumeRole")
     assert [] == [name for name in actions if not name.partition(":")[2].startswith(verbs)]
+
+
+def test_one_call_that_fails_stops_no_other(clients: ReadOnlyClients) -> None:
+    """Each has its answer or its error, in the order of the parameters."""
+    with Stubber(clients.client("ec2", TARGET)) as stubber:
+        stubber.add_client_error("describe_regions", "UnauthorizedOperation", "no right")
+        (answer,) = AwsReadApi(clients).call_each(TARGET, "ec2:DescribeRegions", [{}])
+    assert isinstance(answer, AccessDenied)
+
+
+def test_a_call_of_many_that_is_not_on_the_list_is_refused(clients: ReadOnlyClients) -> None:
+    """A refusal of the client is no answer of AWS."""
+    with pytest.raises(SafetyError):
+        AwsReadApi(clients).call_each(TARGET, "ec2:DescribeInstances", [{}, {}])
+
+
+@pytest.mark.parametrize(
+    ("region", "service", "is_offered"),
+    [
+        ("us-east-1", "bedrock", True),
+        ("ap-east-1", "bedrock", False),
+        ("eu-west-1", "no-such-service", False),
+        ("eu-west-9", "bedrock", True),
+    ],
+)
+def test_only_a_region_that_is_known_lacks_a_service(
+    clients: ReadOnlyClients, region: str, service: str, is_offered: bool
+) -> None:
+    """botocore's list may be older than a Region: then AWS is asked."""
+    target = Target("123456789012", region)
+    assert is_offered == AwsReadApi(clients).is_offered(target, service)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.units import UsdPerHour
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.policy.model.policy import Policy
 from governor.scan.kind import Kind, Place
 from governor.scan.model import Finding, Judgment, Resource, Strength
+from tests.unit.scan.shapes import conforms
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")
@@ -65,3 +69,90 @@ class KindTwin(Kind[Resource, Judgment]):
     def command(self, resource: Resource, judgment: Judgment) -> str:
         """Return a command that names the resource."""
         return f"look at {resource.resource_id}"
+
+
+class ApiTwin:
+    """AWS's API, that answers each operation as a test says.
+
+    An answer is a document, an error to raise, a list of pages, or a function of the parameters
+    that returns one of these. Documents have the shapes of botocore's service models.
+    """
+
+    def __init__(self, answers: Mapping[str, Any], absent: Sequence[str] = ()) -> None:
+        """`absent` names services that no Region has."""
+        self.answers = answers
+        self.absent = absent
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def count(self, operation: str) -> int:
+        """Return how often an operation was called."""
+        return [name for name, _ in self.calls].count(operation)
+
+    def call(self, target: Target, operation: str, **parameters: Any) -> Any:
+        """Return the answer to one call, of several pages the first. Raises: the test's error."""
+        return next(self._pages(operation, parameters))
+
+    def pages(
+        self, target: Target, operation: str, *, following: str = "NextToken", **parameters: Any
+    ) -> Iterator[Any]:
+        """Yield the pages of an answer. Raises: the test's error."""
+        yield from self._pages(operation, parameters)
+
+    def call_each(
+        self, target: Target, operation: str, parameters: Sequence[Mapping[str, Any]]
+    ) -> list[Any]:
+        """Return the answer or the error to each call."""
+        answers: list[Any] = []
+        for one_call in parameters:
+            try:
+                answers.append(self.call(target, operation, **one_call))
+            except CloudError as error:
+                answers.append(error)
+        return answers
+
+    def is_offered(self, target: Target, service: str) -> bool:
+        """Return whether the test has not named the service as absent."""
+        return service not in self.absent
+
+    def _pages(self, operation: str, parameters: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the pages of an answer, and remember the call."""
+        assert operation in self.answers, f"{operation} was not expected"
+        self.calls.append((operation, dict(parameters)))
+        answer = self.answers[operation]
+        if callable(answer):
+            answer = answer(**parameters)
+        if isinstance(answer, Exception):
+            raise answer
+        for page in answer if isinstance(answer, list) else [answer]:
+            yield conforms(operation, page)
+
+
+@dataclass
+class SeriesTwin:
+    """CloudWatch, that has one value in every period of the series that a test names.
+
+    `values` are by metric and one of its dimension values, such as `("Invocations", "v1")`; a value
+    may be a whole series. A series that is not named published nothing.
+    """
+
+    values: Mapping[tuple[str, str], float | Series] = field(default_factory=dict)
+    problem: str = ""
+    """The reason why no query can be read; empty if all can."""
+    asked: list[MetricQuery] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Return the series of the queries that the test names."""
+        self.asked += queries
+        self.windows.append(window)
+        series: dict[str, Series] = {}
+        for query in queries:
+            for _, dimension_value in query.dimensions:
+                value = self.values.get((query.metric, dimension_value))
+                if isinstance(value, tuple):
+                    series[query.key] = value
+                elif value is not None:
+                    series[query.key] = (value,) * window.bins
+        if not self.problem:
+            return MetricAnswer(series, {})
+        return MetricAnswer({}, {query.key: self.problem for query in queries})

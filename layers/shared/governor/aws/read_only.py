@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from governor.aws.clients import Adapter, Clients
-from governor.core.errors import SafetyError
+import botocore.session
+
+from governor.aws.clients import Adapter, Clients, at_once
+from governor.core.errors import CloudError, SafetyError
 from governor.core.instance import Target
+from governor.core.regions import partition_of
 
 
 class ReadOnlyClients(Clients):
@@ -63,3 +67,35 @@ class AwsReadApi(Adapter):
         """Yield all pages of AWS's answer; `following` names the field with the token of the next.
         Raises: CloudError; SafetyError if the clients refuse the operation."""
         return self._pages(operation, target, following=following, **parameters)
+
+    def call_each(
+        self, target: Target, operation: str, parameters: Sequence[Mapping[str, Any]]
+    ) -> list[Any | CloudError]:
+        """Return AWS's answer, or its error, to one call for each of these parameters, in their
+        order. Several calls run at a time. Raises: SafetyError if the clients refuse the
+        operation."""
+
+        def call(one_call: Mapping[str, Any]) -> Any | CloudError:
+            """Return the answer or the error of one call."""
+            try:
+                return self._call(operation, target, **one_call)
+            except CloudError as error:
+                return error
+
+        return at_once(call, parameters)
+
+    def is_offered(self, target: Target, service: str) -> bool:
+        """Return whether the target's Region has this service, by botocore's name; true also if
+        botocore does not know the Region. Calls nothing: without the service there is no host to
+        call."""
+        partition = partition_of(target.region)
+        if target.region not in _regions_of("ec2", partition):
+            return True
+        return target.region in _regions_of(service, partition)
+
+
+@cache
+def _regions_of(service: str, partition: str) -> frozenset[str]:
+    """Return the Regions of a partition in which botocore lists this service."""
+    session = botocore.session.get_session()
+    return frozenset(session.get_available_regions(service, partition))

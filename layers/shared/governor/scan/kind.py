@@ -5,21 +5,49 @@ A new kind is a folder in `kinds` and a line in `registry.py`.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, ClassVar, Generic, TypeVar
 
+from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Target
-from governor.core.units import UsdPerHour, UtcDatetime
+from governor.core.units import UsdPerHour, UtcDatetime, printable
 from governor.evidence.ports import MetricReader
 from governor.money.ports import PriceBook
 from governor.policy.model.policy import Policy
-from governor.scan.model import Judgment, Resource
+from governor.scan.model import Judgment, Resource, Unread
 from governor.scan.ports import AcceleratedInstances, ReadApi
 
+_log = logging.getLogger(__name__)
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of an answer in another form than AWS documents."""
 Listed = TypeVar("Listed", bound=Resource)
 Measured = TypeVar("Measured")
+Answer = TypeVar("Answer")
+
+
+class Kept:
+    """Answers that are the same for a whole scan, such as the prices of a type in a Region."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._answers: dict[tuple[str, ...], Any] = {}
+        self._locks: dict[tuple[str, ...], Lock] = {}
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, ...], ask: Callable[[], Answer]) -> Answer:
+        """Return the kept answer of this key. The first call asks for it, and the others wait for
+        that. Raises: what `ask` raises; then the next call asks again."""
+        with self._lock:
+            lock = self._locks.setdefault(key, Lock())
+        with lock:
+            if key not in self._answers:
+                self._answers[key] = ask()
+            answer: Answer = self._answers[key]
+            return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +58,9 @@ class Place:
         policy: the thresholds of idleness, and the tag that selects instances.
         now: the time of the scan.
         reads_commitments: whether calls of Cost Explorer, which AWS bills one by one, are allowed.
+        kept: answers for the whole scan. All its places share one.
+        unread: what a kind could not read although its rows are complete enough to show, such as
+            the tags of one endpoint. `could_not_read` adds to it.
     """
 
     target: Target
@@ -40,6 +71,8 @@ class Place:
     policy: Policy
     now: UtcDatetime
     reads_commitments: bool = False
+    kept: Kept = field(default_factory=Kept, compare=False)
+    unread: list[Unread] = field(default_factory=list, compare=False)
 
     def call(self, operation: str, **parameters: Any) -> Any:
         """Return AWS's answer to one call here. Raises: CloudError."""
@@ -50,6 +83,55 @@ class Place:
     ) -> Iterator[Any]:
         """Yield all pages of AWS's answer here. Raises: CloudError."""
         return self.api.pages(self.target, operation, following=following, **parameters)
+
+    def call_each(
+        self, operation: str, parameters: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Any | CloudError]:
+        """Return AWS's answer, or its error, to one call here for each of these parameters, in
+        their order."""
+        return self.api.call_each(self.target, operation, parameters)
+
+    def could_not_read(self, topic: str, error: CloudError) -> None:
+        """Report that AWS refused a part of the scan here. One line stands for all refusals of an
+        operation about a topic."""
+        self._report(unread_line(self.target, topic, error))
+
+    def read_each(
+        self,
+        topic: str,
+        operation: str,
+        records: Iterable[Any],
+        read: Callable[[Any], Answer | None],
+    ) -> Iterator[Answer]:
+        """Yield what `read` makes of each record of an operation's answer, but not `None`. A record
+        in another form than AWS documents is left out, and reported."""
+        for record in records:
+            try:
+                made = read(record)
+            except UNREADABLE as error:
+                _log.warning("%s gave a record that cannot be read", operation, exc_info=True)
+                reason = printable(f"a record cannot be read and is left out: {error!r}")
+                self._report(Unread(str(self.target), topic, operation, reason))
+                continue
+            if made is not None:
+                yield made
+
+    def _report(self, line: Unread) -> None:
+        """Keep a line, unless one has the same topic and operation."""
+        known = {(other.topic, other.operation) for other in self.unread}
+        if (line.topic, line.operation) not in known:
+            self.unread.append(line)
+
+
+def unread_line(target: Target, topic: str, error: CloudError) -> Unread:
+    """Return the line about something that AWS refused to show."""
+    return Unread(
+        place=str(target),
+        topic=topic,
+        operation=error.operation,
+        reason=printable(error.words or str(error)),
+        is_missing_right=isinstance(error, AccessDenied),
+    )
 
 
 class Kind(ABC, Generic[Listed, Measured]):

@@ -5,10 +5,11 @@ Each kind of resource names the operations that it calls. The adapter refuses al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from governor.core.errors import CloudError
     from governor.core.instance import Instance, Target
 
 
@@ -27,6 +28,16 @@ class ReadApi(Protocol):
     ) -> Iterator[Any]:
         """Yield all pages of AWS's answer. `following` names the field with the token of the next
         page, in the answer and in the request."""
+
+    def call_each(
+        self, target: Target, operation: str, parameters: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Any | CloudError]:
+        """Return AWS's answer, or its error, to one call for each of these parameters, in their
+        order. Several calls run at a time. Raises no CloudError."""
+
+    def is_offered(self, target: Target, service: str) -> bool:
+        """Return whether the target's Region has this service, by botocore's name; true also if
+        that is not known. Calls nothing."""
 
 
 class AcceleratedInstances(Protocol):

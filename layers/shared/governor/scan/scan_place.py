@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from governor.core.errors import AccessDenied, CloudError
+from governor.core.errors import CloudError
 from governor.core.units import printable
-from governor.scan.kind import Kind, Place
+from governor.scan.kind import UNREADABLE, Kind, Place, unread_line
 from governor.scan.model import Resource, Row, Unread
 from governor.scan.rules import owner_of
 
 _log = logging.getLogger(__name__)
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of an answer in another form than AWS documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +38,12 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
         try:
             rows += _rows(kind, place)
         except CloudError as error:
-            unread.append(_refused(kind, place, error))
-        except _UNREADABLE as error:
+            unread.append(unread_line(place.target, kind.words, error))
+        except UNREADABLE as error:
             _log.warning("%s in %s cannot be read", kind.words, place.target, exc_info=True)
             why = f"AWS's answer cannot be read: {error!r}"
             unread.append(Unread(str(place.target), kind.words, "", printable(why)))
-    return PlaceReport(tuple(rows), tuple(unread))
+    return PlaceReport(tuple(rows), (*unread, *place.unread))
 
 
 def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
@@ -69,14 +67,3 @@ def _owner(resource: Resource) -> str | None:
     """Return the owner by the resource's tags, printable; `None` without one."""
     owner = owner_of([*resource.tags.items()])
     return None if owner is None else printable(owner)
-
-
-def _refused(kind: Kind[Any, Any], place: Place, error: CloudError) -> Unread:
-    """Return the line about a kind that AWS refused to show."""
-    return Unread(
-        place=str(place.target),
-        topic=kind.words,
-        operation=error.operation,
-        reason=printable(error.words or str(error)),
-        is_missing_right=isinstance(error, AccessDenied),
-    )

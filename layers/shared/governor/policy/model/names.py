@@ -6,9 +6,11 @@ Each pattern has the reason that a person reads if a name does not fit it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from governor.core.instance import OWN_TAGS, Instance
+from governor.core.instance import OWN_TAGS
 from governor.core.regions import SHAPE as REGION_SHAPE
 from governor.core.settings import (
     Section,
@@ -31,6 +33,14 @@ FAMILY = (
 )
 
 
+class Tagged(Protocol):
+    """An instance, or another resource with tags."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Return the values of its tags by their keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class TagMatch(Section):
     """A tag of an instance, compared exactly."""
@@ -50,11 +60,11 @@ class TagMatch(Section):
         that the stacks' parameter `ExemptionTagKey` takes it."""
         return re.fullmatch(_KEY_FOR_IAM, key) is not None
 
-    def is_on(self, instance: Instance) -> bool:
+    def is_on(self, instance: Tagged) -> bool:
         """Return whether the instance has exactly this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
 
-    def similar_tag_on(self, instance: Instance) -> str | None:
+    def similar_tag_on(self, instance: Tagged) -> str | None:
         """Return the instance's tag that means this one, as `key=value`, however its key is spelled
         and whatever its value is; `None` if there is none. This tag itself goes before others.
 
