@@ -5,5 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from governor.scan.kind import Kind
+from governor.scan.kinds.bedrock_throughput import BedrockThroughputs
+from governor.scan.kinds.sagemaker_app import SageMakerApps
+from governor.scan.kinds.sagemaker_cluster import SageMakerClusters
+from governor.scan.kinds.sagemaker_endpoint.kind import SageMakerEndpoints
+from governor.scan.kinds.sagemaker_notebook import SageMakerNotebooks
 
-KINDS: tuple[Kind[Any, Any], ...] = ()
+KINDS: tuple[Kind[Any, Any], ...] = (
+    SageMakerEndpoints(),
+    SageMakerNotebooks(),
+    SageMakerApps(),
+    SageMakerClusters(),
+    BedrockThroughputs(),
+)
