@@ -14,6 +14,7 @@ from governor.aws.clients import Adapter, Clients
 from governor.aws.managing import AwsBatch
 from governor.core.catalog import types_with_same_gpus
 from governor.core.errors import CloudError, GovernorError
+from governor.core.homes import Home, Kind, home_of
 from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target
 from governor.core.managers import managed_by
 from governor.events.notify_warning import SpotMarket
@@ -23,8 +24,7 @@ from governor.fleet.model import MOST_UNGOVERNED
 from governor.money.rules.cost import marginal_price
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
-from governor.sweep.model import BatchEnvironment, Home, Kind
-from governor.sweep.rules import home_of
+from governor.sweep.model import BatchEnvironment
 from simulation.capacity_advice import Group, Reserved
 from simulation.fetch import Fetch, query_of
 from simulation.past import HOURS_A_WEEK, Past
