@@ -61,7 +61,7 @@ def test_links_that_are_opened_decide_nothing(stage: Stage) -> None:
 def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
     stage: Stage,
 ) -> None:
-    """Question, reminder, escalation with PagerDuty, first yes, outcome; whoever got them."""
+    """Question, reminder, escalation, first yes, outcome; whoever got them."""
     quick = "remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60"
     stage.policy(
         f"mode: ask\nplan: {{action: terminate}}\n"
@@ -69,7 +69,6 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
     )
     instance_id, _ = stage.ask()
     await_mail(stage, instance_id, "finops@example.com", "Escalation")
-    await_received(stage, "pagerduty", instance_id)
     before = every_link(stage, instance_id)
     people = {stage.whose(url) for url in before}
     assert {"alice@example.com", "bob@example.com", "finops@example.com", "broadcast"} == people

@@ -13,6 +13,8 @@ import pytest
 
 import governor.alerts
 from governor.alerts.model import NOBODY, REPEATS, Alert, Severity
+from governor.approvals.messages.questions import stage_alert
+from governor.approvals.model.approval import Stage
 from governor.core.errors import Unavailable
 from governor.core.https import HttpAnswer
 from governor.events.messages import (
@@ -33,6 +35,7 @@ from tests.unit.notify.builders import FakeHttps
 from tests.unit.notify.test_dispatch import FakeChannel, Post, sealed
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.health_world import HealthWorld, flat
+from tests.unit.worlds.world import APPROVAL_ID
 
 ONE = make_instance()
 PLACE = (TARGET.account, TARGET.region)
@@ -178,6 +181,25 @@ def test_money_never_wakes_anybody(usd: str) -> None:
         assert Severity.INFO is alert.severity
         assert [] == world.send(alert)
     assert [] == world.sweep(month.clock.moment + timedelta(hours=4))
+
+
+@pytest.mark.parametrize("silence_acts", [True, False])
+def test_an_escalation_opens_an_incident_only_where_silence_acts(silence_acts: bool) -> None:
+    """An idle instance costs money and nothing else. Where nobody's answer would stop it, the last
+    message before that may wake somebody."""
+    world = Pager()
+    episode = world.post.world.state.episode(world.post.world.ref)
+    assert episode is not None
+    episode = replace(episode, asking=replace(episode.asking, acts_on_silence=silence_acts))
+
+    until = NOW + timedelta(hours=4)
+    events_by_stage = {}
+    for stage in (Stage.ASK, Stage.REMIND, Stage.ESCALATE):
+        world.post.world.state.await_answer(APPROVAL_ID, "token", stage.value, until)
+        events_by_stage[stage] = world.send(stage_alert(episode, stage, NOW, None, until))
+
+    incident = [f"trigger {episode.ref.execution_name}"] if silence_acts else []
+    assert {Stage.ASK: [], Stage.REMIND: [], Stage.ESCALATE: incident} == events_by_stage
 
 
 def test_every_message_about_money_is_information() -> None:

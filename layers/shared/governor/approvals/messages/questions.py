@@ -56,7 +56,7 @@ _KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {
     Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO),
     Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING),
     Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING),
-    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL),
+    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.WARNING),
 }
 STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _) in _KIND_OF.items()}
 PREFIXES = {
@@ -195,6 +195,9 @@ def stage_alert(
     words, details = stage_words(episode, stage, at, until)
     whole = Words(words.title, (*words.lines, *details.lines), (*words.forms, *details.forms))
     kind, severity = _KIND_OF[stage]
+    if stage is Stage.ESCALATE and episode.asking.acts_on_silence:
+        # The last message before silence acts. Otherwise only money is lost: that wakes nobody.
+        severity = Severity.CRITICAL
     facts: dict[str, object] = {"expires_at": until}
     if is_about_restarts(episode):
         facts[ASKS_ESCALATION_CONTACTS] = True
