@@ -47,7 +47,8 @@ def names_in(principal: str) -> str:
 
 
 def _role_text(name: str) -> str:
-    """Return a role in words, by its name and that of its session with a `/` between."""
+    """Return a role in words, by its name and that of its session with a `/` between. The session
+    is named only if its name is an address."""
     role, _, session = name.partition("/")
     if "@" in session:
         return f"the role {_short(role)} ({_short(session)})"
