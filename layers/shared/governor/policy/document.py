@@ -136,7 +136,8 @@ class PolicyBook:
         """Let the overrides count from now on that these people have accepted, in place of earlier
         acceptances. Return the changed book.
 
-        Acceptances of other terms than those of this document count for nothing.
+        Acceptances of other terms than those of this document, and all of a document that needs
+        none, count for nothing.
         """
         is_of_these_terms = self.needs_consent and acceptances.terms == self.terms
         self._accepted = acceptances if is_of_these_terms else NOBODY_ACCEPTED

@@ -265,8 +265,8 @@ class ReviewPolicy:
     def _announce(
         self, reviewed: _Reviewed, state: State, supporters: Collection[str] = ()
     ) -> bool:
-        """Notify people once of the version in this state. Return whether this call did so; false
-        if an earlier call did or does so.
+        """Notify people once of the version in this state; of one `in-force`, again after a minute.
+        Return whether this call did so; false if an earlier call did or does so.
 
         `supporters` are the addresses of people who wrote or accepted it. Raises: CloudError.
         """

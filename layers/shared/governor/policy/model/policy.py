@@ -162,7 +162,7 @@ class Policy(Section):
 
     @property
     def period(self) -> timedelta:
-        """Return the length of one metric reading."""
+        """Return the period of the metrics: the time that one reading covers."""
         return timedelta(seconds=self.metrics.period_seconds)
 
     @property
