@@ -64,7 +64,8 @@ class GatherEvidence:
     ) -> dict[str, Gathered]:
         """Return the evidence by instance id. Never raises for a failed read.
 
-        `passes` holds the passes over namespaces that were made; more are added to it.
+        `passes` holds the passes over namespaces that were made; more are added to it. Without it,
+        each call makes its own.
         """
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:

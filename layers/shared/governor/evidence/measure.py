@@ -116,7 +116,8 @@ class Measurement:
         return working_job
 
     def _window_of(self, figure: str) -> Window:
-        """Return the window over which a figure is read."""
+        """Return the window over which a figure is read: EC2's own figures have a window of their
+        own, as their periods are longer."""
         if is_published_by(figure, Publisher.EC2, Publisher.EC2_GPU):
             return self._ec2_window
         return self._window

@@ -71,8 +71,8 @@ class InstanceReader(Protocol):
         EC2 does not know are left out."""
 
     def protection(self, target: Target, instance_id: str) -> Protection:
-        """Return whether the instance is protected from a stop and from a termination: `None` for
-        a flag that EC2 does not know there."""
+        """Return whether the instance is protected from a stop and from a termination: `None` for a
+        flag that EC2 does not know there. Raises: CloudError."""
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
         """Return the type of a Spot request; `None` if EC2 does not know it."""

@@ -43,7 +43,7 @@ _DEVICE = re.compile(r"(?:nvidia|gpu|core)?(\d+)")
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
-    """Return whether these are the dimensions of one GPU."""
+    """Return whether these are the dimensions of one GPU, and not of an aggregate."""
     return gpu_label(dimensions) != "all"
 
 
