@@ -125,7 +125,9 @@ class Hold:
         return self.snoozed_until is not None and self.snoozed_until > now
 
     def stricter(self, other: Hold) -> Hold:
-        """Return both holds as one: the later date, and the exemption of either."""
+        """Return both holds as one: the later date to which one of them keeps, and the exemption of
+        either, this one's if both exempt. Each part says in whose project and by whom it was
+        made."""
         snoozed_until = latest(self.snoozed_until, other.snoozed_until)
         keep = self if snoozed_until == self.snoozed_until else other
         exemption = self if self.exempt_reason else other
