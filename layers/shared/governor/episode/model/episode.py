@@ -320,7 +320,8 @@ class Episode:
 
     @property
     def final_step(self) -> Step:
-        """Return the last step that a hold can prevent."""
+        """Return the last step that a hold can prevent: the termination if the plan has one, else
+        the stop."""
         return Step.TERMINATE if self.plan.destroys else Step.STOP
 
     @property
