@@ -239,7 +239,7 @@ def state_text(episodes: Iterable[Episode]) -> str:
 
 def refused_text(error: GovernorError) -> str:
     """Return the line of a list that says why an answer was refused or too late, in whole
-    sentences."""
+    sentences. Refused ones begin with `Not recorded:`."""
     if isinstance(error, TooLate):
         return sentence(str(error))
     return f"Not recorded: {error}."
