@@ -204,7 +204,8 @@ class _InstanceReads:
     """Series by the name of the figure, then by GPU."""
 
     def sets(self, figure: _Figure) -> _DimensionSets:
-        """Return the dimension sets under which a figure is published."""
+        """Return the dimension sets under which a figure is published: in the namespace of the
+        hardware, or in that of the policy's metrics."""
         return self.hardware if figure.is_hardware else self.agent
 
     def first_reads(self) -> Iterator[_Read]:
