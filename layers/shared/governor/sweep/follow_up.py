@@ -298,7 +298,8 @@ class FollowUp:
         self._repair(sweep, ref, stored)
 
     def _notify_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        """Notify people of the outcome of a closed episode that its workflow could not send.
+        """Notify people of the outcome of a closed episode that its workflow could not send. An
+        episode without a recorded end is closed as failed first.
 
         Do nothing while the workflow may still try, or if people were notified. Raises: CloudError.
         """

@@ -258,8 +258,12 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
 
 
 def _reason(case: Case) -> str:
-    """Return the reason of the verdict without the text that somebody wrote for an exemption: only
-    people who could see the instance then may read that text."""
+    """Return the reason of the verdict. Of an exemption, the text that somebody wrote is left out:
+    only people who could see the instance then may read it.
+
+    For an idle instance that others start again after each stop, a sentence comes first that says
+    until when nobody is asked.
+    """
     exempt_reason = case.record.hold.exempt_reason
     if exempt_reason:
         return case.verdict.reason.removesuffix(f": {exempt_reason}")
