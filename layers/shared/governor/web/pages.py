@@ -374,7 +374,8 @@ def _when(context: Context, moment: UtcDatetime | None) -> str:
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    """Return an outcome in words, such as `working again`."""
+    """Return an outcome in words, such as `working again`; its own name, such as `stopped`, if that
+    says it."""
     return _OUTCOMES.get(outcome, outcome.value)
 
 
