@@ -174,8 +174,8 @@ class Console:
         parameters: Mapping[str, str],
     ) -> Response:
         """Return the answer for a caller who has signed in and whom the policy grants something;
-        for any other, the way to sign in or the reason why not. Refusals become pages. Raises:
-        CloudError."""
+        for any other, the way to sign in or the reason why not. NotFound, InputError and
+        DecisionRefused of the `answer` become pages. Raises: CloudError."""
         now = self._now()
         known = self._doors.known(request.cookies, now)
         if known is None:
@@ -298,8 +298,8 @@ def _method_not_allowed(request: Request, _: Mapping[str, str]) -> Response:
 def framed(
     page: Page, view_request: ViewRequest, path: str, token: Callable[[str, Caller], str]
 ) -> Response:
-    """Return a page as HTML, with the header that every page has. The forms in it bear the `token`
-    of their page and session. Raises: CloudError."""
+    """Return a page as HTML, with the header that every page has; a page with `whole` brings its
+    own. The forms in it bear the `token` of their page and session. Raises: CloudError."""
     if page.whole is not None:
         html = page.whole(token(path, view_request.caller))
         return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
