@@ -71,7 +71,8 @@ class Ec2ParserFactory(ResponseParserFactory):
             )
 
     def create_parser(self, protocol_name: str) -> Any:
-        """Return a parser for one answer. botocore calls this for each of them."""
+        """Return a parser for one answer: ours for EC2, unless this botocore lacks something
+        (`missing`); else botocore's own. botocore calls this for each answer."""
         if protocol_name != "ec2" or self.missing:
             return super().create_parser(protocol_name)
         return Ec2Parser(self.timestamp_parser, self.fields_by_shape)

@@ -110,7 +110,8 @@ class SecretDocument(Adapter):
         raise ConfigurationError("the secret has no current version: store one")
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
-        """Return the stages of each version, by the version's id. Raises: CloudError."""
+        """Return the stages of each version, by the version's id; empty if there are no versions.
+        Raises: CloudError."""
         answer = self._call("secretsmanager:DescribeSecret", SecretId=self._resource)
         versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
         return versions
