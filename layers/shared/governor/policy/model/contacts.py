@@ -238,7 +238,9 @@ class Ownership(Section):
         return named._replace(contacts=named.contacts[:_MOST_NAMED_BY_TAG])
 
     def _everybody_named_by(self, owner: str) -> NamedOwners:
-        """Return the same as `named_by`, with all contacts."""
+        """Return all contacts that an owner tag names, each once and in its order, and the parts of
+        it that name nobody. A tag that is one name or address as a whole names that contact
+        alone."""
         whole = self._contact_of(owner.strip())
         if whole is not None:
             return NamedOwners((whole,), ())
