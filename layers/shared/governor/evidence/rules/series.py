@@ -83,10 +83,11 @@ def by_index(label: str) -> tuple[int, str]:
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
-    """Return the higher of two readings in each period; holes are `None` or NaN.
+    """Return the higher of two readings in each period, or the one that is there; holes are `None`
+    or NaN. Return the `right` series if `left` is `None`. Raises: ValueError for series of unequal
+    length.
 
-    Return the `right` series if `left` is `None`. One GPU can be published under two dimension
-    sets, whose series are merged so.
+    One GPU can be published under two dimension sets, whose series are merged so.
     """
     if left is None:
         return tuple(right)
