@@ -214,7 +214,8 @@ class Subject:
         return replace(verdict, reason=reason)
 
     def _is_long_enough(self, window: timedelta, evidence: Evidence) -> bool:
-        """Return whether a question may rest on a window of this length."""
+        """Return whether a question may rest on a window of this length: one as long as
+        `ask_window`; or, while no GPU holds memory, one as long as `sooner_window` says."""
         policy = self.policy
         if window >= policy.ask_window:
             return True
