@@ -75,7 +75,7 @@ class Episodes(Store):
         self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
     ) -> bool:
         """Note that a recheck lets this step through once, and return true. The episode is then in
-        phase `ACTING`.
+        phase `ACTING`. `first_cleared` keeps when each step was first let through.
 
         `seen` is the episode as the recheck read it; `None` lets the step through whatever others
         noted. Return false, with nothing changed, if another recheck has let a step through since.
