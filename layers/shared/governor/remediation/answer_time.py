@@ -39,9 +39,10 @@ class AnswerTimes:
     ) -> UnusedAnswerTime | None:
         """Return the time in which nobody answered the question, or held the plan of mode `auto`.
 
-        Return `None` if people approved, nobody is asked (mode `observe`), or a step was noted
-        already: an episode that has begun goes on. Raises: SafetyError while a notice is not over,
-        or if a step was noted before silence counted; CloudError.
+        Return `None` if the question did not end unanswered, nobody is asked (mode `observe`), or a
+        step was noted already: an episode that has begun goes on. Raises: SafetyError while a
+        notice is not over or nobody got it, or if a step was noted before silence counted;
+        CloudError.
         """
         if episode.mode is Mode.AUTO:
             return self._unused_notice(episode, policy, step)

@@ -139,8 +139,8 @@ class ExpireSnapshots:
         self, refs: Sequence[EpisodeRef], read_notices: _ReadNotices, now: UtcDatetime, run: Expired
     ) -> None:
         """Notify the owner of one instance's snapshots, and delete those that are due. Do nothing
-        if the end of all was noted already. Only note in `run` why they are kept if something keeps
-        them all.
+        if the end of all was noted already. If something keeps them all, only note in `run` what
+        that is, and the end of deletions that an earlier run began.
 
         What is done is added to `run`. Raises: PolicyError; ConfigurationError; CloudError.
         """

@@ -272,8 +272,9 @@ class RecheckEpisode:
     def _end_if_not_idle(
         self, cleared: Cleared, now: UtcDatetime, *, is_held_back: bool
     ) -> Rechecked | None:
-        """Judge the running instance again. Return the end of the episode if it is not idle, or if
-        the power that confirmed its idleness is not measured any more; `None` otherwise.
+        """Judge the running instance again. Return the end of the episode if it is not idle; if the
+        power that confirmed its idleness is not measured any more; or if nobody answered and no
+        power confirms it. Return `None` otherwise.
 
         While a freeze or a pause holds the step back (`is_held_back`), only work ends the episode:
         return `None` for any other verdict. Raises: MetricsLate while the newest readings are

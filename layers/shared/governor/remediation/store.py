@@ -59,7 +59,7 @@ class Calls(Store):
         """Write `noted`, the note of a step, unless somebody holds the episode or, if the step
         `destroys`, everything is paused.
 
-        Raises: Held; MustWait; ConflictError if the note's own condition fails.
+        Raises: Held; MustWait; ConflictError if the note's own condition fails; CloudError.
         """
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))

@@ -113,8 +113,8 @@ class UndoEpisode:
         return self._start_stopped(episode, target, instance, by, channel)
 
     def _followed(self, episode: Episode, target: Target) -> Episode:
-        """Return the episode after a look at its last try: its end decides whether there may be
-        another. Raises: CloudError."""
+        """Return the episode after a look at its last try, if that has not ended: its end decides
+        whether there may be another. Raises: CloudError."""
         start_try = episode.start_try
         if start_try is None or not start_try.is_open:
             return episode
@@ -219,7 +219,8 @@ class UndoEpisode:
         return Hold(snoozed_until=until, kept_in=episode.project)
 
     def _is_being_terminated(self, ref: EpisodeRef) -> bool:
-        """Return whether a later episode has noted its call to terminate the instance.
+        """Return whether a later episode that is still open has noted its call to terminate the
+        instance. Raises: CloudError.
 
         An episode that notes the call after this look sees the keep, which is stored by now, before
         it calls EC2.

@@ -77,8 +77,8 @@ def _must_be_same_name(kind: str, before: str, now: str) -> None:
 def hold_of(approval: Approval, episode: Episode) -> Decision | None:
     """Return the decision that holds the episode; `None` if there is none.
 
-    Once the last step was noted, only a hold from before that note counts. A hold that came during
-    a call counts after the note of that call was taken back.
+    Until the last step is noted, each hold counts, also one that came too late for a call without
+    effect, whose note was taken back. Once the step is noted, only a hold from before that counts.
     """
     if episode.begun_at is None:
         return approval.counted_hold
