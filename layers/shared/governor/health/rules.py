@@ -256,7 +256,8 @@ def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> st
 
 def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
     """Return which part limits GPUs with these means in percent: `compute` is utilization, `memory`
-    is the share of time with memory traffic."""
+    is the share of time with memory traffic. If it is neither memory nor the GPU itself, it is the
+    input."""
     is_memory_busy = memory > MEMORY_BOUND_MEMORY_ABOVE_PERCENT
     if is_memory_busy and compute < MEMORY_BOUND_COMPUTE_BELOW_PERCENT:
         return Bottleneck.MEMORY_BOUND

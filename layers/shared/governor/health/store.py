@@ -21,7 +21,7 @@ class Findings(Store):
 
     def known_keys(self, target: Target, now: datetime) -> frozenset[str]:
         """Return the keys of the target that `note_known` has stored and whose time is not over;
-        empty if there are none."""
+        empty if there are none. Raises: CloudError."""
         items = self._table.query(target_pk(target), _TOLD)
         keys: set[str] = set()
         for item in items:
