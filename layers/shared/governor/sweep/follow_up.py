@@ -168,6 +168,7 @@ class FollowUp:
 
     def _is_ledger_check_due(self, sweep: Sweep, case: Case) -> bool:
         """Return whether to look for open savings of an earlier stop, as the instance runs again.
+        Return false if no earlier episode of it has ended.
 
         The check is due when a sweep first sees this run of the instance, and then once an hour for
         three days after the start.
