@@ -400,11 +400,9 @@ class Dispatch:
         return recipients
 
     def _link(self, route: Route, item: Item) -> str | None:
-        """Return the link to the episode's page, personal if the route leads to one person.
-
-        Without an episode it leads to the instance in the console; `None` without an instance too,
-        or if the stack has no page. Raises: CloudError.
-        """
+        """Return the link to the episode's page, personal if the route leads to one person; without
+        an episode, that to the page of the instance in the console. Return `None` without an
+        instance, or if the stack has no pages. Raises: CloudError."""
         alert = item.alert
         if item.episode is not None:
             approval_id = item.episode.approval_id
