@@ -45,8 +45,8 @@ class CloudWatchMetrics(Adapter):
     def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
         """Return the series and problems of at most 500 queries, from all pages of one call.
 
-        If a later page fails, the readings before it are kept, because they may prove activity;
-        all queries then have a problem.
+        If a page fails, nothing is raised: the readings before it are kept, because they may prove
+        activity, and all queries have the failure as their problem.
         """
         readings = _Readings(queries, window)
         period = int(window.period.total_seconds())
