@@ -49,6 +49,8 @@ class InstanceSpec:
     image_id: str | None = None
     user_data: str | None = None
     """In base64, as EC2 takes and gives it."""
+    stopped_at: datetime | None = None
+    """When a user stopped it."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,62 @@ class Simulation:
         """Launches an instance; returns its id."""
         document = asdict(spec)
         document["launch_time"] = spec.launch_time.isoformat()
+        if spec.stopped_at is not None:
+            document["stopped_at"] = spec.stopped_at.isoformat()
         return str(self._do("put_instance", spec=document))
 
     def set_state(self, instance_id: str, state: str) -> None:
         """Somebody else stops, starts or terminates it (`stopped`, `running`, `terminated`)."""
         self._do("set_state", instance_id=instance_id, state=state)
+
+    def put_volume(self, size_gib: int, created: datetime, tags: Mapping[str, str]) -> str:
+        """Adds a volume that is attached to nothing; returns its id."""
+        spec = {"size_gib": size_gib, "created": created.isoformat(), "tags": dict(tags)}
+        return str(self._do("put_volume", spec=spec))
+
+    def put_reservation(
+        self, instance_type: str, count: int, created: datetime, tags: Mapping[str, str]
+    ) -> str:
+        """Adds a Capacity Reservation that no instance uses; returns its id."""
+        spec = {
+            "instance_type": instance_type,
+            "count": count,
+            "created": created.isoformat(),
+            "tags": dict(tags),
+        }
+        return str(self._do("put_reservation", spec=spec))
+
+    def put_spot_fleet(self, created: datetime, record: Mapping[str, Any]) -> str:
+        """Adds a Spot Fleet request as EC2 describes it, which launches nothing; returns its id."""
+        return str(self._do("put_spot_fleet", record={**record, "CreateTime": created.isoformat()}))
+
+    def put_answer(
+        self, operation: str, answer: Mapping[str, Any], match: Mapping[str, Any] | None = None
+    ) -> None:
+        """Invents the answer of `sagemaker:Operation` or `ce:Operation` that the engine does not
+        have, in botocore's shape; with `match` only for requests with these parameters."""
+        document = json.loads(json.dumps(answer, default=datetime.isoformat))
+        self._do("put_answer", operation=operation, answer=document, match=dict(match or {}))
+
+    def set_sagemaker_times(
+        self, kind: str, name: str, created: datetime, modified: datetime | None = None
+    ) -> None:
+        """Puts back when an `endpoint` or a `notebook-instance` was created, and last changed."""
+        self._do(
+            "set_sagemaker_times",
+            kind=kind,
+            name=name,
+            created=created.isoformat(),
+            modified=(modified or created).isoformat(),
+        )
+
+    def set_throughput_time(self, name: str, created: datetime) -> None:
+        """Puts back when a provisioned throughput of Bedrock was created."""
+        self._do("set_throughput_time", name=name, created=created.isoformat())
+
+    def set_sagemaker_prices(self, prices: Mapping[str, str]) -> None:
+        """USD per hour by usage, such as `Host:ml.g5.xlarge`, in every Region."""
+        self._do("set_sagemaker_prices", prices=dict(prices))
 
     def put_metrics(self, series: Iterable[Points]) -> None:
         """Publishes points."""

@@ -487,3 +487,28 @@ def test_a_clear_leaves_nothing(simulation: Simulation, ec2: Any) -> None:
         "spot_requests": {},
     } == simulation.dump()
     assert {} == simulation.calls()
+
+
+def test_what_is_left_behind_can_be_put_there(ec2: Any, simulation: Simulation) -> None:
+    """A volume without an instance, an empty Capacity Reservation, a Spot fleet, and an instance
+    that was stopped long ago."""
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    volume_id = simulation.put_volume(500, made, {"Name": "old"})
+    reservation_id = simulation.put_reservation("p5.48xlarge", 2, made, {"Name": "spare"})
+    config = {"IamFleetRole": "arn:aws:iam::123456789012:role/fleet", "TargetCapacity": 2}
+    record = {"SpotFleetRequestState": "active", "SpotFleetRequestConfig": config}
+    fleet_id = simulation.put_spot_fleet(made, record)
+    stopped = InstanceSpec("g5.xlarge", made, state="stopped", stopped_at=made)
+    instance_id = simulation.put_instance(stopped)
+
+    available = [{"Name": "status", "Values": ["available"]}]
+    (volume,) = ec2.describe_volumes(Filters=available)["Volumes"]
+    assert (volume_id, made, 500) == (volume["VolumeId"], volume["CreateTime"], volume["Size"])
+    (reservation,) = ec2.describe_capacity_reservations()["CapacityReservations"]
+    assert reservation_id == reservation["CapacityReservationId"]
+    assert 2 == reservation["TotalInstanceCount"] == reservation["AvailableInstanceCount"]
+    (fleet,) = ec2.describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
+    assert (fleet_id, made) == (fleet["SpotFleetRequestId"], fleet["CreateTime"])
+    (found,) = ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
+    (instance,) = found["Instances"]
+    assert "User initiated (2026-01-01 00:00:00 GMT)" == instance["StateTransitionReason"]

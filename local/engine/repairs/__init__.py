@@ -11,6 +11,7 @@ from typing import Any
 from local.engine.repairs import (
     alarms,
     backups,
+    bedrock,
     bursts,
     buses,
     callbacks,
@@ -52,6 +53,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     deletions.repair()
     descriptions.repair()
     backups.repair()
+    bedrock.repair()
     bursts.repair()
     buses.repair()
     alarms.repair()

@@ -48,6 +48,7 @@ class Region:
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    spot_fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 _CODES = {
@@ -102,6 +103,7 @@ class Ec2Simulator:
             "DescribeVolumes": self._describe_volumes,
             "DescribeSpotInstanceRequests": self._describe_spot_requests,
             "CancelSpotInstanceRequests": self._cancel_spot_requests,
+            "DescribeSpotFleetRequests": self._describe_spot_fleets,
             "DescribeReservedInstances": lambda *_: {"ReservedInstances": []},
             "DescribeSpotPriceHistory": self._describe_spot_prices,
             "GetSpotPlacementScores": self._get_placement_scores,
@@ -153,7 +155,7 @@ class Ec2Simulator:
                 },
                 "PlatformDetails": "Linux/UNIX",
                 "UsageOperation": "RunInstances",
-                "Tags": [{"Key": k, "Value": v} for k, v in spec.get("tags", {}).items()],
+                "Tags": _tag_list(spec.get("tags", {})),
                 "BlockDeviceMappings": [],
                 "_protected": {
                     "disableApiStop": bool(spec.get("stop_protection")),
@@ -162,6 +164,9 @@ class Ec2Simulator:
                 # What a Spot request or an Auto Scaling group launches its successors from.
                 "_spec": dict(spec),
             }
+            if spec.get("stopped_at"):
+                stopped_at = datetime.fromisoformat(spec["stopped_at"])
+                instance["StateTransitionReason"] = _user_initiated(stopped_at)
             if spec.get("public_ip"):
                 instance["PublicIpAddress"] = spec["public_ip"]
             if spec.get("lifecycle", "on-demand") != "on-demand":
@@ -176,6 +181,56 @@ class Ec2Simulator:
                 self._attach(place, instance, volume)
             place.instances[instance_id] = instance
             return instance_id
+
+    def put_volume(self, account: str, region: str, spec: Mapping[str, Any]) -> str:
+        """Adds a volume that is attached to nothing. Returns its id."""
+        with self._lock:
+            volume_id = f"vol-{next(self._numbers):017x}"
+            self._region(account, region).volumes[volume_id] = {
+                "VolumeId": volume_id,
+                "Size": int(spec["size_gib"]),
+                "VolumeType": "gp3",
+                "State": "available",
+                "CreateTime": datetime.fromisoformat(spec["created"]),
+                "AvailabilityZone": f"{region}a",
+                "Tags": _tag_list(spec["tags"]),
+                "Attachments": [],
+            }
+            return volume_id
+
+    def put_reservation(self, account: str, region: str, spec: Mapping[str, Any]) -> str:
+        """Adds an On-Demand Capacity Reservation that no instance uses. Returns its id."""
+        with self._lock:
+            reservation_id = f"cr-{next(self._numbers):017x}"
+            self._region(account, region).reservations[reservation_id] = {
+                "CapacityReservationId": reservation_id,
+                "OwnerId": account,
+                "InstanceType": spec["instance_type"],
+                "AvailabilityZone": f"{region}a",
+                "InstancePlatform": "Linux/UNIX",
+                "Tenancy": "default",
+                "CreateDate": datetime.fromisoformat(spec["created"]),
+                "StartDate": datetime.fromisoformat(spec["created"]),
+                "EndDateType": "unlimited",
+                "State": "active",
+                "TotalInstanceCount": int(spec["count"]),
+                "AvailableInstanceCount": int(spec["count"]),
+                "ReservationType": "default",
+                "Tags": _tag_list(spec["tags"]),
+            }
+            return reservation_id
+
+    def put_spot_fleet(self, account: str, region: str, record: Mapping[str, Any]) -> str:
+        """Adds a Spot Fleet request as DescribeSpotFleetRequests gives it; the fleet launches
+        nothing. Returns its id."""
+        with self._lock:
+            fleet_id = f"sfr-00000000-0000-0000-0000-{next(self._numbers):012x}"
+            self._region(account, region).spot_fleets[fleet_id] = {
+                **record,
+                "SpotFleetRequestId": fleet_id,
+                "CreateTime": datetime.fromisoformat(record["CreateTime"]),
+            }
+            return fleet_id
 
     def _reserve(
         self, account: str, region: str, instance: dict[str, Any], reservation_id: str
@@ -501,7 +556,7 @@ class Ec2Simulator:
             instance["StateTransitionReason"] = ""
             instance.pop("StateReason", None)
         else:
-            instance["StateTransitionReason"] = f"User initiated ({_now():%Y-%m-%d %H:%M:%S} GMT)"
+            instance["StateTransitionReason"] = _user_initiated(_now())
             instance["StateReason"] = _reason(
                 "Client.UserInitiatedShutdown", "User initiated shutdown"
             )
@@ -682,6 +737,8 @@ class Ec2Simulator:
             "Size": int(spec["size_gib"]),
             "VolumeType": "gp3",
             "State": "in-use",
+            "CreateTime": instance["LaunchTime"],
+            "AvailabilityZone": instance["Placement"]["AvailabilityZone"],
             "Tags": [],
             "Attachments": [{"InstanceId": instance["InstanceId"], "DeleteOnTermination": deleted}],
         }
@@ -702,6 +759,12 @@ class Ec2Simulator:
         volumes = self._tagged(account, region, ids) if ids else place.volumes.values()
         found = filters.select(volumes, request, filters.VOLUME)
         return filters.page("Volumes", found, request, ids="VolumeIds")
+
+    def _describe_spot_fleets(self, account: str, region: str, request: Request) -> Answer:
+        known = self._region(account, region).spot_fleets
+        ids = request.get("SpotFleetRequestIds") or list(known)
+        found = [known[one] for one in ids if one in known]
+        return filters.page("SpotFleetRequestConfigs", found, request, ids="SpotFleetRequestIds")
 
     def _create_snapshots(self, account: str, region: str, request: Request) -> Answer:
         place = self._region(account, region)
@@ -971,3 +1034,13 @@ def _set_tags(resource: dict[str, Any], tags: Mapping[str, str]) -> None:
 def new_event_id() -> str:
     """As EventBridge names its events."""
     return str(uuid.uuid4())
+
+
+def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as EC2 lists them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _user_initiated(at: datetime) -> str:
+    """Return the reason of a state that a user asked for, as EC2 words it."""
+    return f"User initiated ({at:%Y-%m-%d %H:%M:%S} GMT)"

@@ -21,10 +21,13 @@ from moto.core.serialize import EC2Serializer
 from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
+from local.engine.repairs import bedrock
 from local.engine.simulators.cloudwatch import CloudWatchSimulator
 from local.engine.simulators.ec2 import Ec2Simulator, new_event_id
 from local.engine.simulators.faults import AwsError, Fault, Faults
+from local.engine.simulators.invented import Invented, InventedAnswers
 from local.engine.simulators.pricing import PriceListSimulator
+from local.engine.simulators.sagemaker import SageMakerSimulator
 from local.engine.simulators.ssm import CommandSimulator
 from local.engine.simulators.weather import Weather
 
@@ -49,6 +52,8 @@ class Simulation:
         self.commands = CommandSimulator(self.ec2.is_running)
         self.weather = Weather()
         self.pricing = PriceListSimulator()
+        self.sagemaker = SageMakerSimulator()
+        self.invented = InventedAnswers()
 
     def control(self, account: str, region: str, command: Mapping[str, Any]) -> Any:
         """Answers one command of `local.engine.simulation`. Raises: AwsError for an unknown one."""
@@ -80,6 +85,28 @@ class Simulation:
                 self.ec2.spot_prices |= command["prices"]
             case "set_list_prices":
                 self.pricing.usd_per_hour |= command["prices"]
+            case "set_sagemaker_prices":
+                self.pricing.sagemaker_usd_per_hour |= command["prices"]
+            case "put_answer":
+                invented = Invented(command["answer"], command["match"])
+                self.invented.put(account, region, command["operation"], invented)
+            case "set_sagemaker_times":
+                self.sagemaker.set_times(
+                    account,
+                    region,
+                    command["kind"],
+                    command["name"],
+                    command["created"],
+                    command["modified"],
+                )
+            case "set_throughput_time":
+                bedrock.set_created(account, region, command["name"], command["created"])
+            case "put_volume":
+                return self.ec2.put_volume(account, region, command["spec"])
+            case "put_reservation":
+                return self.ec2.put_reservation(account, region, command["spec"])
+            case "put_spot_fleet":
+                return self.ec2.put_spot_fleet(account, region, command["record"])
             case "set_placement_scores":
                 self.ec2.placement_scores |= command["scores"]
             case "set_instance_types":
@@ -118,6 +145,8 @@ class Simulation:
                 self.ec2.clear()
                 self.cloudwatch.clear()
                 self.commands.clear()
+                self.sagemaker.clear()
+                self.invented.clear()
                 self.faults.clear()
             case unknown:
                 raise AwsError("InvalidAction", f"the simulation knows no command {unknown!r}")
@@ -135,6 +164,10 @@ def mount() -> Simulation:
         router.SERVICE_PATTERNS[service] = {"target_prefixes": prefixes}
         iam_actions.SERVICE_TO_IAM_NAMESPACE[service] = service
         app.SERVICE_HANDLERS[service] = _pricing_handler(service, simulation)
+    for service, prefix in (("sagemaker", "SageMaker."), ("ce", "AWSInsightsIndexService.")):
+        router.SERVICE_PATTERNS[service] = {"target_prefixes": [prefix]}
+        iam_actions.SERVICE_TO_IAM_NAMESPACE[service] = service
+        app.SERVICE_HANDLERS[service] = _invented_handler(service, simulation)
     app.SERVICE_HANDLERS["ec2"] = _ec2_handler(simulation, app.SERVICE_HANDLERS["ec2"])
     app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(
         simulation, app.SERVICE_HANDLERS["monitoring"]
@@ -157,6 +190,34 @@ def _pricing_handler(service: str, simulation: Simulation) -> Handler:
             return _json_error(error)
         answer = simulation.pricing.answer(service, request)
         return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
+
+    return handle
+
+
+def _invented_handler(service: str, simulation: Simulation) -> Handler:
+    """Return the handler of a service that the engine does not have: moto's SageMaker, else
+    answers that were invented."""
+
+    async def handle(
+        method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
+    ) -> Any:
+        del method, path, query
+        lower = {key.lower(): value for key, value in headers.items()}
+        action = lower.get("x-amz-target", "").rpartition(".")[2]
+        request = json.loads(body or b"{}")
+        operation = f"{service}:{action}"
+        account, region = _caller()
+        try:
+            simulation.faults.enter(operation, request)
+            if service == "sagemaker" and simulation.sagemaker.knows(action):
+                return await asyncio.to_thread(
+                    simulation.sagemaker.answer, account, region, lower, body
+                )
+            answer = simulation.invented.answer(account, region, operation, request)
+        except AwsError as error:
+            return _json_error(error)
+        content = {"Content-Type": "application/x-amz-json-1.1"}
+        return 200, content, json.dumps(answer).encode()
 
     return handle
 

@@ -75,13 +75,34 @@ class PriceListSimulator:
 
     def __init__(self) -> None:
         self.usd_per_hour: dict[str, str] = {}
+        self.sagemaker_usd_per_hour: dict[str, str] = {}
+        """By usage, such as `Host:ml.g5.xlarge`."""
 
     def answer(self, service: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """One call of `pricing` or `savingsplans`."""
         if service == "savingsplans":
             return {"savingsPlans": []}
         wanted = {one["Field"]: one["Value"] for one in request.get("Filters", ())}
+        if request.get("ServiceCode") == "AmazonSageMaker":
+            return self._sagemaker(wanted)
         kind = wanted.get("instanceType", "")
         usd = self.usd_per_hour.get(kind)
         found = [] if usd is None else [instance_product(kind, usd, wanted["regionCode"])]
+        return {"FormatVersion": "aws_v1", "PriceList": found}
+
+    def _sagemaker(self, wanted: Mapping[str, str]) -> dict[str, Any]:
+        """The products of an instance type of SageMaker, one for each usage."""
+        ml_type = wanted.get("instanceName", "")
+        region = wanted["regionCode"]
+        found = []
+        for usage, usd in self.sagemaker_usd_per_hour.items():
+            if usage.endswith((f":{ml_type}", f"-{ml_type}")):
+                attributes = {
+                    "servicecode": "AmazonSageMaker",
+                    "regionCode": region,
+                    "instanceName": ml_type,
+                    "usagetype": f"USE1-{usage}",
+                    "operation": "RunInstance",
+                }
+                found.append(product(usd, productFamily="ML Instance", **attributes))
         return {"FormatVersion": "aws_v1", "PriceList": found}
