@@ -1,7 +1,8 @@
 """An empty account on this machine, in which docs/operate.md can be walked; goes on until Ctrl-C.
 
-Two instances without tags run in it, and publish idle GPUs. As soon as the reader has deployed the
-stack, it is swept every minute: the engine fires no schedules.
+Two instances without tags run in it, and publish idle GPUs. Another Region has one of everything
+that `governor scan` knows. As soon as the reader has deployed the stack, it is swept every minute:
+the engine fires no schedules.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from local.demo.fleet import A10G, Member, idle
 from local.demo.receivers import Receivers
 from local.demo.scene import STACK, Scene
 from local.demo.site.pulse import Pulse
+from local.demo.waste import REGION as REGION_OF_WASTE
+from local.demo.waste import put_waste
 from local.engine.cloud import ACCOUNT, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "cloud.env"
@@ -99,6 +102,7 @@ def main() -> int:
     try:
         with LocalCloud() as cloud:
             account = Account(cloud, now())
+            put_waste(cloud, now())
             with environment_file(account.exports(), ENVIRONMENT) as path:
                 say(
                     "an empty account, with the instances "
@@ -106,6 +110,10 @@ def main() -> int:
                 )
                 print(
                     f"  in another terminal in this folder: . {path}; then docs/operate.md",
+                    flush=True,
+                )
+                print(
+                    f"  waste of every kind is in {REGION_OF_WASTE}: bin/governor scan",
                     flush=True,
                 )
                 go_on(account, path)

@@ -46,6 +46,7 @@ from local.demo.site.messages import Messages
 from local.demo.site.pages import Pages
 from local.demo.site.pulse import Pulse
 from local.demo.site.story import LOOKED, SAVED, Story
+from local.demo.waste import put_waste
 from local.engine.cloud import REGION, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "up.env"
@@ -79,6 +80,7 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
         f"launched {len(fleet)} instances with six weeks of history: what they cost, and "
         f"{stops} stops"
     )
+    put_waste(cloud, launched)
     demo.warn("train-a", _NOTICE_SECONDS)
     scene.sweep()
     questions = demo.await_questions()
@@ -154,6 +156,7 @@ def _run(cloud: LocalCloud, receivers: Receivers, front: Front, folder: Path | N
     with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
         say(f"open {front.url}/ in a browser; Ctrl-C ends it")
         print(f"  on the command line, in another terminal: . {path}; bin/governor approvals list")
+        print("  all waste of the account, with what nobody governs: bin/governor scan")
         for _ in go_on(demo, pulse):
             pass
 

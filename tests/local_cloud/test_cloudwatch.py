@@ -198,3 +198,28 @@ def test_a_hundred_thousand_points_load_in_seconds(
     assert 1 == len(
         cloudwatch.list_metrics(Dimensions=[{"Name": "InstanceId", "Value": "i-999"}])["Metrics"]
     )
+
+
+def test_a_series_with_a_past_is_listed_as_far_as_it_was_published(
+    cloudwatch: Any, simulation: Simulation
+) -> None:
+    """Its values are computed when they are read, and yet count as readings."""
+    hour = timedelta(hours=1)
+    spans = {"goes-on": (NOON - hour, NOON + 9 * hour), "ended": (NOON - 9 * hour, NOON - 4 * hour)}
+    for metric, (start, end) in spans.items():
+        hours = [1.0] * int((end - start) / hour)
+        past: dict[str, object] = {
+            "start": start.timestamp(),
+            "end": end.timestamp(),
+            "hours": hours,
+            "per_minute": 1.0,
+        }
+        simulation.put_metrics([Points("P", metric, {"InstanceId": "i-1"}, (), past)])
+
+    def listed(**more: Any) -> list[str]:
+        """Return the names of the metrics."""
+        answer = cloudwatch.list_metrics(Namespace="P", **more)["Metrics"]
+        return [metric["MetricName"] for metric in answer]
+
+    assert ["ended", "goes-on"] == listed()
+    assert ["goes-on"] == listed(RecentlyActive="PT3H")

@@ -43,6 +43,13 @@ class Series(list[tuple[float, float]]):
 
     past: Past | None = None
 
+    def has_reading_since(self, since: float) -> bool:
+        """Return whether anything was published from then until now."""
+        if any(at >= since for at, _ in self):
+            return True
+        now = datetime.now(tz=UTC).timestamp()
+        return self.past is not None and any(self.past.rows(since, now, 60))
+
 
 Place = dict[Key, Series]
 
@@ -168,7 +175,7 @@ class CloudWatchSimulator:
             if request.get("Namespace") in (None, key[0])
             and request.get("MetricName") in (None, key[1])
             and all(_has(key[2], name, value) for name, value in wanted)
-            and any(at >= since for at, _ in points)
+            and points.has_reading_since(since)
         ]
         start = int(request.get("NextToken") or 0)
         answer: dict[str, Any] = {

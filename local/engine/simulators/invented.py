@@ -50,13 +50,17 @@ class InventedAnswers:
 
     def answer(
         self, account: str, region: str, operation: str, request: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the answer to one call. Raises: AwsError."""
+    ) -> dict[str, Any] | None:
+        """Return the answer that was invented for one call; `None` if there is none."""
         with self._lock:
             invented = list(self._answers.get((account, region, operation), ()))
         for one in invented:
             if one.meets(request):
                 return dict(one.answer)
+        return None
+
+    def empty_answer(self, operation: str) -> dict[str, Any]:
+        """Return the answer of an empty account. Raises: AwsError."""
         name = operation.partition(":")[2]
         if not name.startswith(_READS):
             raise AwsError("InvalidAction", f"The action {name} is not simulated")

@@ -195,8 +195,8 @@ def _pricing_handler(service: str, simulation: Simulation) -> Handler:
 
 
 def _invented_handler(service: str, simulation: Simulation) -> Handler:
-    """Return the handler of a service that the engine does not have: moto's SageMaker, else
-    answers that were invented."""
+    """Return the handler of a service that the engine does not have. What was invented goes before
+    moto's SageMaker."""
 
     async def handle(
         method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
@@ -209,11 +209,14 @@ def _invented_handler(service: str, simulation: Simulation) -> Handler:
         account, region = _caller()
         try:
             simulation.faults.enter(operation, request)
-            if service == "sagemaker" and simulation.sagemaker.knows(action):
+            answer = simulation.invented.answer(account, region, operation, request)
+            is_moto = service == "sagemaker" and simulation.sagemaker.knows(action)
+            if answer is None and is_moto:
                 return await asyncio.to_thread(
                     simulation.sagemaker.answer, account, region, lower, body
                 )
-            answer = simulation.invented.answer(account, region, operation, request)
+            if answer is None:
+                answer = simulation.invented.empty_answer(operation)
         except AwsError as error:
             return _json_error(error)
         content = {"Content-Type": "application/x-amz-json-1.1"}
