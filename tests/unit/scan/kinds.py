@@ -9,14 +9,15 @@ from decimal import Decimal
 from typing import Any
 
 from governor.core.errors import CloudError
-from governor.core.instance import Target
+from governor.core.instance import Instance, Lifecycle, Target
 from governor.core.units import UsdPerHour
+from governor.episode.model.plan import Price, StoragePrices
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.policy.model.policy import Policy
 from governor.scan.kind import Kind, Place
 from governor.scan.model import Finding, Judgment, Resource, Strength
-from tests.unit.scan.shapes import conforms
+from tests.unit.scan.shapes import conforms, takes
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")
@@ -75,12 +76,16 @@ class ApiTwin:
     """AWS's API, that answers each operation as a test says.
 
     An answer is a document, an error to raise, a list of pages, or a function of the parameters
-    that returns one of these. Documents have the shapes of botocore's service models.
+    that returns one of these. Documents and parameters have the shapes of botocore's service
+    models.
     """
 
-    def __init__(self, answers: Mapping[str, Any], absent: Sequence[str] = ()) -> None:
-        """`absent` names services that no Region has."""
+    def __init__(
+        self, answers: Mapping[str, Any], absent: Sequence[str] = (), *, is_odd: bool = False
+    ) -> None:
+        """`absent` names services that no Region has. If `is_odd`, documents may have any shape."""
         self.answers = answers
+        self.is_odd = is_odd
         self.absent = absent
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
@@ -90,12 +95,14 @@ class ApiTwin:
 
     def call(self, target: Target, operation: str, **parameters: Any) -> Any:
         """Return the answer to one call, of several pages the first. Raises: the test's error."""
+        takes(operation, parameters)
         return next(self._pages(operation, parameters))
 
     def pages(
         self, target: Target, operation: str, *, following: str = "NextToken", **parameters: Any
     ) -> Iterator[Any]:
         """Yield the pages of an answer. Raises: the test's error."""
+        takes(operation, parameters, following)
         yield from self._pages(operation, parameters)
 
     def call_each(
@@ -124,7 +131,7 @@ class ApiTwin:
         if isinstance(answer, Exception):
             raise answer
         for page in answer if isinstance(answer, list) else [answer]:
-            yield conforms(operation, page)
+            yield page if self.is_odd else conforms(operation, page)
 
 
 @dataclass
@@ -156,3 +163,32 @@ class SeriesTwin:
         if not self.problem:
             return MetricAnswer(series, {})
         return MetricAnswer({}, {query.key: self.problem for query in queries})
+
+
+@dataclass
+class PricesTwin:
+    """A price book with a price by type, twice as low for Spot. Types that are not named have no
+    price."""
+
+    usd_by_type: Mapping[str, Decimal] = field(default_factory=dict)
+    storage: StoragePrices | None = None
+    asked: list[Instance] = field(default_factory=list)
+
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        """Return the price of the instance's type."""
+        self.asked.append(instance)
+        usd = self.usd_by_type.get(instance.instance_type)
+        if usd is not None and instance.lifecycle is Lifecycle.SPOT:
+            usd /= 2
+        return Price(usd, "a test", storage=self.storage)
+
+
+@dataclass
+class InstancesTwin:
+    """EC2, with these running instances of accelerated types."""
+
+    instances: Sequence[Instance] = ()
+
+    def list_accelerated(self, target: Target) -> Sequence[Instance]:
+        """Return the instances."""
+        return self.instances

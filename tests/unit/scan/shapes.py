@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,20 @@ def conforms(operation: str, answer: Any) -> Any:
     errors = ParamValidator().validate(answer, shape)
     assert not errors.has_errors(), f"{operation}: {errors.generate_report()}"
     return answer
+
+
+def takes(operation: str, parameters: Mapping[str, Any], following: str | None = None) -> None:
+    """Check the parameters of a call, and that the field `following` has the token of the next page
+    in its answer and in its request. Raises: AssertionError if AWS would refuse the call."""
+    service, _, name = operation.partition(":")
+    model = _model(service).operation_model(name)
+    assert model.input_shape is not None, f"{operation} takes nothing"
+    errors = ParamValidator().validate(parameters, model.input_shape)
+    assert not errors.has_errors(), f"{operation}: {errors.generate_report()}"
+    if following is not None:
+        assert model.output_shape is not None, f"{operation} answers nothing"
+        assert following in model.input_shape.members, f"{operation} takes no {following}"
+        assert following in model.output_shape.members, f"{operation} answers no {following}"
 
 
 @cache

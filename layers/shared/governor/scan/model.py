@@ -43,6 +43,9 @@ class Finding(StrEnum):
     """Nothing is known of its work. That is never idleness."""
     TOO_YOUNG = "too young"
     """It runs too short a time to say anything."""
+    KEEPS_RUNNING = "keeps running"
+    """It keeps instances running whether they work or not, as a group with a minimum size does. The
+    instances have rows of their own, where they are judged."""
     EXEMPT = "exempt"
     """Its tag says that it is to be left alone."""
     BUSY = "busy"
@@ -51,6 +54,11 @@ class Finding(StrEnum):
     def is_waste(self) -> bool:
         """Return whether all that it costs counts as waste."""
         return self in (Finding.IDLE, Finding.LIKELY_IDLE, Finding.UNUSED)
+
+    @property
+    def is_priced_elsewhere(self) -> bool:
+        """Return whether other rows have the same costs, so that no sum may add its price."""
+        return self is Finding.KEEPS_RUNNING
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,10 @@ from typing import Any
 
 from governor.scan.kind import Kind
 from governor.scan.kinds.bedrock_throughput import BedrockThroughputs
+from governor.scan.kinds.groups.auto_scaling_group import AutoScalingGroups
+from governor.scan.kinds.groups.batch_environment import BatchEnvironments
+from governor.scan.kinds.groups.eks_node_group import EksNodeGroups
+from governor.scan.kinds.groups.fleets import Ec2Fleets, SpotFleets
 from governor.scan.kinds.sagemaker_app import SageMakerApps
 from governor.scan.kinds.sagemaker_cluster import SageMakerClusters
 from governor.scan.kinds.sagemaker_endpoint.kind import SageMakerEndpoints
@@ -17,4 +21,9 @@ KINDS: tuple[Kind[Any, Any], ...] = (
     SageMakerApps(),
     SageMakerClusters(),
     BedrockThroughputs(),
+    AutoScalingGroups(),
+    EksNodeGroups(),
+    BatchEnvironments(),
+    SpotFleets(),
+    Ec2Fleets(),
 )

@@ -1,0 +1,127 @@
+"""Managed node groups of EKS, by the Auto Scaling groups that EKS makes for them.
+
+Those are listed by one call, with the cluster and the node group in their tags. To ask EKS itself
+would take a call for each node group of each cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from governor.core.errors import CloudError
+from governor.core.units import plural, printable
+from governor.scan.kind import Place
+from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.ec2_types import SPOT_PRICES
+from governor.scan.kinds.groups import auto_scaling
+from governor.scan.kinds.groups.keeper import Keeper, Keepers
+from governor.scan.kinds.groups.rules import in_words
+from governor.scan.kinds.tags import tags_in
+
+_TOPIC = "EKS node groups"
+_DESCRIBE = "eks:DescribeNodegroup"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup(Keeper):
+    """A managed node group."""
+
+    cluster: str = ""
+    node_group: str = ""
+
+
+class EksNodeGroups(Keepers):
+    """Managed node groups with accelerated types and a minimum size above zero."""
+
+    name = "eks-node-group"
+    words = _TOPIC
+    operations = (*auto_scaling.OPERATIONS, SPOT_PRICES, _DESCRIBE)
+
+    def list(self, place: Place) -> Sequence[NodeGroup]:
+        """Return the node groups; empty if there are none. Raises: CloudError.
+
+        EKS is asked for the accelerated ones alone, and its minimum size counts.
+        """
+
+        def read(record: Any) -> NodeGroup | None:
+            """Return the node group of an Auto Scaling group; `None` if it is of none."""
+            return _node_group(place, record)
+
+        records = auto_scaling.records_here(place)
+        groups = list(place.read_each(_TOPIC, auto_scaling.DESCRIBE, records, read))
+        parameters = [
+            {"clusterName": group.cluster, "nodegroupName": group.node_group} for group in groups
+        ]
+        answers = place.call_each(_DESCRIBE, parameters) if parameters else ()
+        checked: list[NodeGroup] = []
+        for group, answer in zip(groups, answers, strict=True):
+            minimum = _minimum(place, group, answer)
+            if minimum > 0:
+                checked.append(_with_minimum(group, minimum))
+        return checked
+
+    def command_of(self, resource: Keeper) -> str:
+        """Return the command that lets the node group shrink to nothing. It ends no node itself."""
+        assert isinstance(resource, NodeGroup)
+        return aws_command(
+            resource.target,
+            "eks",
+            "update-nodegroup-config",
+            cluster_name=resource.cluster,
+            nodegroup_name=resource.node_group,
+            scaling_config="minSize=0",
+        )
+
+
+def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
+    """Return the node group of an Auto Scaling group; `None` if it is of none, or keeps nothing
+    accelerated."""
+    tags = tags_in(record)
+    node_group = tags.get(auto_scaling.NODE_GROUP_TAG)
+    cluster = tags.get(auto_scaling.CLUSTER_TAG)
+    if not node_group or not cluster:
+        return None
+    group = auto_scaling.read_group(place, _TOPIC, record)
+    if group is None:
+        return None
+    return NodeGroup(
+        target=group.target,
+        resource_id=f"{cluster}/{node_group}",
+        what=group.what,
+        name=printable(f"{cluster}/{node_group}"),
+        tags=tags,
+        since=group.since,
+        manager="EKS",
+        choices=group.choices,
+        capacity=group.capacity,
+        lifecycle=group.lifecycle,
+        evidence=group.evidence,
+        cluster=cluster,
+        node_group=node_group,
+    )
+
+
+def _minimum(place: Place, group: NodeGroup, answer: Any) -> int:
+    """Return the minimum size by EKS's answer; that of the Auto Scaling group if EKS refused, which
+    is reported."""
+    if isinstance(answer, CloudError):
+        place.could_not_read("minimum sizes of EKS node groups", answer)
+        return group.capacity
+    scaling = (answer.get("nodegroup") or {}).get("scalingConfig") or {}
+    minimum = scaling.get("minSize")
+    return minimum if isinstance(minimum, int) else group.capacity
+
+
+def _with_minimum(group: NodeGroup, minimum: int) -> NodeGroup:
+    """Return the node group with the minimum size that EKS says."""
+    if minimum == group.capacity:
+        return group
+    nodes = plural(minimum, "node")
+    return replace(
+        group,
+        capacity=minimum,
+        what=in_words(group.choices, minimum),
+        evidence=f"its minimum size is {nodes}, which stay whether used or not",
+    )
