@@ -6,6 +6,10 @@ from typing import Any
 
 from governor.scan.kind import Kind
 from governor.scan.kinds.bedrock_throughput import BedrockThroughputs
+from governor.scan.kinds.capacity.capacity_block import CapacityBlocks
+from governor.scan.kinds.capacity.capacity_reservation import CapacityReservations
+from governor.scan.kinds.capacity.reserved_instances import ReservedInstances
+from governor.scan.kinds.capacity.savings_plan import SavingsPlans
 from governor.scan.kinds.groups.auto_scaling_group import AutoScalingGroups
 from governor.scan.kinds.groups.batch_environment import BatchEnvironments
 from governor.scan.kinds.groups.eks_node_group import EksNodeGroups
@@ -26,4 +30,8 @@ KINDS: tuple[Kind[Any, Any], ...] = (
     BatchEnvironments(),
     SpotFleets(),
     Ec2Fleets(),
+    CapacityReservations(),
+    CapacityBlocks(),
+    ReservedInstances(),
+    SavingsPlans(),
 )

@@ -1,0 +1,141 @@
+"""On-Demand Capacity Reservations with free instances: each costs what the instance would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from governor.core.units import UsdPerHour, plural, span
+from governor.scan.exemption import exemption
+from governor.scan.kind import Kind, Place
+from governor.scan.kinds.calls import GET_METRIC_DATA
+from governor.scan.kinds.capacity.reservations import (
+    DESCRIBE,
+    ReservedCapacity,
+    read_free,
+    records_here,
+    with_use,
+)
+from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.ec2_types import price_of_type
+from governor.scan.model import Finding, Judgment, Strength
+
+_TOPIC = "Capacity Reservations"
+
+
+class CapacityReservations(Kind[ReservedCapacity, None]):
+    """Capacity Reservations of accelerated types with free instances, which this account pays.
+
+    A row counts the free instances alone: the others are rows of their own.
+    """
+
+    name = "capacity-reservation"
+    words = _TOPIC
+    operations = (DESCRIBE, GET_METRIC_DATA)
+
+    def list(self, place: Place) -> Sequence[ReservedCapacity]:
+        """Return the reservations with free instances, and how many of these were free for hours;
+        empty if there are none. Raises: CloudError."""
+
+        def read(record: Any) -> ReservedCapacity | None:
+            """Return a reservation with free instances."""
+            return read_free(place, record, "default")
+
+        reservations = list(place.read_each(_TOPIC, DESCRIBE, records_here(place), read))
+        return with_use(place, _TOPIC, reservations)
+
+    def measure(self, place: Place, resources: Sequence[ReservedCapacity]) -> Mapping[str, None]:
+        """Return nothing: the use is read with the list, because the price depends on it."""
+        return {}
+
+    def price(self, place: Place, resource: ReservedCapacity) -> UsdPerHour | None:
+        """Return the On-Demand price of the unused instances, or of those that are free now if all
+        were used within hours; `None` if it is not known."""
+        usd = price_of_type(
+            place, resource.instance_type, platform=resource.platform, tenancy=resource.tenancy
+        )
+        return None if usd is None else usd * _count(resource)
+
+    def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
+        """Return that it is unused if instances of it are free, and were for the hours after which
+        the policy reports an empty reservation. EC2's count of free instances is a fact."""
+        exempt = exemption(place.policy, resource)
+        if exempt is not None:
+            return exempt
+        unused = resource.unused
+        after = timedelta(hours=place.policy.advice.empty_reservation_after_hours)
+        free = f"{resource.free_now} of {plural(resource.total, 'instance')} free"
+        if unused is None or resource.since is None:
+            return Judgment(Finding.NOT_MEASURED, Strength.NONE, f"{free}; since when is not known")
+        age = place.now - resource.since
+        if age < after:
+            evidence = f"{free}; it began {span(age)} ago"
+            return Judgment(Finding.TOO_YOUNG, Strength.NONE, evidence)
+        if not unused.count:
+            evidence = f"{free} now, but all were used within {span(after)}"
+            return Judgment(Finding.BUSY, Strength.STRONG, evidence)
+        evidence = f"{free} now by EC2's count{_more(resource, place)}"
+        return Judgment(Finding.UNUSED, Strength.STRONG, evidence, unused.since)
+
+    def command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
+        """Return the command that gives the unused instances back, as far as AWS allows that; the
+        one that shows the reservation if nothing is to be given back."""
+        reservation_id = resource.resource_id
+        if judgment.finding is Finding.EXEMPT:
+            return ""
+        kept = resource.total - _count(resource)
+        if judgment.finding is not Finding.UNUSED or kept < resource.committed:
+            return aws_command(
+                resource.target,
+                "ec2",
+                "describe-capacity-reservations",
+                capacity_reservation_ids=reservation_id,
+            )
+        if resource.lent_by is not None:
+            return aws_command(
+                resource.target,
+                "ec2",
+                "update-interruptible-capacity-reservation-allocation",
+                capacity_reservation_id=resource.lent_by,
+                target_instance_count=str(kept),
+            )
+        if not kept:
+            return aws_command(
+                resource.target,
+                "ec2",
+                "cancel-capacity-reservation",
+                capacity_reservation_id=reservation_id,
+            )
+        return aws_command(
+            resource.target,
+            "ec2",
+            "modify-capacity-reservation",
+            capacity_reservation_id=reservation_id,
+            instance_count=str(kept),
+        )
+
+
+def _count(resource: ReservedCapacity) -> int:
+    """Return how many instances a row counts."""
+    if resource.unused is None or not resource.unused.count:
+        return resource.free_now
+    return resource.unused.count
+
+
+def _more(resource: ReservedCapacity, place: Place) -> str:
+    """Return the rest of the evidence: for how long it was measured, and what forbids to give the
+    instances back; empty if there is nothing to add."""
+    parts: list[str] = []
+    unused = resource.unused
+    if unused is not None and unused.is_measured and unused.since is not None:
+        count = "they" if unused.count == resource.free_now else f"{unused.count} of them"
+        parts.append(f"{count} stood empty for at least {span(place.now - unused.since)}")
+    else:
+        parts.append("for how long is not measured")
+    if resource.total - _count(resource) < resource.committed and resource.committed_until:
+        until = f"{resource.committed_until:%Y-%m-%d}"
+        parts.append(f"{resource.committed} are committed until {until}")
+    if resource.lent_by is not None:
+        parts.append(f"lent from {resource.lent_by}, to which they go back")
+    return "".join(f"; {part}" for part in parts)
