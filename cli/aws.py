@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import boto3
+import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
 from cli.errors import CommandError
+from governor.core.errors import CloudError
 
 SIGN_IN = "sign in again, or pass another --profile"
 _SSO = "run `aws sso login`, or pass another --profile"
@@ -44,8 +46,24 @@ def session(regions: Sequence[str] = ()) -> boto3.Session:
     return opened
 
 
+def sign_in_region() -> str | None:
+    """Return the Region in which the profile signs in, which is in the partition of its account;
+    `None` if it has none, or there is no such profile."""
+    opened = botocore.session.get_session()
+    try:
+        settings = opened.get_scoped_config()
+        sign_ins = opened.full_config.get("sso_sessions", {})
+    except BotoCoreError:
+        return None
+    sign_in = sign_ins.get(settings.get("sso_session"), settings)
+    region = sign_in.get("sso_region")
+    return None if region is None else str(region)
+
+
 def reason(error: Exception) -> str:
     """Return why a call of AWS failed, with what to set where that fixes it."""
+    if isinstance(error, CloudError):
+        return _reason_of_cloud_error(error)
     if isinstance(error, EndpointConnectionError):
         return (
             f"{str(error).rstrip('.')}: no network, or no such Region: set AWS_REGION "
@@ -55,3 +73,13 @@ def reason(error: Exception) -> str:
     if isinstance(error, ClientError):
         code = error.response["Error"]["Code"]
     return _WORDS.get(code, str(error))
+
+
+def _reason_of_cloud_error(error: CloudError) -> str:
+    """Return why a call failed, by AWS's code or by the error of botocore behind it."""
+    if error.code in _WORDS:
+        return _WORDS[error.code]
+    cause = error.__cause__
+    if isinstance(cause, BotoCoreError):
+        return reason(cause)
+    return str(error)

@@ -5,15 +5,19 @@ deployed. It needs read rights alone.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import NoReturn
 
 from cli import aws
 from cli.errors import CommandError
 from cli.progress import Progress
-from cli.scan.places import accounts_of, targets_of
-from cli.scan.reading import scan_targets
-from cli.scan.table import print_report
+from cli.scan.outputs import print_report, write_files
+from cli.scan.places import check_regions, places_of
+from cli.scan.reading import scan_places
 from governor.aws.read_only import ReadOnlyClients
 from governor.core.regions import partition_of
 from governor.scan.model import Report
@@ -23,6 +27,9 @@ from governor.scan.rights import operations_of_a_scan, policy_to_attach, session
 NOTHING = 0
 WASTE = 3
 INCOMPLETE = 4
+_FALLBACK_REGION = "us-east-1"
+"""Only the Region of the first calls: all enabled Regions are looked at."""
+STANDARD_OUTPUT = "-"
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,6 +54,13 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="also ask Cost Explorer, which AWS bills at 0.01 USD a request",
     )
+    parser.add_argument("--csv", metavar="FILE", help="write all rows as CSV; - for no table")
+    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    parser.add_argument(
+        "--tag",
+        action="store_true",
+        help="print the commands that tag what was found, for GPU Governor; it tags nothing",
+    )
     parser.add_argument(
         "--print-policy", action="store_true", help="print the IAM policy that a scan needs"
     )
@@ -68,32 +82,73 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the report. Return 0 if everything was read, 3 if the waste is above `--fail-over`,
     else 4 if something could not be read.
 
-    Raises: CommandError if the caller has no credentials, or the options do not go together.
+    Raises: CommandError if the caller has no credentials, or a file cannot be written.
     """
-    if bool(arguments.role) != bool(arguments.units):
-        raise CommandError("--role and --units go together: which role, in whose accounts")
+    check_regions(arguments.region or ())
     if arguments.print_policy:
         partition = partition_of(arguments.region[0]) if arguments.region else "aws"
         print(policy_to_attach(KINDS, arguments.role, partition))
         return NOTHING
-    report = _scan(arguments)
-    print_report(report)
+    _check_options(arguments)
+    try:
+        report = _scan(arguments)
+    except KeyboardInterrupt:
+        print("governor: interrupted before the first Region was read", file=sys.stderr)
+        return INCOMPLETE
+    print_report(report, arguments)
+    write_files(report, arguments)
     return exit_status(report, arguments.fail_over)
 
 
+def _check_options(arguments: argparse.Namespace) -> None:
+    """End the program at options that do not go together. Raises: CommandError if a file cannot be
+    written: a scan of an organization takes too long to lose."""
+    if bool(arguments.role) != bool(arguments.units):
+        _refuse("--role and --units go together: which role, in whose accounts")
+    on_standard_output = {
+        "--json": arguments.json,
+        "--csv -": arguments.csv == STANDARD_OUTPUT,
+        "--tag": arguments.tag,
+    }
+    chosen = [option for option, is_chosen in on_standard_output.items() if is_chosen]
+    if len(chosen) > 1:
+        _refuse(f"{' and '.join(chosen)} do not go together: each is the whole output")
+    if arguments.html == STANDARD_OUTPUT:
+        _refuse("--html needs the name of a file")
+    for name in (arguments.csv, arguments.html):
+        if name is not None and name != STANDARD_OUTPUT:
+            _check_is_writable(Path(name))
+
+
+def _refuse(problem: str) -> NoReturn:
+    """End the program as argparse does at a wrong line, with status 2."""
+    print(f"governor scan: error: {problem}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _check_is_writable(path: Path) -> None:
+    """Raises: CommandError if no file can be written there."""
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise CommandError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"{path} cannot be written: you lack the right to write there")
+
+
 def _scan(arguments: argparse.Namespace) -> Report:
-    """Return the report on all accounts and Regions that the command line names."""
-    session = aws.session(arguments.region or ())
-    clients = ReadOnlyClients(
-        operations_of_a_scan(KINDS), session_policy(KINDS), session.region_name
-    )
-    with Progress("scanning", after_seconds=0.5) as progress:
-        accounts = accounts_of(clients, arguments.role, arguments.units)
-        targets, unread = targets_of(clients, accounts, arguments.region or ())
-        return scan_targets(
+    """Return the report on all accounts and Regions that the command line names. Raises:
+    CommandError if there is nothing to scan."""
+    regions = arguments.region or ()
+    session = aws.session(regions or (aws.sign_in_region() or _FALLBACK_REGION,))
+    region = session.region_name
+    clients = ReadOnlyClients(operations_of_a_scan(KINDS), session_policy(KINDS), region)
+    with Progress("looking for accounts and Regions", after_seconds=0.5) as progress:
+        places = places_of(clients, region, arguments.role, arguments.units, regions)
+        return scan_places(
             clients,
-            targets,
-            unread,
+            places,
+            KINDS,
             now=datetime.now(UTC),
             reads_commitments=arguments.commitments,
             progress=progress.show,

@@ -1,45 +1,99 @@
 """The accounts and Regions of a scan.
 
-An account that cannot be reached stops no other: it is reported as unread.
+An account, unit or Region that cannot be reached stops no other: it is reported as unread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from cli import aws
 from cli.errors import CommandError
 from governor.aws.clients import at_once
 from governor.aws.managing import OrganizationUnits
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
-from governor.core.errors import AccessDenied, CloudError
+from governor.core.errors import AccessDenied, CloudError, Throttled
 from governor.core.instance import Target
-from governor.core.regions import partition_of
-from governor.core.units import printable
+from governor.core.regions import is_region, partition_of
 from governor.scan.model import Unread
+from governor.scan.unread import unread_of
 
 _REGIONS = "ec2:DescribeRegions"
-_IDENTITY = "sts:GetCallerIdentity"
+_NAME_REGIONS = "; or name the Regions with --region"
 
 
-def accounts_of(
-    clients: ReadOnlyClients, role_name: str | None, units: Sequence[str]
-) -> list[Target]:
-    """Return a target for each account, in the caller's Region: the caller's own account, or all of
-    the units, with the role to assume in those that are not the caller's.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The accounts and Regions to look at, and lines about those that cannot be reached."""
 
-    Raises: CommandError if the caller or the units cannot be read: there is nothing to scan then.
+    targets: tuple[Target, ...]
+    unread: tuple[Unread, ...]
+
+
+def check_regions(regions: Sequence[str]) -> None:
+    """Raises: CommandError for a name that no Region can have."""
+    for region in regions:
+        if not is_region(region):
+            raise CommandError(f"{region!r} is no Region: write it as us-east-1")
+
+
+def places_of(
+    clients: ReadOnlyClients,
+    region: str,
+    role_name: str | None,
+    units: Sequence[str],
+    regions: Sequence[str],
+) -> Places:
+    """Return the Regions named, or else all that are enabled, of the caller's account or, with a
+    role, of all accounts of the units. `region` is the caller's own.
+
+    Raises: CommandError if the credentials cannot be used, or no unit can be read: there is nothing
+    to scan then.
     """
+    own = _own_account(clients, region)
+    if role_name is None:
+        accounts = [own]
+        unread_units: list[Unread] = []
+    else:
+        accounts, unread_units = _accounts_of_units(clients, own, role_name, units)
+    targets: list[Target] = []
+    unread = [*unread_units]
+    for found in at_once(lambda account: _regions_of(clients, account, regions), accounts):
+        targets += found.targets
+        unread += found.unread
+    return Places(tuple(targets), tuple(unread))
+
+
+def _own_account(clients: ReadOnlyClients, region: str) -> Target:
+    """Return the caller's account, in the caller's Region. Raises: CommandError if STS does not
+    take the credentials."""
     try:
-        identity = clients.client("sts").get_caller_identity()
-        region = clients.client("ec2").meta.region_name
-        own = Target(identity["Account"], region)
-        if role_name is None:
-            return [own]
-        ids = OrganizationUnits(clients).accounts(units, ())
+        account = AwsReadApi(clients).account_of_caller()
+    except Throttled as error:
+        raise CommandError(f"AWS is busy: try again in a minute ({error})") from None
     except CloudError as error:
-        raise CommandError(f"the accounts of the units cannot be read: {error}") from None
-    return [_in_account(own, account_id, role_name) for account_id in ids]
+        raise CommandError(aws.reason(error)) from None
+    return Target(account, region)
+
+
+def _accounts_of_units(
+    clients: ReadOnlyClients, own: Target, role_name: str, units: Sequence[str]
+) -> tuple[list[Target], list[Unread]]:
+    """Return the active accounts of the units, each once, and a line for each unit that cannot be
+    read. Raises: CommandError if none can."""
+    account_ids: set[str] = set()
+    unread: list[Unread] = []
+    for unit in dict.fromkeys(units):
+        try:
+            account_ids.update(OrganizationUnits(clients).accounts([unit], ()))
+        except CloudError as error:
+            unread.append(unread_of(unit, "the accounts of this unit", error))
+    if not account_ids and unread:
+        refusals = "; ".join(f"{line.place}: {line.operation}: {line.reason}" for line in unread)
+        raise CommandError(f"no account of the units can be listed: {refusals}")
+    accounts = [_in_account(own, account_id, role_name) for account_id in sorted(account_ids)]
+    return accounts, unread
 
 
 def _in_account(own: Target, account_id: str, role_name: str) -> Target:
@@ -50,40 +104,38 @@ def _in_account(own: Target, account_id: str, role_name: str) -> Target:
     return Target(account_id, own.region, role_arn)
 
 
-def targets_of(
-    clients: ReadOnlyClients, accounts: Sequence[Target], regions: Sequence[str]
-) -> tuple[list[Target], list[Unread]]:
-    """Return all targets: each account in the Regions named, or else in all that it has enabled.
+def _regions_of(clients: ReadOnlyClients, account: Target, named: Sequence[str]) -> Places:
+    """Return the Regions of one account to look at. Regions that are named are looked at even where
+    the account may not list its Regions; one that is not enabled is unread."""
+    regions = tuple(dict.fromkeys(named))
+    try:
+        answer = AwsReadApi(clients).call(account, _REGIONS)
+    except AccessDenied as error:
+        if regions and error.operation == _REGIONS:
+            return Places(_in_regions(account, regions), ())
+        return Places((), (_unreached(account, error),))
+    except CloudError as error:
+        return Places((), (_unreached(account, error),))
+    enabled = sorted(record["RegionName"] for record in answer["Regions"])
+    if not regions:
+        return Places(_in_regions(account, enabled), ())
+    reachable = [region for region in regions if region in enabled]
+    unread = tuple(
+        Unread(f"{account.account}/{region}", "everything", "", "the Region is not enabled")
+        for region in regions
+        if region not in enabled
+    )
+    return Places(_in_regions(account, reachable), unread)
 
-    The second list has a line for each account whose Regions cannot be read.
-    """
-    targets: list[Target] = []
-    unread: list[Unread] = []
-    api = AwsReadApi(clients)
 
-    def enabled(account: Target) -> list[str] | Unread:
-        if regions:
-            return list(dict.fromkeys(regions))
-        try:
-            answer = api.call(account, _REGIONS)
-        except CloudError as error:
-            return _unreached(account, error)
-        return sorted(region["RegionName"] for region in answer["Regions"])
-
-    for account, found in zip(accounts, at_once(enabled, accounts), strict=True):
-        if isinstance(found, Unread):
-            unread.append(found)
-        else:
-            targets += [replace(account, region=region) for region in found]
-    return targets, unread
+def _in_regions(account: Target, regions: Sequence[str]) -> tuple[Target, ...]:
+    """Return the account once in each of the Regions."""
+    return tuple(replace(account, region=region) for region in regions)
 
 
 def _unreached(account: Target, error: CloudError) -> Unread:
     """Return the line about an account that cannot be looked at."""
-    return Unread(
-        place=account.account,
-        topic="the whole account",
-        operation=error.operation,
-        reason=printable(error.words or str(error)),
-        is_missing_right=isinstance(error, AccessDenied),
-    )
+    line = unread_of(account.account, "the whole account", error)
+    if line.is_missing_right and line.operation == _REGIONS:
+        return replace(line, reason=f"{line.reason}{_NAME_REGIONS}")
+    return line

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from datetime import datetime
+from typing import Any
 
-from governor.aws.clients import at_once
+from cli.scan.places import Places
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.aws.pricing import AwsPrices
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.instance import Target
 from governor.policy.model.policy import Policy
-from governor.scan.kind import Kept, Place
-from governor.scan.model import Report, Unread
-from governor.scan.registry import KINDS
+from governor.scan.cost import usd_of_calls
+from governor.scan.kind import Kept, Kind, Place
+from governor.scan.model import Report
 from governor.scan.rules import by_waste
 from governor.scan.scan_place import PlaceReport, scan_place
+from governor.scan.unread import interrupted
 
-_PLACES_AT_A_TIME = 16
+PLACES_AT_A_TIME = 16
 """Each has rates of its own at AWS."""
 
 
-def scan_targets(
+def scan_places(
     clients: ReadOnlyClients,
-    targets: Sequence[Target],
-    unread: Sequence[Unread],
+    places: Places,
+    kinds: Sequence[Kind[Any, Any]],
     *,
     now: datetime,
     reads_commitments: bool,
     progress: Callable[[str], None],
 ) -> Report:
-    """Return the report on these accounts and Regions. `unread` has the lines about accounts that
-    could not be reached at all; `progress` is called with a line for people."""
+    """Return the report on these accounts and Regions; `progress` is called with a line for people.
+
+    An interruption (Ctrl-C) ends it: the report has what was read until then, and a line for each
+    place that was not.
+    """
     api = AwsReadApi(clients)
     instances = Ec2Instances(clients)
     metrics = CloudWatchMetrics(clients)
@@ -41,6 +47,8 @@ def scan_targets(
     done: list[Target] = []
 
     def scan(target: Target) -> PlaceReport:
+        if clients.is_interrupted:
+            return PlaceReport((), (interrupted(str(target)),))
         place = Place(
             target=target,
             api=api,
@@ -52,17 +60,37 @@ def scan_targets(
             reads_commitments=reads_commitments,
             kept=kept,
         )
-        report = scan_place(place, KINDS)
+        report = scan_place(place, kinds)
+        clients.forget(target)
         done.append(target)
-        progress(f"scanned {len(done)} of {len(targets)} accounts and Regions")
+        progress(f"scanned {len(done)} of {len(places.targets)} accounts and Regions")
         return report
 
-    reports = at_once(scan, targets, _PLACES_AT_A_TIME)
+    reports = _at_once(scan, places.targets, clients)
     rows = [row for report in reports for row in report.rows]
     missing = [line for report in reports for line in report.unread]
     return Report(
+        scanned_at=now,
         rows=by_waste(rows),
-        unread=tuple(sorted((*unread, *missing))),
-        places=tuple(targets),
+        unread=tuple(sorted((*places.unread, *missing))),
+        places=places.targets,
         calls=clients.calls,
+        usd_spent=usd_of_calls(clients.calls, clients.metrics_requested),
     )
+
+
+def _at_once(
+    scan: Callable[[Target], PlaceReport], targets: Sequence[Target], clients: ReadOnlyClients
+) -> list[PlaceReport]:
+    """Return the reports of all places, in their order. After an interruption or a defect no
+    further call is made. Raises: the defect."""
+    with ThreadPoolExecutor(PLACES_AT_A_TIME) as pool:
+        reports = [pool.submit(scan, target) for target in targets]
+        try:
+            wait(reports, return_when=FIRST_EXCEPTION)
+        except KeyboardInterrupt:
+            clients.interrupt()
+            wait(reports)
+        if any(report.done() and report.exception() for report in reports):
+            clients.interrupt()
+    return [report.result() for report in reports]

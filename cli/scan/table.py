@@ -1,37 +1,149 @@
-"""The report of a scan as a table of 80 columns."""
+"""The report of a scan for a terminal, 80 columns wide.
+
+Two lines a resource: a list can be looked over, and no name is cut short of use. Commands are not
+broken into lines, so that they can be copied.
+"""
 
 from __future__ import annotations
 
-from cli.tables import Column, print_table
-from governor.core.units import money
-from governor.scan.model import Report, Row
+import textwrap
+from collections.abc import Iterator, Sequence
 
-_COLUMNS = (
-    Column("USD A MONTH", is_number=True),
-    Column("FINDING"),
-    Column("EVIDENCE"),
-    Column("WHAT"),
-    Column("PLACE"),
-)
+from rich.cells import cell_len, set_cell_size
+
+from cli.scan.words import headline, own_cost, refusal_text, remarks
+from governor.core.units import clip, money, plural, printable, usd
+from governor.scan.model import Report, Row, Strength
+from governor.scan.rules import groups_of, refusals_of
+
+_WIDTH = 80
+_MOST_WASTED = 20
+_MOST_OTHERS = 5
+_MOST_COMMANDS = 10
+_MOST_REFUSALS = 10
+_LEFT = "{:>12}  {:<12}  {:<6}  "
+_LAST_COLUMN = _WIDTH - len(_LEFT.format("", "", ""))
+_GOVERNED = "* "
+_EVERYTHING = "`--csv FILE`, `--html FILE` and `--json` have all of them"
 
 
-def print_report(report: Report) -> None:
-    """Print the rows, the sums, and what could not be read."""
-    if report.rows:
-        print_table(_COLUMNS, [_cells(row) for row in report.rows])
-    print(f"waste: ${money(report.waste_usd_per_month)} a month")
-    for line in report.unread:
-        print(f"not read: {line.topic} in {line.place}: {line.reason}")
+def report_text(report: Report) -> str:
+    """Return the report: sums, rows, what to do, and what could not be read."""
+    blocks = [
+        [*_wrapped(headline(report)), *_indented(remarks(report))],
+        _table(report),
+        _what_to_do(report),
+        _not_read(report),
+        _wrapped(own_cost(report)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row."""
-    price = "?" if row.usd_per_month is None else money(row.usd_per_month)
+def _table(report: Report) -> list[str]:
+    """Return the lines of the resources, the most expensive waste first; empty without rows."""
+    if not report.rows:
+        return []
+    wasted = [row for row in report.rows if row.judgment.finding.is_waste]
+    others = [row for row in report.rows if not row.judgment.finding.is_waste]
+    lines = [_line("USD A MONTH", "FINDING", "PROOF", "WHAT, NAME, PLACE AND OWNER")]
+    for row in wasted[:_MOST_WASTED]:
+        lines += _row(row)
+    lines += _rest(wasted[_MOST_WASTED:])
+    if wasted:
+        lines += [_line(money(report.waste_usd_per_month), "wasted", "", "by all of them"), ""]
+    for row in others[:_MOST_OTHERS]:
+        lines += _row(row)
+    lines += _rest(others[_MOST_OTHERS:])
+    if any(row.resource.is_governed for row in report.rows):
+        lines.append(f"  {_GOVERNED}has the tag by which GPU Governor finds it")
+    while not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _row(row: Row) -> Iterator[str]:
+    """Yield the two lines of a resource."""
     resource = row.resource
-    return (
-        price,
-        row.judgment.finding,
-        row.judgment.strength,
-        f"{resource.name or resource.resource_id} {resource.what}",
-        str(resource.target),
-    )
+    name = resource.name or resource.resource_id
+    price = "unknown" if row.usd_per_month is None else money(row.usd_per_month)
+    mark = _GOVERNED if resource.is_governed else ""
+    first = f"{mark}{resource.what}, {name}"
+    judgment = row.judgment
+    yield _line(price, judgment.finding, judgment.strength, first)
+    yield _line("", "", "", f"{resource.target}, {row.owner or 'no owner'}")
+
+
+def _rest(rows: Sequence[Row]) -> list[str]:
+    """Return the lines about rows that are not shown: how many of each finding, with their price.
+    Empty if all are shown."""
+    if not rows:
+        return []
+    counts = [
+        f"{group.rows} {group.name} ({usd(group.usd_per_month)} a month)"
+        for group in groups_of(rows, lambda row: row.judgment.finding)
+    ]
+    text = f"and {len(rows)} more: {', '.join(counts)}. {_EVERYTHING}."
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _line(price: str, finding: str, strength: str, text: str) -> str:
+    """Return a line of the table; its last column is cut to the width."""
+    shown = printable(text)
+    if cell_len(shown) > _LAST_COLUMN:
+        shown = f"{set_cell_size(shown, _LAST_COLUMN - 1).rstrip()}…"
+    return f"{_LEFT.format(price, finding, strength)}{shown}".rstrip()
+
+
+def _what_to_do(report: Report) -> list[str]:
+    """Return evidence and command of the most expensive waste; empty without waste."""
+    wasted = [row for row in report.rows if row.judgment.finding.is_waste]
+    if not wasted:
+        return []
+    lines = ["What to do"]
+    for row in wasted[:_MOST_COMMANDS]:
+        lines += _advice(row)
+    if len(wasted) > _MOST_COMMANDS:
+        left = plural(len(wasted) - _MOST_COMMANDS, "more command")
+        lines += textwrap.wrap(f"and {left}: {_EVERYTHING}.", _WIDTH, initial_indent="  ")
+    return lines
+
+
+def _advice(row: Row) -> list[str]:
+    """Return the lines of one resource: its name, the evidence, and the command."""
+    resource = row.resource
+    name = clip(printable(resource.name or resource.resource_id), _LAST_COLUMN)
+    doubt = "Weak evidence: " if row.judgment.strength is Strength.WEAK else ""
+    text = f"{name} in {resource.target}: {doubt}{row.judgment.evidence}"
+    lines = _indented([text])
+    if row.command:
+        lines.append(f"    {printable(row.command)}")
+    return lines
+
+
+def _not_read(report: Report) -> list[str]:
+    """Return the lines about what could not be read; empty if all could."""
+    if report.is_complete:
+        return []
+    refusals = refusals_of(report.unread)
+    lines = ["Not read"]
+    lines += _indented([refusal_text(refusal) for refusal in refusals[:_MOST_REFUSALS]])
+    if len(refusals) > _MOST_REFUSALS:
+        lines.append(f"  and {len(refusals) - _MOST_REFUSALS} more: `--json` has all of them.")
+    if any(refusal.is_missing_right for refusal in refusals):
+        lines += _indented(["`governor scan --print-policy` prints a policy with all rights."])
+    return lines
+
+
+def _indented(sentences: Sequence[str]) -> list[str]:
+    """Return the sentences in lines of the width, indented, each on lines of its own."""
+    lines: list[str] = []
+    for sentence in sentences:
+        lines += textwrap.wrap(
+            printable(sentence), _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return the text in lines of the width."""
+    return textwrap.wrap(printable(text), _WIDTH)

@@ -344,11 +344,12 @@ class Adapter:
         Raises: CloudError; ConflictError; Unavailable if the call may have had its effect.
         """
         prefix, _, name = operation.partition(":")
-        if client is None:
-            service = _SERVICES.get(prefix, prefix)
-            is_patient = patient and self._patient
-            client = self._clients.client(service, target, repeat=repeat, patient=is_patient)
+        # botocore reads the profile when a client is made: that fails as a call does.
         with aws_errors(operation):
+            if client is None:
+                service = _SERVICES.get(prefix, prefix)
+                is_patient = patient and self._patient
+                client = self._clients.client(service, target, repeat=repeat, patient=is_patient)
             return getattr(client, xform_name(name))(**parameters)
 
     def _pages(

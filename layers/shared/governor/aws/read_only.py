@@ -14,7 +14,7 @@ from typing import Any
 import botocore.session
 
 from governor.aws.clients import Adapter, Clients, at_once
-from governor.core.errors import CloudError, SafetyError
+from governor.core.errors import CloudError, SafetyError, Unavailable
 from governor.core.instance import Target
 from governor.core.regions import partition_of
 
@@ -31,30 +31,73 @@ class ReadOnlyClients(Clients):
         super().__init__(region, policy)
         self._allowed = frozenset(operations)
         self._calls: Counter[str] = Counter()
+        self._metrics_requested = 0
         self._counting = threading.Lock()
+        self._is_interrupted = False
+        self._loader: Any = None
 
     @property
     def calls(self) -> Mapping[str, int]:
         """Return how often each operation was called so far, retries not counted."""
-        return dict(self._calls)
+        with self._counting:
+            return dict(self._calls)
+
+    @property
+    def metrics_requested(self) -> int:
+        """Return how many metrics all calls of GetMetricData asked for: AWS bills each."""
+        return self._metrics_requested
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Return whether calls are refused since `interrupt`."""
+        return self._is_interrupted
+
+    def interrupt(self) -> None:
+        """Refuse every call from now on, so that a scan ends within seconds."""
+        self._is_interrupted = True
+
+    def forget(self, target: Target) -> None:
+        """Drop the clients of one account and Region, which is not looked at again. Each takes
+        about a megabyte, and an organization has thousands of places. The session of its role is
+        kept."""
+        with self._lock:
+            for key in list(self._clients):
+                if key.region == target.region and key.role.arn == target.role_arn:
+                    del self._clients[key]
 
     def _new_session(self) -> Any:
-        """Return a botocore session whose clients refuse what is not on the list."""
+        """Return a botocore session whose clients refuse what is not on the list. All sessions
+        share one loader: to read the descriptions of the services takes seconds."""
         session = super()._new_session()
+        if self._loader is None:
+            self._loader = session.get_component("data_loader")
+        session.register_component("data_loader", self._loader)
         session.register("before-parameter-build", self._check)
         return session
 
-    def _check(self, model: Any, **_: Any) -> None:
-        """Count a call that is about to be made. Raises: SafetyError if it is not on the list."""
+    def _check(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
+        """Count a call that is about to be made. Raises: SafetyError if it is not on the list;
+        Unavailable after an interruption."""
         operation = f"{model.service_model.service_name}:{model.name}"
         if operation not in self._allowed:
             raise SafetyError(f"{operation} was not sent: it is not on the list of what is read")
+        if self._is_interrupted:
+            raise Unavailable(
+                f"{operation} was not sent: the scan was interrupted",
+                operation=operation,
+                words="the scan was interrupted",
+            )
         with self._counting:
             self._calls[operation] += 1
+            self._metrics_requested += len(params.get("MetricDataQueries", ()))
 
 
 class AwsReadApi(Adapter):
     """The port `ReadApi`: calls by their names."""
+
+    def account_of_caller(self) -> str:
+        """Return the account of the credentials. Needs no right. Raises: CloudError."""
+        return str(self._call("sts:GetCallerIdentity")["Account"])
 
     def call(self, target: Target, operation: str, **parameters: Any) -> Any:
         """Return AWS's answer to one call. Raises: CloudError; SafetyError if the clients refuse

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, ClassVar, Generic, TypeVar
 
-from governor.core.errors import AccessDenied, CloudError
+from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.units import UsdPerHour, UtcDatetime, printable
 from governor.evidence.ports import MetricReader
@@ -20,6 +20,7 @@ from governor.money.ports import PriceBook
 from governor.policy.model.policy import Policy
 from governor.scan.model import Judgment, Resource, Unread
 from governor.scan.ports import AcceleratedInstances, ReadApi
+from governor.scan.unread import unread_of
 
 _log = logging.getLogger(__name__)
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -125,13 +126,7 @@ class Place:
 
 def unread_line(target: Target, topic: str, error: CloudError) -> Unread:
     """Return the line about something that AWS refused to show."""
-    return Unread(
-        place=str(target),
-        topic=topic,
-        operation=error.operation,
-        reason=printable(error.words or str(error)),
-        is_missing_right=isinstance(error, AccessDenied),
-    )
+    return unread_of(str(target), topic, error)
 
 
 class Kind(ABC, Generic[Listed, Measured]):

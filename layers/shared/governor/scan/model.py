@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 
 from governor.core.instance import Target
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
+
+_CENT = Decimal("0.01")
 
 
 class Strength(StrEnum):
@@ -116,10 +118,11 @@ class Row:
 
     @property
     def usd_per_month(self) -> Usd | None:
-        """Return the price of a month of 730 hours; `None` if the price is not known."""
+        """Return the price of a month of 730 hours, rounded to cents, so that the rows of every
+        format add up to its sum; `None` if the price is not known."""
         if self.usd_per_hour is None:
             return None
-        return self.usd_per_hour * HOURS_PER_MONTH
+        return (self.usd_per_hour * HOURS_PER_MONTH).quantize(_CENT, rounding=ROUND_HALF_UP)
 
     @property
     def waste_usd_per_month(self) -> Usd:
@@ -142,13 +145,14 @@ class Unread:
     reason: str
     """AWS's words, or why an answer could not be read."""
     is_missing_right: bool = False
-    """True if a right to `operation` would mend it."""
+    """True if a right to `operation` would fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """All that a scan found, the most expensive waste first."""
 
+    scanned_at: UtcDatetime
     rows: tuple[Row, ...]
     unread: tuple[Unread, ...]
     places: tuple[Target, ...]
@@ -167,3 +171,9 @@ class Report:
     def waste_usd_per_month(self) -> Usd:
         """Return the waste of all rows together; zero if there are none."""
         return sum((row.waste_usd_per_month for row in self.rows), Decimal())
+
+    @property
+    def weak_waste_usd_per_month(self) -> Usd:
+        """Return the part of the waste that only weak evidence shows; zero if there is none."""
+        weak = (row for row in self.rows if row.judgment.strength is not Strength.STRONG)
+        return sum((row.waste_usd_per_month for row in weak), Decimal())

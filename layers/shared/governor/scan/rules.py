@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
-from governor.scan.model import Row
+from governor.core.units import Usd
+from governor.scan.model import Row, Unread
 
 OWNER_KEYS = ("owner", "createdby", "creator", "user", "contact", "email", "team")
 """Tag keys that name an owner, by letters and digits alone, the most exact first."""
@@ -42,3 +44,72 @@ def owner_of(tags: Sequence[tuple[str, str]]) -> str | None:
 def _letters(key: str) -> str:
     """Return the key in lower case, letters and digits alone: `Created-By` is `createdby`."""
     return "".join(character for character in key.casefold() if character.isalnum())
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that have something in common, such as their owner."""
+
+    name: str
+    rows: int
+    wasted: int
+    """How many of the rows are waste."""
+    usd_per_month: Usd
+    """Their price together, as far as it is known."""
+    waste_usd_per_month: Usd
+
+
+def groups_of(rows: Iterable[Row], name_of: Callable[[Row], str]) -> tuple[Group, ...]:
+    """Return the rows grouped by a name of theirs, the most expensive waste first. The groups add
+    up to the waste of all rows."""
+    rows_by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        rows_by_name.setdefault(name_of(row), []).append(row)
+    groups = [_group(name, members) for name, members in rows_by_name.items()]
+    return tuple(sorted(groups, key=lambda group: (-group.waste_usd_per_month, group.name)))
+
+
+def _group(name: str, rows: Sequence[Row]) -> Group:
+    """Return the group of these rows."""
+    wasted = sum(row.judgment.finding.is_waste for row in rows)
+    usd = sum((row.usd_per_month or Decimal() for row in rows), Decimal())
+    waste = sum((row.waste_usd_per_month for row in rows), Decimal())
+    return Group(name, len(rows), wasted, usd, waste)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Parts of the report that are missing in the same places, for one sort of reason."""
+
+    places: tuple[str, ...]
+    topics: tuple[str, ...]
+    operations: tuple[str, ...]
+    """The calls that failed; empty if there is no such call."""
+    reason: str
+    """The reason of one of them; the others may differ in names alone."""
+    is_missing_right: bool
+
+
+def refusals_of(unread: Iterable[Unread]) -> tuple[Refusal, ...]:
+    """Return what could not be read in as few entries as say it: AWS words each refusal with the
+    Region and the resource, so that a missing right would else fill pages."""
+    lines_by_topic: dict[tuple[str, str, bool, str], list[Unread]] = {}
+    for line in unread:
+        reason = "" if line.is_missing_right else line.reason
+        key = (line.topic, line.operation, line.is_missing_right, reason)
+        lines_by_topic.setdefault(key, []).append(line)
+    lines_by_places: dict[tuple[tuple[str, ...], bool, str], list[Unread]] = {}
+    for (_, _, is_missing_right, reason), lines in lines_by_topic.items():
+        places = tuple(sorted({line.place for line in lines}))
+        lines_by_places.setdefault((places, is_missing_right, reason), []).append(lines[0])
+    refusals = [
+        Refusal(
+            places=places,
+            topics=tuple(dict.fromkeys(line.topic for line in lines)),
+            operations=tuple(dict.fromkeys(line.operation for line in lines if line.operation)),
+            reason=lines[0].reason,
+            is_missing_right=is_missing_right,
+        )
+        for (places, is_missing_right, _), lines in lines_by_places.items()
+    ]
+    return tuple(sorted(refusals, key=lambda refusal: (-len(refusal.places), refusal.topics)))

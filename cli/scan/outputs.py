@@ -1,0 +1,64 @@
+"""Print a report as the command line asks for it, and write its files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from cli.errors import CommandError
+from cli.scan.tags import tag_commands
+from governor.core.documents import plain
+from governor.policy.model.policy import Policy
+from governor.scan.documents import report_document, rows_csv
+from governor.scan.model import Report
+
+_STANDARD_OUTPUT = "-"
+
+
+def print_report(report: Report, arguments: argparse.Namespace) -> None:
+    """Print the report on standard output: JSON, CSV, commands that tag, or else the table. Where
+    it is not the table, what limits the report goes to standard error."""
+    if arguments.json:
+        print(json.dumps(report_document(report), indent=2, default=plain))
+        return
+    if arguments.csv == _STANDARD_OUTPUT:
+        sys.stdout.write(rows_csv(report))
+    elif arguments.tag:
+        print("\n".join(tag_commands(report, Policy().selector)))
+    else:
+        from cli.scan.table import report_text
+
+        print(report_text(report))
+        return
+    _warn(report)
+
+
+def write_files(report: Report, arguments: argparse.Namespace) -> None:
+    """Write the files that were asked for. Raises: CommandError if one cannot be written."""
+    if arguments.csv is not None and arguments.csv != _STANDARD_OUTPUT:
+        _write(Path(arguments.csv), rows_csv(report))
+    if arguments.html is not None:
+        from cli.scan.page import page_html
+
+        _write(Path(arguments.html), page_html(report))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, and say so on standard error. Raises: CommandError."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(f"{path} could not be written: {error.strerror}") from None
+    print(f"written: {path}", file=sys.stderr)
+
+
+def _warn(report: Report) -> None:
+    """Print on standard error what limits a report that is read by a program."""
+    from cli.scan.words import headline, refusal_text
+    from governor.scan.rules import refusals_of
+
+    print(headline(report), file=sys.stderr)
+    for refusal in refusals_of(report.unread):
+        print(f"not read: {refusal_text(refusal)}", file=sys.stderr)

@@ -1,0 +1,79 @@
+"""Sentences of a scan's report that the table and the HTML page have in common."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from governor.core.units import listed, money, plural, usd
+from governor.scan.model import Report, Row, Strength
+from governor.scan.rules import Refusal
+
+_PLACES_NAMED = 3
+_PLACES_OF_OWN_COST = 4
+
+
+def headline(report: Report) -> str:
+    """Return the first sentence: what is wasted a month, by how many, where."""
+    where = _where(report)
+    if not report.rows:
+        return f"No accelerator was found in {where}, and nothing that one left behind."
+    wasted = sum(row.judgment.finding.is_waste for row in report.rows)
+    resources = plural(len(report.rows), "resource")
+    if not wasted:
+        return f"Nothing is known to be wasted by {resources} in {where}."
+    amount = usd(report.waste_usd_per_month)
+    return f"{amount} a month is wasted by {wasted} of {resources} in {where}."
+
+
+def remarks(report: Report) -> list[str]:
+    """Return the sentences that limit the first one; empty if nothing does."""
+    sentences: list[str] = []
+    if not report.is_complete:
+        sentences.append("The report is incomplete: see what could not be read.")
+    if report.weak_waste_usd_per_month:
+        amount = usd(report.weak_waste_usd_per_month)
+        sentences.append(f"{amount} of it is likely, by weak evidence: ask before you act.")
+    unpriced = sum(_is_unpriced_waste(row) for row in report.rows)
+    if unpriced:
+        count = plural(unpriced, "wasted resource", "wasted resources")
+        sentences.append(f"The sum lacks {count} whose price is not known.")
+    unmeasured = [row for row in report.rows if row.judgment.strength is Strength.NONE]
+    if unmeasured:
+        amounts = [row.usd_per_month for row in unmeasured if row.usd_per_month is not None]
+        count = plural(len(unmeasured), "resource was", "resources were")
+        amount = usd(sum(amounts, Decimal()))
+        sentences.append(f"{count} not measured ({amount} a month): that is never idleness.")
+    return sentences
+
+
+def own_cost(report: Report) -> str:
+    """Return the sentence about the calls of the scan itself, and AWS's charge for them."""
+    calls = plural(sum(report.calls.values()), "call")
+    if not report.usd_spent:
+        return f"The scan made {calls}, all of them reads, which AWS does not bill."
+    amount = money(report.usd_spent, _PLACES_OF_OWN_COST)
+    return f"The scan made {calls}, all of them reads, for which AWS bills about ${amount}."
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Return the sentence about something that could not be read."""
+    where = listed(refusal.places, _PLACES_NAMED)
+    topics = ", ".join(refusal.topics)
+    text = f"{topics} in {where}: "
+    if refusal.is_missing_right:
+        text += f"missing right {', '.join(refusal.operations)}; AWS says: "
+    elif refusal.operations:
+        text += f"{', '.join(refusal.operations)}: "
+    return f"{text}{refusal.reason}"
+
+
+def _is_unpriced_waste(row: Row) -> bool:
+    """Return whether the row is waste that the sum lacks."""
+    return row.judgment.finding.is_waste and row.usd_per_hour is None
+
+
+def _where(report: Report) -> str:
+    """Return how many accounts and Regions were looked at."""
+    accounts = {place.account for place in report.places}
+    regions = {place.region for place in report.places}
+    return f"{plural(len(accounts), 'account')} and {plural(len(regions), 'Region')}"

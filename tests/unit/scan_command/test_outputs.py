@@ -1,0 +1,379 @@
+"""The report in each format: the same rows, the same sum, and nothing that a name can break."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from cli.scan import exit_status
+from cli.scan.outputs import print_report, write_files
+from cli.scan.page import page_html
+from cli.scan.table import report_text
+from cli.scan.tags import tag_commands
+from governor.policy.model.policy import Policy
+from governor.scan.documents import COLUMNS, report_document, rows_csv
+from governor.scan.model import Finding, Judgment, Report, Strength, Unread
+from governor.scan.rules import groups_of, refusals_of
+from tests.unit.scan.cloud_twin import CloudTwin, Refused
+from tests.unit.scan.kinds import KindTwin, resource
+from tests.unit.scan.reports import ACCOUNTS, REGIONS, fleet, report, row
+from tests.unit.scan_command.conftest import Run
+
+IDLE = Judgment(Finding.IDLE, Strength.STRONG, "No GPU worked.")
+LIKELY = Judgment(Finding.LIKELY_IDLE, Strength.WEAK, "The CPU did nothing.")
+UNMEASURED = Judgment(Finding.NOT_MEASURED, Strength.NONE, "Nothing was measured.")
+BUSY = Judgment(Finding.BUSY, Strength.STRONG, "A GPU worked.")
+ODD_NAMES = (
+    '=HYPERLINK("http://evil")',
+    "+1, with a comma",
+    "-2\nand a line",
+    "@cmd",
+    "\ttab",
+    "<script>alert(1)</script>",
+    "🚀 train {{ 7*7 }} \u202e reversed",
+    "é" * 300,
+)
+
+
+def rows_of_csv(text: str) -> list[Mapping[str, str]]:
+    """Return the rows of a CSV."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class Amounts(HTMLParser):
+    """The amounts of wasted rows in a page, its sums, and whatever it would load or run."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[Decimal] = []
+        self.sums: list[Decimal] = []
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+        self.text = ""
+        self._is_wasted_row = self._is_sum = self._is_amount = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.add(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "tr":
+            self._is_wasted_row = given.get("class") in ("strong", "weak")
+        self._is_sum = self._is_sum or tag == "tfoot"
+        self._is_amount = given.get("class") == "usd"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_sum = self._is_sum and tag != "tfoot"
+        self._is_amount = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if not self._is_amount or data == "unknown":
+            return
+        if self._is_sum:
+            self.sums.append(Decimal(data.replace(",", "")))
+        elif self._is_wasted_row:
+            self.rows.append(Decimal(data.replace(",", "")))
+
+
+def amounts_of_table(text: str) -> tuple[list[Decimal], Decimal]:
+    """Return the amounts of the wasted rows of a table, and its sum."""
+    found = re.findall(r"^ *([\d,.]+)  (idle|likely idle|unused|wasted) ", text, re.MULTILINE)
+    rows = [Decimal(usd.replace(",", "")) for usd, finding in found if finding != "wasted"]
+    (total,) = [Decimal(usd.replace(",", "")) for usd, finding in found if finding == "wasted"]
+    return rows, total
+
+
+@pytest.mark.parametrize("size", [2, 17, 300])
+def test_the_sum_is_that_of_the_rows_in_every_format(size: int) -> None:
+    """To the cent, with prices that have fractions of one."""
+    third = [
+        row(number, IDLE if number % 2 else LIKELY, "0.333333", what="g4dn.xlarge")
+        for number in range(size)
+    ]
+    whole = report([*third, row(size, BUSY), row(size + 1, UNMEASURED), row(size + 2, IDLE, None)])
+    total = whole.waste_usd_per_month
+    assert Decimal("243.33") * size == total
+
+    document = json.loads(json.dumps(report_document(whole), default=str))
+    assert total == Decimal(document["waste_usd_per_month"])
+    assert total == sum(Decimal(one["waste_usd_per_month"]) for one in document["rows"])
+    wasted = [
+        one for one in rows_of_csv(rows_csv(whole)) if one["finding"] in ("idle", "likely idle")
+    ]
+    assert total == sum(Decimal(one["usd_per_month"] or 0) for one in wasted)
+    assert total == sum(Decimal(one["waste_usd_per_month"]) for one in rows_of_csv(rows_csv(whole)))
+    page = Amounts(page_html(whole))
+    assert total == sum(page.rows)
+    assert {total} == set(page.sums)
+    rows, shown = amounts_of_table(report_text(whole))
+    assert total == shown
+    if size < 20:
+        assert total == sum(rows)
+
+
+def test_groups_add_up_to_the_sum() -> None:
+    """By account, owner and kind."""
+    whole = fleet(40)
+    for name_of in (lambda one: one.owner or "", lambda one: one.resource.target.account):
+        groups = groups_of(whole.rows, name_of)
+        assert whole.waste_usd_per_month == sum(group.waste_usd_per_month for group in groups)
+        assert len(whole.rows) == sum(group.rows for group in groups)
+
+
+@pytest.mark.parametrize("size", [0, 3, 30, 300])
+def test_the_table_is_eighty_columns_wide(size: int) -> None:
+    """But for commands, which must stay whole; and never longer than some screens."""
+    text = report_text(fleet(size))
+    for line in text.splitlines():
+        assert line.startswith("    aws ") or cell_len(line) <= 80
+    assert len(text.splitlines()) < 110
+
+
+def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> None:
+    """A reader of one line knows enough."""
+    whole = report(
+        [row(1, BUSY, "99"), row(2, IDLE, "55.04"), row(3, LIKELY, "5"), row(4, IDLE, "9")]
+    )
+    lines = report_text(whole).splitlines()
+    assert "$50,399 a month is wasted by 3 of 4 resources in 2 accounts and 3 Regions." == lines[0]
+    assert "$3,650 of it is likely, by weak evidence: ask before you act." == lines[1].strip()
+    findings = re.findall(r"^ *[\d,.]+  ([a-z ]+?)  ", "\n".join(lines), re.MULTILINE)
+    assert ["idle", "idle", "likely idle", "wasted", "busy"] == findings
+
+
+def test_a_long_list_is_cut_with_its_count_and_where_the_rest_is() -> None:
+    """Nothing is left out without a word."""
+    whole = fleet(300)
+    text = " ".join(report_text(whole).split())
+    wasted = sum(one.judgment.finding.is_waste for one in whole.rows)
+    assert f"and {wasted - 20} more: " in text
+    assert f"and {300 - wasted - 5} more: " in text
+    assert "`--csv FILE`" in text
+
+
+def test_a_wasted_resource_without_a_price_is_named_beside_the_sum() -> None:
+    """Unknown is never zero."""
+    text = report_text(report([row(1, IDLE, None)]))
+    assert "unknown  idle" in text
+    assert "The sum lacks 1 wasted resource whose price is not known." in text
+
+
+def test_a_governed_resource_is_marked() -> None:
+    """In each format."""
+    whole = report([row(1, IDLE, is_governed=True), row(2, IDLE)])
+    assert 1 == report_text(whole).count("* g5.12xlarge")
+    assert 1 == page_html(whole).count(", governed")
+    assert ["False", "True"] == sorted(one["is_governed"] for one in rows_of_csv(rows_csv(whole)))
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_no_name_breaks_a_format(name: str) -> None:
+    """Neither a formula nor a line of its own, neither markup nor a script."""
+    whole = report([row(1, IDLE, name=name, owner=name), row(2, IDLE, creator=name)])
+    text = report_text(whole)
+    assert all(line.startswith("    aws ") or cell_len(line) <= 80 for line in text.splitlines())
+    assert len(report_text(report([row(1, IDLE), row(2, IDLE)])).splitlines()) + 10 >= len(
+        text.splitlines()
+    )
+    for cells in csv.reader(io.StringIO(rows_csv(whole))):
+        assert len(COLUMNS) == len(cells)
+        assert [] == [cell for cell in cells if cell.lstrip()[:1] in ("=", "+", "-", "@")]
+    page = Amounts(page_html(whole))
+    assert "script" not in page.tags
+    assert name.split()[0] in page.text
+    document = json.loads(json.dumps(report_document(whole), default=str))
+    assert name in [one["name"] for one in document["rows"]]
+
+
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
+    """One file, for light and dark, for paper."""
+    html = page_html(fleet(30))
+    page = Amounts(html)
+    assert [] == page.addresses
+    assert set() == page.tags & {"script", "link", "img", "iframe", "form"}
+    assert "url(" not in html
+    assert "default-src 'none'" in html
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+
+
+def test_an_incomplete_report_says_so_in_every_format() -> None:
+    """On the table and the page before the first row."""
+    line = Unread(f"{ACCOUNTS[0]}/us-east-1", "Studio apps", "sagemaker:ListApps", "no right", True)
+    whole = report([row(1, IDLE)], [line])
+    for text in (report_text(whole), page_html(whole)):
+        flat = " ".join(text.split())
+        assert flat.index("The report is incomplete") < flat.index("notebook-1")
+        assert "missing right sagemaker:ListApps" in flat
+    document = report_document(whole)
+    assert (False, "sagemaker:ListApps") == (
+        document["is_complete"],
+        document["not_read"][0]["operation"],
+    )
+
+
+def test_one_missing_right_in_many_places_is_one_entry() -> None:
+    """AWS words each refusal with its own Region."""
+    unread = [
+        Unread(f"{account}/{region}", topic, operation, f"not on {account}:{region}", True)
+        for account in ACCOUNTS
+        for region in REGIONS
+        for topic, operation in (("apps", "sagemaker:ListApps"), ("hosts", "ec2:DescribeHosts"))
+    ]
+    (refusal,) = refusals_of(unread)
+    assert ("apps", "hosts") == refusal.topics
+    assert 6 == len(refusal.places)
+    elsewhere = Unread("310987654321", "the whole account", "sts:AssumeRole", "no trust", True)
+    assert 2 == len(refusals_of([*unread, elsewhere]))
+
+
+def test_the_scan_names_its_own_calls_and_cost() -> None:
+    """Nobody should learn it from a bill."""
+    assert "10 calls, all of them reads, for which AWS bills about $0.0123" in report_text(fleet(3))
+    assert "which AWS does not bill" in report_text(report([], usd_spent=Decimal()))
+
+
+def test_json_has_the_documented_fields() -> None:
+    """Programs read them: one that is renamed or gone breaks them."""
+    document = report_document(fleet(3))
+    expected = {
+        "scanned_at", "is_complete", "waste_usd_per_month", "weak_waste_usd_per_month", "rows",
+        "not_read", "places", "calls", "scan_usd",
+    }  # fmt: skip
+    assert expected == set(document)
+    assert list(COLUMNS) == list(document["rows"][0])
+
+
+def test_the_commands_that_tag_are_grouped_by_place_and_quoted() -> None:
+    """A hundred instances a command at most; those that are governed are left out."""
+    rows = [row(6 * number, IDLE) for number in range(101)]
+    rows += [row(1, BUSY), row(3, IDLE, is_governed=True)]
+    lines = tag_commands(report(rows), Policy().selector)
+    comments = [line for line in lines if line.startswith("#")]
+    commands = [shlex.split(line) for line in lines if not line.startswith("#")]
+    assert [f"# in account {ACCOUNTS[0]}:"] * 2 + [f"# in account {ACCOUNTS[1]}:"] == comments
+    assert [100, 1, 1] == [len([word for word in one if word.startswith("i-")]) for one in commands]
+    assert ["aws", "ec2", "create-tags", "--region", REGIONS[0], "--resources"] == commands[0][:6]
+    assert ["--tags", "Key=Purpose,Value=GPU-Workload"] == commands[0][-2:]
+
+
+def test_nothing_to_tag_is_a_comment() -> None:
+    """A script of it does nothing."""
+    (line,) = tag_commands(report([row(1, IDLE, is_governed=True)]), Policy().selector)
+    assert line.startswith("# ")
+
+
+@pytest.mark.parametrize(
+    ("usd", "is_complete", "fail_over", "status"),
+    [
+        ("0", True, None, 0),
+        ("10", True, None, 0),
+        ("10", False, None, 4),
+        ("0", False, None, 4),
+        ("10", True, Decimal(7299), 3),
+        ("10", True, Decimal(7300), 0),
+        ("10", False, Decimal(7299), 3),
+        ("10", False, Decimal(7300), 4),
+    ],
+)
+def test_the_exit_status(usd: str, is_complete: bool, fail_over: Any, status: int) -> None:
+    """A partial report never ends with 0; waste at the limit is not above it."""
+    unread = [] if is_complete else [Unread("x", "y", "", "z")]
+    assert status == exit_status(report([row(1, IDLE, usd)], unread), fail_over)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--role", "Audit"), "--role and --units go together"),
+        (("--units", "r-abcd"), "--role and --units go together"),
+        (("--fail-over", "much"), "'much' is no amount of USD"),
+        (("--fail-over", "-1"), "expected one argument|'-1' is no amount"),
+        (("--fail-over", "nan"), "'nan' is no amount of USD"),
+        (("--json", "--csv", "-"), "--json and --csv - do not go together"),
+        (("--tag", "--json"), "--json and --tag do not go together"),
+        (("--html", "-"), "--html needs the name of a file"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2(
+    cloud: CloudTwin, run: Run, words: tuple[str, ...], problem: str
+) -> None:
+    """Before anything is asked."""
+    ended = run((), *words)
+    assert (2, []) == (ended.status, cloud.calls)
+    assert re.search(problem, ended.err)
+
+
+def test_files_and_table_come_together(cloud: CloudTwin, run: Run, tmp_path: Path) -> None:
+    """The files hold all rows."""
+    kind = KindTwin([resource(name="n")], {"r-1": IDLE})
+    table, page = tmp_path / "all.csv", tmp_path / "all.html"
+    ended = run((kind,), "--csv", str(table), "--html", str(page), "--fail-over", "1000")
+    assert 3 == ended.status
+    assert ended.out.startswith("$1,460 a month is wasted by 2 of 2 resources")
+    assert 2 == len(rows_of_csv(table.read_text(encoding="utf-8")))
+    assert "<!doctype html>" in page.read_text(encoding="utf-8")
+    assert [f"written: {table}", f"written: {page}"] == ended.err.splitlines()
+
+
+def test_csv_on_standard_output_is_nothing_but_csv(cloud: CloudTwin, run: Run) -> None:
+    """Standard error has the headline, and the list of what was not read."""
+
+    def refuse(_: object) -> Any:
+        raise Refused("AccessDenied")
+
+    cloud.answers["ec2:DescribeRegions"] = refuse
+    ended = run((), "--csv", "-")
+    assert 4 == ended.status
+    assert ",".join(COLUMNS) == ended.out.strip()
+    assert "missing right ec2:DescribeRegions" in ended.err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_scan(
+    cloud: CloudTwin, run: Run, tmp_path: Path
+) -> None:
+    """A scan of an organization takes too long to lose."""
+    for option, place in (("--csv", tmp_path), ("--html", tmp_path / "none" / "x.html")):
+        ended = run((), option, str(place))
+        assert (1, []) == (ended.status, cloud.calls)
+        assert str(place) in ended.err
+
+
+def test_a_disk_that_is_full_loses_only_the_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run
+) -> None:
+    """The table is printed first."""
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    ended = run((KindTwin([resource()], {"r-1": IDLE}),), "--csv", str(tmp_path / "x.csv"))
+    assert 1 == ended.status
+    assert "a month is wasted" in ended.out
+    assert "No space left on device" in ended.err
+
+
+def test_ten_thousand_rows_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table stays short."""
+    whole: Report = fleet(10_000)
+    assert len(report_text(whole).splitlines()) < 110
+    assert 10_000 == len(rows_of_csv(rows_csv(whole)))
+    assert len(page_html(whole)) < 15_000_000
+    arguments = argparse.Namespace(json=True, csv=None, html=None, tag=False)
+    print_report(whole, arguments)
+    write_files(whole, arguments)
+    assert 10_000 == len(json.loads(capsys.readouterr().out)["rows"])
