@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from botocore.stub import Stubber
 
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
-from governor.core.errors import AccessDenied, SafetyError
+from governor.core.errors import AccessDenied, SafetyError, Unavailable
 from governor.core.instance import Target
 from governor.scan.registry import KINDS
 from governor.scan.rights import operations_of_a_scan, policy_to_attach, session_policy
@@ -95,3 +96,49 @@ def test_only_a_region_that_is_known_lacks_a_service(
     """botocore's list may be older than a Region: then AWS is asked."""
     target = Target("123456789012", region)
     assert is_offered == AwsReadApi(clients).is_offered(target, service)
+
+
+def test_metrics_are_counted_as_aws_bills_them(clients: ReadOnlyClients) -> None:
+    """Each query of GetMetricData, and not the call."""
+    clients = ReadOnlyClients(("cloudwatch:GetMetricData",), "{}", "us-east-1")
+    queries = [{"Id": f"m{number}", "Expression": "1"} for number in range(3)]
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    with Stubber(clients.client("cloudwatch", TARGET)) as stubber:
+        stubber.add_response("get_metric_data", {"MetricDataResults": []})
+        AwsReadApi(clients).call(
+            TARGET,
+            "cloudwatch:GetMetricData",
+            MetricDataQueries=queries,
+            StartTime=now,
+            EndTime=now,
+        )
+    assert 3 == clients.metrics_requested
+
+
+def test_after_an_interruption_nothing_is_sent(clients: ReadOnlyClients) -> None:
+    """The parts of a report that are missing then are incomplete, and no defect."""
+    clients.interrupt()
+    with pytest.raises(Unavailable, match="the scan was interrupted"):
+        AwsReadApi(clients).call(TARGET, "ec2:DescribeRegions")
+    assert {} == clients.calls
+
+
+def test_the_clients_of_a_place_are_dropped_and_no_others(clients: ReadOnlyClients) -> None:
+    """An organization has thousands of places, and each client takes about a megabyte."""
+    other = Target(TARGET.account, "eu-west-1")
+    member = Target("210987654321", "us-east-1", "arn:aws:iam::210987654321:role/Audit")
+    before = [clients.client("ec2", target) for target in (TARGET, other, member)]
+    clients.forget(TARGET)
+    after = [clients.client("ec2", target) for target in (TARGET, other, member)]
+    assert [False, True, True] == [one is two for one, two in zip(before, after, strict=True)]
+
+
+def test_all_roles_share_what_was_read_of_the_services(clients: ReadOnlyClients) -> None:
+    """Each session would else parse megabytes of JSON for each service."""
+    targets = [
+        Target(str(number), "us-east-1", f"arn:aws:iam::{number}:role/Audit") for number in (1, 2)
+    ]
+    for target in targets:
+        clients.client("ec2", target)
+    loaders = {id(one.get_component("data_loader")) for one in clients._sessions.values()}
+    assert (3, 1) == (len(clients._sessions), len(loaders))
