@@ -23,6 +23,7 @@ PURE_IN_CORE = {
     "episode_ref",
     "errors",
     "hashing",
+    "homes",
     "instance",
     "managers",
     "principals",

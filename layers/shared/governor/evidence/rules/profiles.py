@@ -45,7 +45,7 @@ class Part(StrEnum):
 
     DEVICE = "device"
     CORE = "core"
-    """Of a Neuron device, which has several."""
+    """One core of a Neuron device, which has several."""
 
 
 class Accelerators(StrEnum):
