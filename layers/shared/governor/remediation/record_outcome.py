@@ -95,8 +95,9 @@ class RecordOutcome:
 
         `outcome` is the claim of the workflow, which the record or a person's answer must prove. Of
         `reason`, only the name of an error is believed. Raises: SafetyError if nothing was locked
-        or saved, or nothing proves the claim, and then nothing was written or sent; CloudError if
-        something could not be written or sent. Repeat it then.
+        or saved, or nothing proves the claim, and then nothing was written or sent;
+        ConfigurationError if no link can be made; CloudError if something could not be written or
+        sent. Repeat it then.
         """
         now = self.clock.now()
         episode = self.episode_store.episode(ref)
