@@ -102,8 +102,8 @@ class Dispatch:
         An alert older than a day that a channel does not take is parked for a person. `again` means
         that a person put it back: what was given up is then tried once more.
 
-        Raises: AlertRefused if nothing proves one of the alerts; CloudError if something could not
-        be read or written: repeat the call.
+        Raises: AlertRefused if nothing proves one of the alerts; ConfigurationError if links cannot
+        be made; CloudError if something could not be read or written: repeat the call.
         """
         items: list[Item] = []
         for alert in alerts:
@@ -210,7 +210,8 @@ class Dispatch:
 
     def _try_route(self, route: Route, items: Sequence[Item], kind: AlertKind) -> None:
         """Send by this route what is due now, joined into messages as its channel wants: one for
-        each alert, or one for all, but an end that changes an earlier message goes by itself."""
+        each alert, or one for all, but an end that changes an earlier message goes by itself.
+        Raises: ConfigurationError if links cannot be made."""
         due_items = self._due_items(route, items)
         # An end changes the first message of its episode, where the channel keeps them together.
         ends: list[Item] = []
@@ -252,8 +253,11 @@ class Dispatch:
     def _try(self, route: Route, items: Sequence[Item]) -> None:
         """Claim the deliveries of these items by one route, and send them as one message. What
         another worker has claimed, or what cannot be read now, is left. Do nothing for a single
-        item whose message the channel is not for (`takes`). It raises nothing, so that no other
-        delivery is stopped."""
+        item whose message the channel is not for (`takes`).
+
+        A fault of the channel or of AWS raises nothing, so that no other delivery is stopped.
+        Raises: ConfigurationError if links cannot be made, which stops them all.
+        """
         claimed_items: list[Item] = []
         message: Message | None = None
         try:
@@ -293,14 +297,15 @@ class Dispatch:
         return self.delivery_store.claim_delivery(claim, now)
 
     def _message_of_all(self, route: Route, items: Sequence[Item]) -> Message:
-        """Return the message of one item, or a digest of several. Raises: CloudError."""
+        """Return the message of one item, or a digest of several. Raises: ConfigurationError if
+        links cannot be made; CloudError."""
         if len(items) > 1:
             return self._digest(route, items)
         return self._message(route, items[0])
 
     def _message(self, route: Route, item: Item) -> Message:
         """Return the message of one item for this route, with the link of its recipient. Raises:
-        CloudError."""
+        ConfigurationError if links cannot be made; CloudError."""
         return compose.message_of(
             item.alert,
             item.episode,
@@ -313,7 +318,7 @@ class Dispatch:
     def _digest(self, route: Route, items: Sequence[Item]) -> Message:
         """Return one message about several items. If they have episodes, store the digest first, so
         that its link opens a page of all of them; else the message has no link. Raises:
-        CloudError."""
+        ConfigurationError if links cannot be made; CloudError."""
         alerts = [item.alert for item in items]
         episodes = [item.episode for item in items if item.episode is not None]
         digest_id = self.digest_id()
@@ -401,8 +406,11 @@ class Dispatch:
 
     def _link(self, route: Route, item: Item) -> str | None:
         """Return the link to the episode's page, personal if the route leads to one person; without
-        an episode, that to the page of the instance in the console. Return `None` without an
-        instance, or if the stack has no pages. Raises: CloudError."""
+        an episode, that to the page of the instance in the console. Return `None` without either,
+        or for an instance if the stack has no pages.
+
+        Raises: ConfigurationError if links to an episode cannot be made; CloudError.
+        """
         alert = item.alert
         if item.episode is not None:
             approval_id = item.episode.approval_id
