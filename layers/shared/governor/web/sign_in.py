@@ -64,8 +64,8 @@ class SignInSite:
 
     def begin(self, query: Mapping[str, str]) -> Response:
         """Return the redirect of the browser to the issuer, with a cookie that seals the sign-in;
-        with `fresh=1`, the person must prove again who they are. If that fails, return a page that
-        says what to do.
+        with `fresh=1`, the person must prove again who they are. If the issuer fails, return a page
+        that says what to do. Raises: ConfigurationError if our key cannot be used.
 
         `return` in the query is the place to come back to: a link of ours, as the page gives it, or
         the path of a console page. Without a valid `return`, answer with the bad-link page.
@@ -99,7 +99,8 @@ class SignInSite:
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
         """Check the place to come back to; return it as `_back` reads it: `path` for a page of the
         console, `id` and `query` for a link of an earlier release. Raises: LinkForged for anything
-        but our own, an empty text too; LinkExpired if the time of the link is over."""
+        but our own, an empty text too; LinkExpired if the time of the link is over;
+        ConfigurationError if our key cannot be used."""
         if _PATH.fullmatch(link) is not None:
             return {"path": link}
         path, _, fields = link.partition("?")
@@ -116,7 +117,7 @@ class SignInSite:
 
         Return a page that says what to do if this browser began no such sign-in within ten minutes,
         the issuer gave no code or is not available, it was not proven who the person is, or the
-        table failed; none of these is raised.
+        table failed; none of these is raised. Raises: ConfigurationError if our key cannot be used.
         """
         now = self.clock.now()
         begun = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)

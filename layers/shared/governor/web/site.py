@@ -79,7 +79,8 @@ class Gate:
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
         """Return the session that the browser's cookie names, as it is stored; `None` if nobody has
-        signed in with it, or the session has ended. Raises: CloudError."""
+        signed in with it, or the session has ended. Raises: ConfigurationError if our key cannot be
+        used; CloudError."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -103,7 +104,8 @@ class ApprovalSite:
 
     def handle(self, request: Request) -> Response:
         """Return the answer to any request that a client can send: a page with a status. A POST
-        carries out the form. Raises: CloudError."""
+        carries out the form. Raises: ConfigurationError if our key cannot be used; PolicyError if
+        today's policy is needed and cannot be read; CloudError."""
         if request.method not in ("GET", "HEAD", "POST"):
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
@@ -121,7 +123,8 @@ class ApprovalSite:
 
     def _opened(self, request: Request) -> Request:
         """Check the request's link; return the request with the page (`approval_id`) and recipient
-        (`r`) that the link stands for. Raises: LinkForged; LinkExpired; CloudError."""
+        (`r`) that the link stands for. Raises: LinkForged; LinkExpired; ConfigurationError if our
+        key cannot be used; CloudError."""
         now = self.show.clock.now()
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)
@@ -159,7 +162,8 @@ class ApprovalSite:
         """Carry out the form, and return what to show next. If it is refused, also for a visitor
         who must sign in first, return the page again with the reason and the status of the refusal,
         and record a NotAllowed for the audit. Raises: NotFound if the question is gone;
-        CloudError."""
+        ConfigurationError if our key cannot be used; PolicyError if today's policy is needed and
+        cannot be read; CloudError."""
         try:
             if visitor.sign_in is not None:
                 raise errors.NotAllowed("sign in first: nothing was decided")
@@ -186,7 +190,7 @@ class ApprovalSite:
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Return who sends the request: without a gate the recipient of the link; with one the
         person who is signed in, or nobody, with the address at which to sign in. Raises:
-        CloudError."""
+        ConfigurationError if our key cannot be used; CloudError."""
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
@@ -205,7 +209,8 @@ class ApprovalSite:
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
         """Return the page (403) that refuses a form of another site, page or session; `None` if the
         form belongs to this page. Raises: DecisionRefused if the token is not of this page, and the
-        form answers a question that is over; CloudError."""
+        form answers a question that is over; ConfigurationError if our key cannot be used;
+        CloudError."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -235,7 +240,8 @@ class ApprovalSite:
         """Do what the pressed button says (sign out, start again, end the keep, or else answer the
         question, or those ticked on a digest's page), and return where to go. Call it only with a
         form that belongs to this page. Raises: InputError; DecisionRefused; NotFound;
-        CloudError."""
+        ConfigurationError if our key cannot be used; PolicyError if today's policy is needed and
+        cannot be read; CloudError."""
         button = request.form.get("answer")
         if button == _SIGN_OUT:
             return self._signed_out(request, visitor)
@@ -281,7 +287,8 @@ class ApprovalSite:
         refusal of one is the text of its result, and does not stop the others. A date of a keep is
         in the time zone of the first one. Raises: InputError if none is ticked, or the form holds
         no answer; NotAllowed if the visitor's role may not give it; NotFound if a question is gone;
-        CloudError."""
+        ConfigurationError if our key cannot be used; PolicyError if an exemption needs today's
+        policy and it cannot be read; CloudError."""
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
@@ -319,7 +326,7 @@ class ApprovalSite:
     ) -> Response:
         """Return the page of the question or the digest, without a body for HEAD. `problem` says
         why a form was refused; `results` are the name and the result of each answer just given.
-        Raises: NotFound; CloudError."""
+        Raises: NotFound; ConfigurationError if our key cannot be used; CloudError."""
         page_id = request.approval_id
         csrf = self.signer.csrf(*_form(request, visitor))
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)
@@ -333,7 +340,8 @@ class ApprovalSite:
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
         """Return the same recipient's link to a question of the digest, relative to its page; the
-        link for everybody if the question was not sent to that recipient. Raises: CloudError."""
+        link for everybody if the question was not sent to that recipient. Raises:
+        ConfigurationError if our key cannot be used; CloudError."""
         recipient = request.query["r"]
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
