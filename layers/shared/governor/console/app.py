@@ -123,7 +123,8 @@ class Console:
 
     def handle(self, event: dict[str, Any], context: Any, request: Request) -> dict[str, Any]:
         """Return the answer to an event of API Gateway, in the form that API Gateway takes.
-        `request` is the same event, read. Raises: CloudError."""
+        `request` is the same event, read. Raises: ConfigurationError if our key cannot be used;
+        CloudError."""
         self._request = request
         answered: dict[str, Any] = self._routes.resolve({**event, "rawPath": request.path}, context)
         return answered
@@ -175,7 +176,8 @@ class Console:
     ) -> Response:
         """Return the answer for a caller who has signed in and whom the policy grants something;
         for any other, the way to sign in or the reason why not. NotFound, InputError and
-        DecisionRefused of the `answer` become pages. Raises: CloudError."""
+        DecisionRefused of the `answer` become pages. Raises: ConfigurationError if our key cannot
+        be used; CloudError."""
         now = self._now()
         known = self._doors.known(request.cookies, now)
         if known is None:
@@ -213,7 +215,8 @@ class Console:
 
     def _show_view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
         """Return the view's page as HTML, JSON or CSV, whichever the client asks for. Raises:
-        NotFound for a table that the page lacks; CloudError; what the view raises."""
+        NotFound for a table that the page lacks; ConfigurationError if our key cannot be used;
+        CloudError; what the view raises."""
         # Reads at once what the page would read record by record.
         figures.questions(view_request)
         page = view(view_request)
@@ -229,7 +232,8 @@ class Console:
     def _carry_out_form(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
         """Check that the form belongs to this page and session, then carry it out. Return what
         follows: a redirect to the path that `post` returns, its response, or its page in the frame.
-        Raises: NotAllowed for a form of another session; CloudError; what the form raises."""
+        Raises: NotAllowed for a form of another session; ConfigurationError if our key cannot be
+        used; CloudError; what the form raises."""
         self._doors.check_form(request.path, view_request.caller, request.form.get("csrf", ""))
         outcome = post(view_request)
         if isinstance(outcome, str):
@@ -244,7 +248,8 @@ class Console:
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
         """Return the answer to the form with a code of `governor open`: whose session it opens or,
-        once that is confirmed, the session. Raises: CloudError."""
+        once that is confirmed, the session. Raises: ConfigurationError if our key cannot be used;
+        CloudError."""
         return self._doors.take_code(request.form, request.cookies, self._now())
 
     def _not_signed_in(self, request: Request) -> Response:
@@ -299,7 +304,8 @@ def framed(
     page: Page, view_request: ViewRequest, path: str, token: Callable[[str, Caller], str]
 ) -> Response:
     """Return a page as HTML, with the header that every page has; a page with `whole` brings its
-    own. The forms in it bear the `token` of their page and session. Raises: CloudError."""
+    own. The forms in it bear the `token` of their page and session. Raises: ConfigurationError if
+    our key cannot be used; CloudError."""
     if page.whole is not None:
         html = page.whole(token(path, view_request.caller))
         return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})

@@ -42,7 +42,8 @@ class Doors:
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
         """Return the session that the cookie names, as it is stored; `None` if there is no valid
-        cookie, or the session has ended. Raises: CloudError."""
+        cookie, or the session has ended. Raises: ConfigurationError if our key cannot be used;
+        CloudError."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -64,7 +65,7 @@ class Doors:
         """Return the page that says whose session the code opens, so that nobody enters as somebody
         else unaware. If the form confirms that page, begin the session instead, and end the
         browser's session before it. A code that opens nothing is answered with 403. Raises:
-        CloudError."""
+        ConfigurationError if our key cannot be used; CloudError."""
         secret = form.get("code", "")
         secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         was_shown = cookies.get(_CODE_COOKIE) == secret_hash
@@ -99,7 +100,7 @@ class Doors:
 
     def check_form(self, page: str, caller: Caller, token: str) -> None:
         """Require that a form's token is the one of this page (its path) and of the caller's
-        session. Raises: NotAllowed if it is not."""
+        session. Raises: NotAllowed if it is not; ConfigurationError if our key cannot be used."""
         try:
             self.sessions.signer.check_csrf(token, *_form_binding(page, caller))
         except LinkForged:
