@@ -85,7 +85,8 @@ class Section:
                 yield (name,), f"{name} ({value}) must be at most {limit_name} ({limit})"
 
     def _declared(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Return the name of each setting that has a range, with what is declared of it."""
+        """Return the name of each setting that has a range, with the metadata that its field
+        declares."""
         section: Any = type(self)
         return _declared(section)
 
