@@ -193,7 +193,8 @@ class Decide:
         """Store the decision that ends the question, and deliver it.
 
         If the question is decided already, take the decision as a repeat or a hold. Raises:
-        DecisionRefused if it is neither; NotFound; CloudError.
+        DecisionRefused if it is neither, or the table is busy; NotFound; CloudError; PolicyError
+        for an exemption, if today's policy cannot be read.
         """
         try:
             settled = self.approval_store.settle(approval_id, decision, episode.project)
