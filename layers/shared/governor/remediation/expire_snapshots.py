@@ -200,7 +200,7 @@ class ExpireSnapshots:
         """Notify the owner of snapshots that expire in a week, in one message for each episode; do
         nothing if none does. `dates` says when each snapshot expires, by snapshot id.
 
-        The notices are added to `taken.notices` and to `run`. Raises: CloudError.
+        The notices are added to `taken.notices` and to `run`. Raises: PolicyError; CloudError.
         """
         for episode in taken.episodes:
             expiring = to_notice(dates, taken.notices, now)

@@ -34,7 +34,8 @@ class Rechecked:
     @classmethod
     def waits(cls, reason: str, wait: timedelta, *, notifies: bool = True) -> Rechecked:
         """Return the result that the step is held back, and is rechecked after `wait`. With
-        `notifies`, people are notified of the wait."""
+        `notifies`, people are notified of the wait. The `outcome` is `REFUSED` meanwhile, and not
+        final."""
         return cls(
             proceed=False, outcome=Outcome.REFUSED, reason=reason, wait=wait, notifies=notifies
         )

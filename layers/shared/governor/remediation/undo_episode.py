@@ -213,7 +213,8 @@ class UndoEpisode:
         return _refused(f"{refused}. {full_stop(said)} {advice}".strip())
 
     def _keep(self, episode: Episode) -> Hold:
-        """Return the keep that follows an undo."""
+        """Return the keep that follows an undo: from now for the hours that the instance's policy
+        sets; if its overrides contradict each other, that of the document without overrides."""
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         until = self.clock.now() + timedelta(hours=hours)
         return Hold(snoozed_until=until, kept_in=episode.project)
