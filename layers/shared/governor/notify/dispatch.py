@@ -134,7 +134,8 @@ class Dispatch:
 
     def _routes(self, items: Sequence[Item]) -> Iterable[tuple[Route, list[Item]]]:
         """Return each route with the items that go there; also note in each item if its recipients
-        have channels of their own (`has_own`).
+        have channels of their own (`has_own`). An end that only machines read goes to channels that
+        keep incidents, and to no other.
 
         Failures of one cause have several owners, so the items may differ by route.
         """
