@@ -85,7 +85,8 @@ class ApprovalApi:
 
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Carry out any request that a client can send; return a status and a JSON object. A
-        refusal says in `error` what to do. Raises: CloudError."""
+        refusal says in `error` what to do. Raises: CloudError; PolicyError if today's policy is
+        needed and cannot be read."""
         try:
             return ApiResponse(200, self._carry_out(request))
         except NotFound as error:
