@@ -166,7 +166,8 @@ class Answers:
         """Answer every ticked question; return the page of open questions with what became of each.
         A refusal of one is the text of its result, and does not stop the others. Raises: InputError
         if none or more than 50 are ticked, or the form holds no answer; NotFound, before any is
-        answered, if the caller may not see one of them; CloudError."""
+        answered, if the caller may not see one of them; CloudError; PolicyError if an exemption
+        needs today's policy and it cannot be read."""
         picked = []
         for field, value in request.query.items():
             if field.startswith(_PICK) and value == "yes":
@@ -202,7 +203,8 @@ class Answers:
         """Do what the pressed button says: start the instance again, end its keep, or answer the
         question. Return the path of the question's page. Raises: InputError if the form holds no
         answer that can be; NotFound for a question out of the caller's scope; DecisionRefused
-        (NotAllowed and Uncertain are such); CloudError."""
+        (NotAllowed and Uncertain are such); CloudError; PolicyError if today's policy is needed and
+        cannot be read."""
         view = _view(request, request.query["approval_id"])
         caller = request.caller
         button = request.query.get("answer")
@@ -218,7 +220,7 @@ class Answers:
     def _start_again(self, view: ApprovalView, request: ViewRequest) -> None:
         """Have EC2 start the stopped instance again. Record a try of a caller who may not; other
         refusals are not recorded. Raises: DecisionRefused (NotAllowed and Uncertain are such);
-        CloudError."""
+        CloudError; PolicyError if today's policy cannot be read."""
         self._refuse_non_approver(view, request, UNDO)
         by = request.caller.by
         person = request.caller.person
@@ -249,7 +251,8 @@ class Answers:
     ) -> str:
         """Record the caller's answer to a question; return the text that confirms it. `in_a_list`
         says that several are answered at once. Raises: InputError for an approval of a termination
-        in a list; NotAllowed; DecisionRefused; CloudError."""
+        in a list; NotAllowed; DecisionRefused; PolicyError if an exemption needs today's policy and
+        it cannot be read; CloudError."""
         self._refuse_non_approver(view, request, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
