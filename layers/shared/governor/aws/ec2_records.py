@@ -189,6 +189,6 @@ def tag_pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def literal(value: str) -> str:
-    """Return a filter value for just this text: EC2 reads `*` and `?` as wildcards unless
-    escaped."""
+    """Return a filter value for just this text: EC2 reads `*` and `?` as wildcards, and a backslash
+    as an escape, unless they are escaped."""
     return re.sub(r"([\\*?])", r"\\\1", value)
