@@ -217,7 +217,7 @@ def _has_needless_marks(case: Case) -> bool:
 
 def _has_outdated_marks(case: Case) -> bool:
     """Return whether the instance was marked before its last start, so that the marks are about an
-    earlier run. Return false if it is not marked.
+    earlier run. Return false if it is not marked, or the time in its tag cannot be read.
 
     The note in its record says when it was marked. Without a note the tag does, except in mode
     `observe`, which sets no tag.
