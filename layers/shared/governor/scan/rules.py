@@ -20,7 +20,8 @@ def by_waste(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _place_in_report(row: Row) -> tuple[int, Decimal, str, str, str]:
-    """Return what the report is sorted by. Names end ties, so that two scans give one order."""
+    """Return what the report is sorted by: waste first, then judgments without evidence, then the
+    rest; each by price, the highest first. Names end ties, so that two scans give one order."""
     finding = row.judgment.finding
     part = 2
     if finding.is_waste:

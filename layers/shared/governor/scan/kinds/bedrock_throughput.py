@@ -64,7 +64,8 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
     operations = (_LIST, GET_METRIC_DATA)
 
     def list(self, place: Place) -> Sequence[Throughput]:
-        """Return the provisioned throughputs; empty if there are none. Raises: CloudError."""
+        """Return the provisioned throughputs; empty if there are none, or the Region lacks the
+        service. Raises: CloudError."""
         if not place.api.is_offered(place.target, "bedrock"):
             return []
 
@@ -122,7 +123,9 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
 def judge_throughput(
     throughput: Throughput, use: ThroughputUse | None, now: UtcDatetime
 ) -> Judgment:
-    """Return the judgment of a provisioned throughput by its calls."""
+    """Return the judgment of a provisioned throughput by its calls: one call makes it busy. Without
+    calls it is likely idle, by weak evidence, unless it is too young or its metrics could not be
+    read. `use` is `None` if they were not read at all."""
     if use is None:
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, "its metrics were not read")
     age = now - use.since

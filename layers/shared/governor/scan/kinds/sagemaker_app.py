@@ -64,7 +64,8 @@ class SageMakerApps(Kind[App, None]):
     operations = (_LIST, _DESCRIBE_DOMAIN, _DESCRIBE_PROFILE, _DESCRIBE_SPACE, GET_PRODUCTS)
 
     def list(self, place: Place) -> Sequence[App]:
-        """Return the apps; empty if there are none. Raises: CloudError."""
+        """Return the apps; empty if there are none, or the Region lacks the service. Raises:
+        CloudError."""
         if not place.api.is_offered(place.target, SERVICE):
             return []
 
@@ -176,7 +177,9 @@ def _space_key(app: App) -> _Key:
 
 
 def _with_owner(app: App, spaces: Mapping[_Key, Any]) -> App:
-    """Return the app with the owner of its private space."""
+    """Return the app with the owner of its private space as its user profile; of a shared space,
+    the owner is only its creator. An app of a user profile, and one whose space has no known owner,
+    stays as it is."""
     space = spaces.get(_space_key(app)) or {}
     sharing = (space.get("SpaceSharingSettings") or {}).get("SharingType")
     owner = (space.get("OwnershipSettings") or {}).get("OwnerUserProfileName")
@@ -189,7 +192,8 @@ def _with_owner(app: App, spaces: Mapping[_Key, Any]) -> App:
 
 def _idle_shutdown(app: App, settings: _Settings) -> str:
     """Return the idle shutdown of an app in words. The user profile overrides the domain, and
-    either turns it on; the space then sets the time."""
+    either turns it on; the space then sets the time. It is `unknown` if one of the three could not
+    be read."""
     section = _SETTINGS_BY_APP.get(app.app_type)
     if section is None:
         return "not available for this app"

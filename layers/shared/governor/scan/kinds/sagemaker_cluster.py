@@ -118,7 +118,8 @@ def _cluster(place: Place, record: Mapping[str, Any]) -> Cluster | None:
 
 
 def _nodes(group: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return the nodes of an instance group by type."""
+    """Return the current nodes of an instance group by type: of each type if it has several, else
+    of its only one."""
     details = group.get("InstanceTypeDetails") or ()
     if details:
         return [(detail["InstanceType"], detail.get("CurrentCount", 0)) for detail in details]

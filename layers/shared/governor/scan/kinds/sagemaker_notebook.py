@@ -49,7 +49,8 @@ class SageMakerNotebooks(Kind[Notebook, None]):
     operations = (_LIST, _DESCRIBE_SCRIPTS, LIST_TAGS, GET_PRODUCTS)
 
     def list(self, place: Place) -> Sequence[Notebook]:
-        """Return the notebook instances; empty if there are none. Raises: CloudError."""
+        """Return the notebook instances; empty if there are none, or the Region lacks the service.
+        Raises: CloudError."""
         if not place.api.is_offered(place.target, SERVICE):
             return []
 
@@ -72,7 +73,8 @@ class SageMakerNotebooks(Kind[Notebook, None]):
         return usd_per_hour(place, resource.ml_type, NOTEBOOK)
 
     def judge(self, place: Place, resource: Notebook, measured: None) -> Judgment:
-        """Return that its activity is not measured, and what is known instead."""
+        """Return that its activity is not measured, and what is known instead; or that it is
+        exempt."""
         exempt = exemption(place.policy, resource)
         if exempt is not None:
             return exempt
@@ -133,8 +135,8 @@ def _with_idle_shutdown(place: Place, notebooks: Sequence[Notebook]) -> list[Not
 
 
 def _idle_shutdown(config_name: str, answer: Any) -> str:
-    """Return the idle shutdown by a lifecycle configuration in words. `answer` is `None` if its
-    scripts could not be read."""
+    """Return the idle shutdown by a lifecycle configuration in words: `on` if one of its scripts
+    stops the instance. `answer` is `None` if its scripts could not be read."""
     name = printable(config_name)
     if answer is None:
         return f"unknown (lifecycle configuration {name} not read)"

@@ -47,7 +47,8 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
         return None
 
     def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
-        """Return that it is unused: EC2's count of free instances is a fact."""
+        """Return that it is unused, unless it is exempt: EC2's count of free instances is a
+        fact."""
         exempt = exemption(place.policy, resource)
         if exempt is not None:
             return exempt

@@ -58,8 +58,10 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         return None if usd is None else usd * _count(resource)
 
     def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
-        """Return that it is unused if instances of it are free, and were for the hours after which
-        the policy reports an empty reservation. EC2's count of free instances is a fact."""
+        """Return that it is unused, unless it is exempt, if instances of it are free, and were for
+        the hours after which the policy reports an empty reservation. EC2's count of free instances
+        is a fact. A reservation that began within those hours is too young, and one of which every
+        instance was used in them is busy."""
         exempt = exemption(place.policy, resource)
         if exempt is not None:
             return exempt
@@ -79,8 +81,10 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence, unused.since)
 
     def command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
-        """Return the command that gives the unused instances back, as far as AWS allows that; the
-        one that shows the reservation if nothing is to be given back."""
+        """Return the command that gives the unused instances back, as far as AWS allows that: to
+        the reservation that lent them, by a cancellation if none is kept, or else by a smaller
+        count. Return the one that shows the reservation if nothing can be given back; an empty text
+        if it is exempt."""
         reservation_id = resource.resource_id
         if judgment.finding is Finding.EXEMPT:
             return ""

@@ -63,8 +63,9 @@ def read_free(
     place: Place, record: Mapping[str, Any], reservation_type: str
 ) -> ReservedCapacity | None:
     """Return a reservation of this type (`default` or `capacity-block`) with free instances; `None`
-    for any other, and for one that has no accelerators, is not active, or is paid by another
-    account. Raises: LookupError, TypeError or ValueError for a record in another form."""
+    for any other, and for one that has no accelerators, is not active, lies on an Outpost, or is
+    paid by another account. Raises: LookupError, TypeError or ValueError for a record in another
+    form."""
     if record.get("ReservationType", "default") != reservation_type:
         return None
     if record["State"] != _CHARGED or not is_accelerated(record["InstanceType"]):

@@ -181,9 +181,9 @@ def _running(place: Place) -> Iterator[Use]:
 
 
 def _free(place: Place) -> list[Use]:
-    """Return the free instances of Capacity Reservations, which Reserved Instances of a Region pay
-    for, and those of a zone do not. Source: EC2 user guide, Capacity Reservation pricing. Raises:
-    CloudError."""
+    """Return the free instances of Capacity Reservations, except Capacity Blocks: Reserved
+    Instances of a Region pay for them, and those of a zone do not. Source: EC2 user guide, Capacity
+    Reservation pricing. Raises: CloudError."""
 
     def read(record: Any) -> Use | None:
         """Return the free instances of a reservation."""

@@ -27,8 +27,12 @@ class FreePart:
 def free_part(
     total: int, free_now: int, used: Series, window: Window, counting: timedelta
 ) -> FreePart:
-    """Return the free part of a reservation. `used` is how many instances ran in it at most, by
-    the periods of the window; the newest of these, as long as `counting`, decide."""
+    """Return the free part of a reservation. `used` is how many instances ran in it at most, by the
+    periods of the window; the newest of these, as long as `counting`, decide how many were free all
+    the time. Those are free since the last period in which more ran, or since the first reading.
+
+    Without any reading it is not measured: EC2's `free_now` counts, and since when is not known.
+    """
     readings_by_bin = {index: value for index, value in enumerate(used) if value is not None}
     if not readings_by_bin:
         return FreePart(free_now, None, is_measured=False)
@@ -118,8 +122,13 @@ def _take_sizes(
     most: int,
     vcpus_by_type: Mapping[str, int | None],
 ) -> int:
-    """Return how many of a purchase may pay for other sizes of the family, `most` at most, and take
-    those out of what is left. A size with unknown vCPUs counts as all of them."""
+    """Return how many of a purchase may pay for other sizes of the family, of the same platform and
+    tenancy: `most` at most. The instances that these pay for, counted in vCPUs, are taken out of
+    what is `left`.
+
+    If the vCPUs of a size in use or of the purchase are not known, all `most` may pay for it;
+    `left` then keeps it.
+    """
     family = purchase.instance_type.partition(".")[0]
     vcpus_of_one = vcpus_by_type.get(purchase.instance_type)
     vcpus = 0

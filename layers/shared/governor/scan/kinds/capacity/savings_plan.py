@@ -48,8 +48,8 @@ class SavingsPlans(Kind[Plan, None]):
     is_billed = True
 
     def list(self, place: Place) -> Sequence[Plan]:
-        """Return the plans with an unused part; empty if there are none, or another place of the
-        account has them. Raises: CloudError."""
+        """Return the plans with an unused part; empty if there are none, another place of the
+        account has them, or Cost Explorer does not answer in this partition. Raises: CloudError."""
         home = _HOMES.get(partition_of(place.target.region))
         key = (_DETAILS, place.target.account)
         asks = place.kept.get(key, lambda: place.target)

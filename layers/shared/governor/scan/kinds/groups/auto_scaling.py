@@ -76,7 +76,8 @@ def read_group(place: Place, topic: str, record: Mapping[str, Any]) -> Keeper | 
 
 def _launches(place: Place, topic: str, record: Mapping[str, Any]) -> Launches:
     """Return what a group launches: by its overrides, by the instances that it has, or else by its
-    launch template or configuration. Only those last need a call."""
+    launch template or configuration. Only those last need a call. Nothing is known of a group that
+    names none of them."""
     mixed = (record.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
     launches = launches_of(mixed.get("Overrides") or ())
     if launches.choices:

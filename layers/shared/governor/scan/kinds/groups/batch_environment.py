@@ -30,7 +30,8 @@ class BatchEnvironments(Keepers):
     operations = (_DESCRIBE, SPOT_PRICES)
 
     def list(self, place: Place) -> Sequence[Keeper]:
-        """Return the environments; empty if there are none. Raises: CloudError."""
+        """Return the environments; empty if there are none, or the Region lacks the service.
+        Raises: CloudError."""
         if not place.api.is_offered(place.target, "batch"):
             return []
 
@@ -56,8 +57,9 @@ class BatchEnvironments(Keepers):
 
 
 def _environment(place: Place, record: Mapping[str, Any]) -> Keeper | None:
-    """Return an environment that keeps accelerated instances; `None` for any other. Raises:
-    LookupError, TypeError or ValueError for a record in another form."""
+    """Return an environment that keeps accelerated instances; `None` for any other: one that is
+    deleted, has no minimum of vCPUs, or has no accelerated types. Raises: LookupError, TypeError or
+    ValueError for a record in another form."""
     resources = record.get("computeResources") or {}
     minimum = resources.get("minvCpus") or 0
     if minimum <= 0 or record.get("status") in _ENDED:

@@ -77,7 +77,8 @@ class EksNodeGroups(Keepers):
 
 def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
     """Return the node group of an Auto Scaling group; `None` if it is of none, or keeps nothing
-    accelerated."""
+    accelerated. Raises: ArithmeticError, LookupError, TypeError or ValueError for a record in
+    another form."""
     tags = tags_in(record)
     node_group = tags.get(auto_scaling.NODE_GROUP_TAG)
     cluster = tags.get(auto_scaling.CLUSTER_TAG)
@@ -104,8 +105,8 @@ def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
 
 
 def _minimum(place: Place, group: NodeGroup, answer: Any) -> int:
-    """Return the minimum size by EKS's answer; that of the Auto Scaling group if EKS refused, which
-    is reported."""
+    """Return the minimum size by EKS's answer; that of the Auto Scaling group if the answer has
+    none, or EKS refused, which is reported."""
     if isinstance(answer, CloudError):
         place.could_not_read("minimum sizes of EKS node groups", answer)
         return group.capacity

@@ -93,8 +93,8 @@ class Ec2Fleets(Keepers):
 
 
 def _spot_fleet(place: Place, record: Mapping[str, Any]) -> Keeper | None:
-    """Return a Spot fleet that maintains accelerated instances; `None` for any other. Raises:
-    ArithmeticError, LookupError, TypeError or ValueError for a record in another form."""
+    """Return a Spot fleet that is active and maintains accelerated instances; `None` for any other.
+    Raises: ArithmeticError, LookupError, TypeError or ValueError for a record in another form."""
     config = record["SpotFleetRequestConfig"]
     capacity = config.get("TargetCapacity") or 0
     is_maintained = config.get("Type", _MAINTAIN) == _MAINTAIN
@@ -117,8 +117,8 @@ def _spot_fleet(place: Place, record: Mapping[str, Any]) -> Keeper | None:
 
 
 def _ec2_fleet(place: Place, record: Mapping[str, Any]) -> Keeper | None:
-    """Return an EC2 fleet that maintains accelerated instances; `None` for any other. Raises:
-    ArithmeticError, LookupError, TypeError or ValueError for a record in another form."""
+    """Return an EC2 fleet that is active and maintains accelerated instances; `None` for any other.
+    Raises: ArithmeticError, LookupError, TypeError or ValueError for a record in another form."""
     target = record.get("TargetCapacitySpecification") or {}
     capacity = target.get("TotalTargetCapacity") or 0
     is_maintained = record.get("Type") == _MAINTAIN

@@ -18,10 +18,11 @@ def judge_endpoint(
     minimum_coverage_percent: Percent,
     busy_from_percent: Percent,
 ) -> Judgment:
-    """Return the judgment of an endpoint.
+    """Return the judgment of an endpoint. `use` is `None` if its metrics were not read.
 
-    One invoked variant makes it busy. Without any invocation it is unused if its instances were
-    measured in enough of the time, and do not work for themselves. `busy_from_percent` is the mean
+    One invoked variant, or a waiting request, makes it busy. Without any it is unused if it is old
+    enough, its instances were measured in enough of the time, and do not work for themselves; only
+    likely idle if it has metrics by instance, which are not read. `busy_from_percent` is the mean
     utilization of a GPU from which it works.
     """
     if use is None:
@@ -61,7 +62,8 @@ def _not_measured(use: EndpointUse, age: timedelta, minimum: Percent) -> Judgmen
 
 
 def _calls(use: EndpointUse, now: UtcDatetime) -> str:
-    """Return how often the endpoint was invoked, by variant if it has several."""
+    """Return how often the endpoint was invoked, by variant if it has several; with the requests
+    that wait and the GPU utilization, where these are known."""
     total = sum(use.calls.values())
     text = f"{total:,.0f} invocations in {span(now - use.since)}"
     if total == 1:
