@@ -103,6 +103,7 @@ class AnswerTimes:
         self, episode: Episode, policy: Policy, step: Step
     ) -> UnusedAnswerTime | None:
         """Return the notice period of mode `auto`, which is over; `None` once a step was noted.
+        Until then today's policy may lengthen the period that was recorded.
 
         Raises: SafetyError while the period is not over, or nobody has got the alert; CloudError.
         """
