@@ -221,7 +221,8 @@ class Case:
     @property
     def managed_idle_since(self) -> UtcDatetime | None:
         """Return since when an instance that another service runs is idle. Return `None` if it is
-        not idle, no other service runs it, or the time is too short to report."""
+        not idle, no other service runs it, or the time is shorter than the policy's
+        `managed.idle_for_minutes`."""
         evidence = self.verdict.evidence
         if self.verdict.manager is None or evidence is None:
             return None
