@@ -61,6 +61,7 @@ class Paged(Failing):
         """A sweep so much later; what is announced is delivered, and what waits is sent."""
         self.world.clock.moment += after
         self.world.sweep()
+        self.world.close_sweep()
         self.deliver()
 
     def deliver(self) -> None:

@@ -21,6 +21,7 @@ from governor.core.errors import (
     Unavailable,
 )
 from governor.core.instance import Target
+from governor.episode.model.episode import Failing, InstanceRecord
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import (
     WORDS,
@@ -492,6 +493,69 @@ def test_incidents_are_read_and_closed_once_a_sweep_however_many_targets_there_a
         action: times for (action, _), times in few.items()
     }
     assert few == requests(12)
+
+
+def failing(target: Target, instance_id: str = "i-0abc") -> Failing:
+    """A workflow that failed an hour ago."""
+    at = NOW - timedelta(hours=1)
+    return Failing(target, instance_id, "notebook", "denied", "AccessDenied: no", "stop", at)
+
+
+def test_failures_are_read_once_a_sweep_however_many_targets_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the hub's step: the sweep of a target asks for its own standing states alone."""
+
+    def queries(number: int) -> int:
+        accounts = tuple(f"{account:012d}" for account in range(1, number + 1))
+        hub = Hub(Policy(mode=Mode.ASK, targets=Targets(accounts=accounts)))
+        places = tuple(Target(account, TARGET.region) for account in accounts)
+        for account, place in enumerate(places):
+            hub.world.add(account, target=place)
+        hub.world.state.note_failing(failing(places[-1]))
+        asked = Counter[tuple[str, str]]()
+        monkeypatch.setattr(table, "ASKED", [lambda action, pk: asked.update([(action, pk)])])
+        hub.sweep(places)
+        assert 1 == sum(one.kind is AlertKind.FAILURE_OVER for one in hub.world.announcer.sent)
+        assert [] == hub.world.state.failing()
+        return asked["dynamodb:Query", "FAILING#all"]
+
+    assert 10 == queries(12) - queries(2)
+
+
+def test_a_failure_lasts_while_its_target_is_not_swept_or_its_page_cannot_be_read() -> None:
+    """Nothing says then that the instance is gone, or works."""
+    hub = Hub()
+    one = hub.world.add(1)
+    hub.sweep()
+    hub.world.state.note_failing(replace(failing(TARGET, one), at=hub.world.clock.moment))
+    hub.world.state.put(InstanceRecord(TARGET, one, failures=1))
+    hub.refusals[TARGET] = Throttled("slow", operation="ec2:DescribeInstances", code="Throttling")
+    for _ in range(5):
+        hub.sweep()
+    assert [None] == [failure.over_at for failure in hub.world.state.failing()]
+
+    del hub.refusals[TARGET]
+    for _ in range(5):
+        hub.sweep()
+    assert [None] == [failure.over_at for failure in hub.world.state.failing()]
+
+    (page,) = (item for (pk, _), item in hub.world.state.items.items() if _is_page(pk, item))
+    rows = page["rows"]
+    page["rows"] = "damaged"
+    hub.world.close_sweep()
+    assert [None] == [failure.over_at for failure in hub.world.state.failing()]
+
+    page["rows"] = rows
+    hub.world.change(one, state="terminated")
+    hub.sweep()
+    assert [] == hub.world.state.failing()
+
+
+def _is_page(pk: str, item: Any) -> bool:
+    """Return whether this stored item is the page of the hub's target."""
+    is_of_hub = item.get("account") == TARGET.account and item.get("region") == TARGET.region
+    return pk == "FLEET" and is_of_hub
 
 
 @pytest.mark.parametrize("kind", list(StateKind))

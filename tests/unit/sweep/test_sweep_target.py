@@ -798,6 +798,7 @@ def test_one_broken_item_ends_no_sweep(key: tuple[str, str], broken: dict[str, o
     summary = world.sweep()
 
     assert ("idle", 1, []) == (world.verdict(new), summary.episodes_started, summary.problems)
+    assert [] == world.close_sweep().problems
     assert 1 == told(world, AlertKind.FAILURE_OVER)
     assert [] == world.state.failing()
 

@@ -19,6 +19,7 @@ from governor.remediation.close_dead import CloseDead
 from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 from governor.sweep.close_sweep import CloseSweep
+from governor.sweep.end_failures import EndFailures
 from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
@@ -123,7 +124,6 @@ class FleetWorld:
                 self.announcer,
                 self.batch,
                 Once(self.clock, self.log),
-                failure_store=self.state,
                 notice_store=self.log,
             ),
             failure_store=self.state,
@@ -142,6 +142,15 @@ class FleetWorld:
             failure_store=self.state,
             finding_store=self.log,
             fleet_store=self.state,
+            end_failures=EndFailures(
+                clock=self.clock,
+                failure_store=self.state,
+                instance_store=self.state,
+                fleet_store=self.state,
+                once=Once(self.clock, self.log),
+                announcer=self.announcer,
+                hub=TARGET,
+            ),
             once=Once(self.clock, self.log),
             announcer=self.announcer,
             hub=TARGET,

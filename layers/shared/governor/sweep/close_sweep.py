@@ -1,7 +1,8 @@
 """Does once a sweep what concerns the hub and not one target, after all targets were swept.
 
-It notifies people of standing states that began or are over, and closes incidents. A message that
-cannot be sent is tried again by the next sweep. This module must not change an instance.
+It notifies people of standing states that began or are over and of failures that ended, and closes
+incidents. A message that cannot be sent is tried again by the next sweep. This module must not
+change an instance.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from governor.fleet.store import Fleet
 from governor.health.store import Findings
 from governor.policy.accounts import swept_targets
 from governor.policy.ports import Policies
+from governor.sweep.end_failures import EndFailures
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.sweep.sweep_case import attempt
 from governor.table.once import Once
@@ -45,19 +47,21 @@ class CloseSweep:
     failure_store: Failures
     finding_store: Findings
     fleet_store: Fleet
+    end_failures: EndFailures
     once: Once
     announcer: Announcer
     hub: Target
 
     def __call__(self) -> ClosedSweep:
         """Notify people of states that began, and of those that are over, and delete the latter.
-        Close incidents that are over.
+        Notify people of causes of failures that are gone. Close incidents that are over.
 
         Return the targets that cannot be swept for a new reason, and problems: a failed step is a
         problem and is not raised.
         """
         closed = ClosedSweep()
         attempt(closed.problems, "standing states", self._follow_states, closed)
+        attempt(closed.problems, "recovered", self.end_failures)
         attempt(closed.problems, "incidents over", self._close_incidents)
         return closed
 

@@ -6,24 +6,20 @@ Each message is one attempt: a message that cannot be sent is tried again by the
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from governor.alerts.model import Owner
 from governor.alerts.ports import Announcer
-from governor.approvals.messages.ends import recovered_alert
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
 from governor.core.homes import Home, Kind, home_of
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.episode.model.episode import Failing
-from governor.episode.store.instances import Failures
 from governor.events.messages import notice_alert
 from governor.events.model.notice import Notice
 from governor.events.notify_dates import DATE_KEPT
@@ -59,9 +55,6 @@ class BatchReader(Protocol):
         """Return the environment, or `None` if there is none of this name. Raises: CloudError."""
 
 
-_FAILED_BEFORE = timedelta(minutes=10)
-"""A failure younger than this is not over yet, though the record of its instance shows none: people
-are notified before the episode is closed, which writes the record."""
 _EARLIER = timedelta(minutes=10)
 """A message's claim ends this long before the message is due again. Otherwise the sweep at which it
 is due would find the claim still standing."""
@@ -81,7 +74,6 @@ class SweepAlerts:
     announcer: Announcer
     batch: BatchReader
     once: Once
-    failure_store: Failures
     notice_store: Notices
 
     def publish_idle_events(self, sweep: Sweep) -> None:
@@ -151,49 +143,6 @@ class SweepAlerts:
             key = f"exemption#{owner.key}#{content}"
             notify = partial(self.announcer.announce, alert)
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
-
-    def notify_of_recovery(self, sweep: Sweep) -> None:
-        """Notify people, once, of each cause of failures that fails no instance of any target any
-        more. Then delete its failures, so that the next one is reported at once.
-
-        Raises: CloudError if the table fails, or a message cannot be sent; the next sweep tries
-        again.
-        """
-        by_cause: dict[str, list[Failing]] = defaultdict(list)
-        for failure in self._record_ended_failures(sweep):
-            by_cause[failure.cause].append(failure)
-        for cause, failures in sorted(by_cause.items()):
-            if all(failure.over_at for failure in failures):
-                alert = recovered_alert(failures, sweep.target, sweep.now)
-                self.once(alert.dedup_id, partial(self.announcer.announce, alert))
-                self.once.claim_store.done(f"failure#{cause}", sweep.now, timedelta())
-                self.failure_store.drop_failing(failures)
-
-    def _record_ended_failures(self, sweep: Sweep) -> list[Failing]:
-        """Return the failures of all targets; empty if there are none. First note in the table
-        which failures of this target are over: these have `over_at` in the result.
-
-        A failure is over once the instance's record counts none, or a newer failure has another
-        cause. Failures younger than `_FAILED_BEFORE` stay. Raises: CloudError.
-        """
-        failures = self.failure_store.failing()
-        failing_ids = {case.id for case in sweep.cases if case.record.failures}
-        newest_at = {
-            (failure.target, failure.instance_id): failure.at
-            for failure in sorted(failures, key=attrgetter("at"))
-        }
-        updated = []
-        for failure in failures:
-            is_newest = newest_at[failure.target, failure.instance_id] == failure.at
-            still_fails = is_newest and failure.instance_id in failing_ids
-            is_recent = sweep.now - failure.at < _FAILED_BEFORE
-            is_elsewhere = failure.target != sweep.target
-            if failure.over_at is not None or still_fails or is_recent or is_elsewhere:
-                updated.append(failure)
-            else:
-                self.failure_store.note_over(failure, sweep.now)
-                updated.append(replace(failure, over_at=sweep.now))
-        return updated
 
     def send_reminders(self, sweep: Sweep) -> None:
         """Remind the owners of running instances of dates that AWS has announced, such as a

@@ -118,7 +118,6 @@ class SweepTarget:
         if not just_froze:
             self.alerts.notify_of_silence(sweep)
         self.alerts.notify_of_unusual_exemptions(sweep)
-        sweep.attempt("recovered", self.alerts.notify_of_recovery, sweep)
         self.alerts.send_reminders(sweep)
 
     def _count_costs(self, sweep: Sweep, listing: Listing) -> dict[str, Rate]:

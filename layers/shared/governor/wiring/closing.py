@@ -8,6 +8,7 @@ from typing import NamedTuple
 from governor.money.costs import SumUpMonth
 from governor.policy.document import PolicyBook
 from governor.sweep.close_sweep import CloseSweep
+from governor.sweep.end_failures import EndFailures
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import present, ready
@@ -37,6 +38,20 @@ def _close_sweep(parts: Parts, policies: PolicyBook) -> CloseSweep:
         policies=policies,
         failure_store=parts.failure_store,
         finding_store=parts.finding_store,
+        fleet_store=parts.fleet_store,
+        end_failures=_end_failures(parts),
+        once=parts.once,
+        announcer=parts.announcer,
+        hub=parts.hub,
+    )
+
+
+def _end_failures(parts: Parts) -> EndFailures:
+    """Return the step that ends failures of workflows in all targets."""
+    return EndFailures(
+        clock=parts.clock,
+        failure_store=parts.failure_store,
+        instance_store=parts.instance_store,
         fleet_store=parts.fleet_store,
         once=parts.once,
         announcer=parts.announcer,

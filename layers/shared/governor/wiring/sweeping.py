@@ -89,6 +89,5 @@ def _sweep_alerts(parts: Ec2Parts) -> SweepAlerts:
         announcer=parts.announcer,
         batch=parts.batch,
         once=parts.once,
-        failure_store=parts.failure_store,
         notice_store=parts.notice_store,
     )

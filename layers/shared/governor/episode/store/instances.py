@@ -4,7 +4,7 @@ by their cause; and open incidents."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -77,6 +77,18 @@ class Instances(Store):
         hold, record = keys.holds(target, instance_id)
         items = self._table.get_each([record, keys.lock(target, instance_id), hold])
         return self._read(target, instance_id, items)
+
+    def failing_among(self, target: Target, instance_ids: Sequence[str]) -> set[str]:
+        """Return the ids of those of these instances whose record counts failed workflows; empty
+        if there are none. Raises: CloudError."""
+        items = self._table.get_each(
+            [keys.instance(target, instance_id) for instance_id in instance_ids]
+        )
+        failing_ids = set()
+        for instance_id, item in zip(instance_ids, items, strict=True):
+            if item.get("failures"):
+                failing_ids.add(instance_id)
+        return failing_ids
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
         """Return the record of these items: the record itself, its lock and its hold, which may be
