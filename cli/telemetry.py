@@ -26,7 +26,7 @@ from governor.evidence.rules.figures import (
 from governor.evidence.rules.series import coverage_percent
 from governor.policy.model.judging import SecondFigure, Vetoes
 from governor.policy.model.policy import Mode, Policy
-from governor.verdict.rules.second_figure import doubt_text, why_scale_is_unknown
+from governor.verdict.rules.second_figure import asks_in_auto, doubt_text, why_scale_is_unknown
 from governor.verdict.rules.utilization import peaks_of
 
 
@@ -207,7 +207,8 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
     doubt = doubt_text(instance.instance_type, evidence, policy)
     if doubt:
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
-        is_needed = is_required or policy.mode is Mode.AUTO
+        acts_unasked = policy.mode is Mode.AUTO and not asks_in_auto(instance, policy)
+        is_needed = is_required or acts_unasked
         health = Health.WRONG if is_needed else Health.UNSURE
         yield _finding(
             health, "no power", doubt=doubt, needed=is_needed, metric=policy.metrics.power_draw

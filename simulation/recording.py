@@ -34,7 +34,7 @@ from governor.evidence.rules.series import Dimensions, merged
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.policy import Mode, Policy
-from governor.verdict.rules.second_figure import has_power_limit
+from governor.verdict.rules.second_figure import asks_in_auto, has_power_limit
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
@@ -140,7 +140,8 @@ class Recording:
     def _needs_power(self, policy: Policy) -> bool:
         """Return whether power must be measured for a question, or for mode auto to act."""
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
-        is_needed = is_required or policy.mode is Mode.AUTO
+        acts_unasked = policy.mode is Mode.AUTO and not asks_in_auto(self.instance, policy)
+        is_needed = is_required or acts_unasked
         return is_needed and has_power_limit(self.instance.instance_type)
 
     def _bins_in_doubt(self, policy: Policy) -> bytes:

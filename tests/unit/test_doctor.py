@@ -166,7 +166,12 @@ def test_a_small_number_is_doubted(
         ("mode: ask", Health.UNSURE),
         ("mode: observe", Health.UNSURE),
         ("{mode: ask, approval: {on_expiry: act}}", Health.UNSURE),
-        ("{mode: auto, metrics: {publishers_are_trusted: true}}", Health.WRONG),
+        ("{mode: auto, metrics: {publishers_are_trusted: true}}", Health.UNSURE),
+        (
+            "{mode: auto, metrics: {publishers_are_trusted: true}, "
+            "plan: {local_disks_may_be_lost_unasked: true}}",
+            Health.WRONG,
+        ),
         ("{mode: ask, idle: {second_figure: required}}", Health.WRONG),
     ],
 )

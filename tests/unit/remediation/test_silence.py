@@ -13,6 +13,7 @@ from governor.approvals.model.approval import Stage
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
+from governor.policy.model.acting import PlanRule
 from governor.policy.model.policy import Mode
 from tests.builders import NOW, make_evidence
 from tests.unit.remediation.test_guards import episode_of
@@ -230,6 +231,31 @@ def test_a_yes_counts_without_power_although_silence_would_not() -> None:
     world = without_power(World(on_expiry="act", evidence=ASKED_WITHOUT_POWER))
 
     assert world.recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "may_be_lost", "is_asked"),
+    [("g5.xlarge", False, True), ("g5.xlarge", True, False), ("g5g.16xlarge", False, False)],
+)
+def test_where_auto_would_wipe_local_disks_people_are_asked_without_power(
+    instance_type: str, may_be_lost: bool, is_asked: bool
+) -> None:
+    """Mode auto asks there in any case: an idle instance that nobody is asked about costs money
+    forever. Where it may act unasked, it does nothing without power."""
+    plan = PlanRule(local_disks_may_be_lost_unasked=may_be_lost)
+    fleet = FleetWorld(replace(policy_of(Mode.AUTO, "no-action"), plan=plan))
+    instance_id = fleet.add(1, instance_type=instance_type)
+    own = (("InstanceId", instance_id),)
+    fleet.metrics.published.pop(("nvidia_smi_power_draw", own))
+
+    opened = opener(fleet)(ref_of(fleet, instance_id))
+
+    assert is_asked is (opened.episode is not None)
+    if opened.episode is not None:
+        assert Mode.ASK is opened.episode.mode
+        assert opened.episode.asking.schedule is not None
+        assert not opened.episode.asking.acts_on_silence
+        assert "power: not measured" in opened.episode.reason
 
 
 @pytest.mark.parametrize("has_power", [True, False])

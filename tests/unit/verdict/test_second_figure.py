@@ -19,7 +19,7 @@ from governor.evidence.model import Evidence
 from governor.evidence.request import EvidenceRequest
 from governor.evidence.rules.figures import FIGURES
 from governor.policy.document import parse_policy
-from governor.policy.model.acting import ApprovalRule
+from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.judging import IdleRule, Metrics, SecondFigure, Vetoes
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, Verdict, VerdictKind
@@ -36,7 +36,8 @@ OWN = "i-0123456789abcdef0"
 BINS = 48
 """Four hours in bins of five minutes: more than a question needs."""
 REQUIRED = Policy(idle=IdleRule(second_figure=SecondFigure.REQUIRED))
-AUTO = Policy(mode=Mode.AUTO)
+AUTO = Policy(mode=Mode.AUTO, plan=PlanRule(local_disks_may_be_lost_unasked=True))
+"""Otherwise mode auto asks about these types, which have local disks."""
 SILENCE_ACTS = Policy(mode=Mode.ASK, approval=ApprovalRule(on_expiry="act"))
 ASK = Policy(mode=Mode.ASK)
 

@@ -118,18 +118,31 @@ def judge_second_figure(instance: Instance, evidence: Evidence, policy: Policy) 
 
 
 def judge_unasked(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return a no-data verdict if the policy acts in mode `auto`, and no second figure confirms the
-    utilization.
+    """Return a no-data verdict if the policy acts on this instance in mode `auto`, and no second
+    figure confirms the utilization.
 
-    Return `None` otherwise. With `approval.on_expiry: act` people are asked all the same, and only
-    their silence is no answer (`why_not_unasked`), unless the readings may still arrive.
+    Return `None` otherwise. Where mode `auto` asks, and with `approval.on_expiry: act`, people are
+    asked all the same, and only their silence is no answer (`why_not_unasked`), unless the readings
+    may still arrive.
     """
     unconfirmed = why_not_unasked(instance.instance_type, evidence, policy)
     if unconfirmed is None:
         return None
-    if policy.mode is not Mode.AUTO and not unconfirmed.is_late:
+    are_people_asked = policy.mode is not Mode.AUTO or asks_in_auto(instance, policy)
+    if are_people_asked and not unconfirmed.is_late:
         return None
     return no_data(evidence, unconfirmed.text, is_late=unconfirmed.is_late)
+
+
+def asks_in_auto(instance: Instance, policy: Policy) -> bool:
+    """Return whether mode `auto` asks people about this instance, because a stop would wipe its
+    local disks and the policy does not allow that unasked. Disks that are not known count."""
+    if policy.plan.local_disks_may_be_lost_unasked:
+        return False
+    if instance.root_device_type != "ebs":
+        return True
+    shape = shape_of(instance.instance_type)
+    return shape is None or bool(shape.local_nvme)
 
 
 def why_not_unasked(instance_type: str, evidence: Evidence, policy: Policy) -> Unconfirmed | None:
