@@ -32,6 +32,9 @@ ENVIRONMENTS = {
     "release": (TOOLS / "release", "requirements/release.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }
+WITH_PIP = frozenset({"project", "sam", "uv"})
+"""Environments whose own programs call pip. The others get none where uv installs: to install pip
+takes longer than all the rest."""
 LOWEST = (3, 11)
 # pip's setting -> uv's variable and the separator that uv wants in it.
 _UV_NAMES = {
@@ -187,27 +190,32 @@ def _reads(stamp: Path, wanted: str) -> bool:
 
 
 def _install(name: str, folder: Path, pins: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    if name != "uv" and _install_with_uv(folder, pins):
+    """Make an environment with these pins. Raises: CalledProcessError."""
+    has_pip = name in WITH_PIP
+    options = () if has_pip else ("--without-pip",)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", *options, str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    if name != "uv" and _install_with_uv(python, pins):
         return
-    command = [
-        str(folder / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--require-hashes",
-    ]
+    if not has_pip:
+        subprocess.run(
+            [python, "-m", "ensurepip", "--default-pip"], check=True, stdout=subprocess.DEVNULL
+        )
     subprocess.run(
-        [*command, "--disable-pip-version-check", "--no-input", "-r", str(pins)],
+        [*_pip(python), "install", "--quiet", "--require-hashes", "--no-input", "-r", str(pins)],
         check=True,
         cwd=ROOT,
     )
 
 
-def _install_with_uv(folder: Path, pins: Path) -> bool:
-    """Return whether uv has installed the pins. What it left undone is pip's to do, so its failure
-    is only told."""
+def _pip(python: str) -> tuple[str, ...]:
+    """Return the command that starts pip in the environment of this interpreter."""
+    return (python, "-m", "pip", "--disable-pip-version-check")
+
+
+def _install_with_uv(python: str, pins: Path) -> bool:
+    """Install the pins for this interpreter with uv, and return true. Return false if uv cannot:
+    then pip has to do it."""
     uv_folder, _ = ENVIRONMENTS["uv"]
     try:
         ensure("uv")
@@ -218,13 +226,16 @@ def _install_with_uv(folder: Path, pins: Path) -> bool:
             flush=True,
         )
         return False
-    python = folder / "bin" / "python"
+    # pip reads the same configuration in every environment, and this one has pip.
     config = subprocess.run(
-        [str(python), "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+        [*_pip(str(uv_folder / "bin" / "python")), "config", "list"],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     command = [str(uv_folder / "bin" / "uv"), "pip", "install", "--quiet", "--require-hashes"]
     done = subprocess.run(
-        [*command, "--python", str(python), "-r", str(pins)],
+        [*command, "--python", python, "-r", str(pins)],
         check=False,
         env={**os.environ, **uv_settings(config.stdout, os.environ)},
         cwd=ROOT,

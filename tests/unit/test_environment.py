@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,48 @@ def test_what_is_set_for_uv_is_left_alone() -> None:
 def test_settings_that_are_not_about_where_packages_are_stay_with_pip() -> None:
     """A time-out or another command's index means nothing to `uv pip install`."""
     assert {} == uv_settings("global.timeout='60'\ndownload.index-url='https://a.invalid'\n", {})
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the commands that an installation starts; each does nothing."""
+    started: list[list[str]] = []
+
+    def start(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(list(command))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(environment, "ensure", lambda _: None)
+    monkeypatch.setattr(subprocess, "run", start)
+    return started
+
+
+@pytest.mark.parametrize(("name", "has_pip"), [("cloud", False), ("project", True), ("sam", True)])
+def test_an_environment_that_never_calls_pip_gets_none_where_uv_installs(
+    commands: list[list[str]], name: str, has_pip: bool
+) -> None:
+    """To install pip took more processor time than to install all pins."""
+    environment._install(name, FOLDER, Path("pins.txt"))
+
+    made, *_, installed = commands
+    assert ("--without-pip" in made) is not has_pip
+    assert ["pip", "install"] == installed[1:3]
+    assert installed[0].endswith("uv")
+    assert not any("ensurepip" in command for command in commands)
+
+
+@pytest.mark.parametrize(("name", "has_pip"), [("cloud", False), ("project", True)])
+def test_where_uv_cannot_install_pip_does(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str, has_pip: bool
+) -> None:
+    """It is installed first if the environment has none."""
+    monkeypatch.setattr(environment, "_install_with_uv", lambda *_: False)
+
+    environment._install(name, FOLDER, Path("pins.txt"))
+
+    assert has_pip is not any("ensurepip" in command for command in commands)
+    assert ["-m", "pip"] == commands[-1][1:3]
+    assert ["-r", "pins.txt"] == commands[-1][-2:]
 
 
 @pytest.mark.parametrize("linked", [".venv", ".tools"])
