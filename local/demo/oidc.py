@@ -92,9 +92,13 @@ class Issuer:
 
     def rotate(self) -> None:
         """New keys; the old ones are published no more."""
-        self._rsa = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._rsa = self.new_rsa_key()
         self._ec = ec.generate_private_key(ec.SECP256R1())
         self._key_id = secrets.token_hex(4)
+
+    def new_rsa_key(self) -> rsa.RSAPrivateKey:
+        """Return a key that no token was signed by yet."""
+        return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def document(self) -> dict[str, Any]:
         """The discovery document."""

@@ -40,9 +40,15 @@ _Loader.add_multi_constructor("!", _intrinsic)  # type: ignore[no-untyped-call]
 
 
 def load_template(path: Path) -> dict[str, Any]:
-    """The template as dicts and lists."""
+    """Return the template as dicts and lists, which the caller may change."""
+    return deepcopy(_parsed(path.read_text(encoding="utf-8")))
+
+
+@cache
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the template of this text. To parse it takes many times as long as to copy it."""
     # _Loader is a SafeLoader with CloudFormation's tags.
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a safe loader
+    document: dict[str, Any] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
     return document
 
 

@@ -7,6 +7,8 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,6 +26,19 @@ URL = "https://issuer.example.com"
 CALLBACK = "https://api.example.com/sign-in/callback"
 NONCE, STATE, VERIFIER = "n" * 43, "s" * 43, "v" * 43
 ALICE = Person("u-alice", {"email": "alice@example.com", "email_verified": True, "groups": ["gpu"]})
+
+
+@cache
+def rsa_key(number: int) -> rsa.RSAPrivateKey:
+    """Return a key, another one for each number. To make one takes as long as ten tests."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture(autouse=True)
+def _issuers_share_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the issuers of a test one key after the other, the same as in other tests."""
+    numbers = count()
+    monkeypatch.setattr(Issuer, "new_rsa_key", lambda _: rsa_key(next(numbers)))
 
 
 class Wire(Https):
