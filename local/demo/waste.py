@@ -118,6 +118,12 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "sagemaker-notebook": {"ada-notebook": "not measured"},
     "sagemaker-app": {"bob-space": "not measured"},
     "bedrock-throughput": {"titan-poc": "likely idle"},
+    "auto-scaling-group": {"inference": "keeps running"},
+    "spot-fleet": {"render": "keeps running"},
+    "capacity-reservation": {"launch-week": "unused"},
+    "stopped-instance": {"paper-2025": "unused"},
+    "unattached-volume": {"datasets": "unused"},
+    "elastic-ip": {"unknown-use": "unused"},
 }
 """The finding of each resource by its name, by the kind of resource in a scan."""
 
@@ -329,12 +335,15 @@ def _put_groups(cloud: LocalCloud, simulation: Simulation, now: datetime) -> Non
         "IamFleetRole": f"arn:aws:iam::{ACCOUNT}:role/fleet",
         "TargetCapacity": 2,
         "Type": "maintain",
-        "LaunchSpecifications": [{"InstanceType": "g5.xlarge"}],
+        "LaunchSpecifications": [{"InstanceType": "g6e.xlarge"}],
     }
+    # No instance of the demo has this type, whose price would change the advice about it.
+    simulation.set_spot_prices({"g6e.xlarge": "0.8204"})
     record = {
         "SpotFleetRequestState": "active",
         "ActivityStatus": "fulfilled",
         "SpotFleetRequestConfig": config,
+        "Tags": [{"Key": "Name", "Value": "render"}],
     }
     created = (now - timedelta(days=33)).replace(microsecond=0)
     simulation.put_spot_fleet(created, record)
@@ -360,7 +369,8 @@ def _put_remains(cloud: LocalCloud, simulation: Simulation, now: datetime) -> No
         )
     )
     simulation.put_volume(8_000, launched, {"Name": "datasets"})
-    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc")
+    named = {"ResourceType": "elastic-ip", "Tags": [{"Key": "Name", "Value": "unknown-use"}]}
+    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc", TagSpecifications=[named])
 
 
 def _steady(

@@ -73,7 +73,7 @@ def test_an_app_is_shown_and_never_idle() -> None:
     """Its owner is that of its private space."""
     (row,) = scan(app()).rows
     assert Finding.NOT_MEASURED is row.judgment.finding
-    words = "running for 12 days, idle shutdown off; activity not measured"
+    words = "JupyterLab running for 12 days, idle shutdown off; activity not measured"
     assert words == row.judgment.evidence
     assert ("ada-space", "ada") == (row.resource.name, row.resource.creator)
     assert Decimal("1.515") == row.usd_per_hour

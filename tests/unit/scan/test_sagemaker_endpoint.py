@@ -173,7 +173,7 @@ def test_gpu_figures_are_scaled_to_one_gpu() -> None:
     """SageMaker adds up the four GPUs of the instance: 8% are 2% of one."""
     row = row_of(endpoint("chat"), SeriesTwin({**MEASURED, ("GPUUtilization", "main"): 8.0}))
     assert Finding.UNUSED is row.judgment.finding
-    assert row.judgment.evidence.endswith("; GPU utilization 2% on average, of one GPU")
+    assert row.judgment.evidence.endswith("; mean utilization per GPU 2%")
 
 
 @pytest.mark.parametrize(("sum_of_gpus", "finding"), [(19.9, "unused"), (20.0, "busy")])

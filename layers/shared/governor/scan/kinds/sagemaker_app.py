@@ -88,9 +88,9 @@ class SageMakerApps(Kind[App, None]):
 
     def judge(self, place: Place, resource: App, measured: None) -> Judgment:
         """Return that its activity is not measured, and what is known instead."""
-        running = "running"
+        running = f"{resource.app_type} running"
         if resource.since is not None:
-            running = f"running for {span(place.now - resource.since)}"
+            running += f" for {span(place.now - resource.since)}"
         evidence = f"{running}, idle shutdown {resource.idle_shutdown}; activity not measured"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
@@ -120,7 +120,7 @@ def _app(place: Place, record: Mapping[str, Any]) -> App | None:
     return App(
         target=place.target,
         resource_id="/".join(parts),
-        what=f"{hardware({ml_type: 1})}, {record['AppType']}",
+        what=hardware({ml_type: 1}),
         name=printable(space or profile or record["AppName"]),
         creator=None if profile is None else printable(profile),
         since=None if created is None else as_utc(created),

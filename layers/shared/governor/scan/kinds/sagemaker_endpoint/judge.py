@@ -74,5 +74,5 @@ def _calls(use: EndpointUse, now: UtcDatetime) -> str:
     if use.backlog > 0:
         text += f", up to {use.backlog:,.0f} requests waiting"
     if use.gpu_percent is not None:
-        text += f"; GPU utilization {use.gpu_percent:.0f}% on average, of one GPU"
+        text += f"; mean utilization per GPU {use.gpu_percent:.0f}%"
     return text
