@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from shlex import split
 from typing import Any
 
 import botocore.session
+from botocore import xform_name
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
@@ -36,6 +38,23 @@ def takes(operation: str, parameters: Mapping[str, Any], following: str | None =
         assert model.output_shape is not None, f"{operation} answers nothing"
         assert following in model.input_shape.members, f"{operation} takes no {following}"
         assert following in model.output_shape.members, f"{operation} answers no {following}"
+
+
+def is_command_of_aws(command: str) -> None:
+    """Check that the AWS CLI knows the service, the operation and all options of a command, and
+    that nothing that it needs is missing. Raises: AssertionError if it does not."""
+    program, service, name, *words = split(command)
+    assert "aws" == program, command
+    operation_by_name = {
+        xform_name(operation, "-"): operation for operation in _model(service).operation_names
+    }
+    shape = _model(service).operation_model(operation_by_name[name]).input_shape
+    assert shape is not None, command
+    member_by_option = {f"--{xform_name(member, '-')}": member for member in shape.members}
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
+    assert "--region" in options, command
+    given = [member_by_option[option] for option in options if option != "--region"]
+    assert {*shape.required_members} <= {*given}, command
 
 
 @cache

@@ -29,6 +29,7 @@ from tests.unit.scan.kinds import (
     SeriesTwin,
     place,
 )
+from tests.unit.scan.shapes import is_command_of_aws
 
 RESERVATIONS = "ec2:DescribeCapacityReservations"
 RESERVED = "ec2:DescribeReservedInstances"
@@ -56,6 +57,8 @@ def only_row(kind: Kind[Any, Any], answers: Mapping[str, Any], **changes: Any) -
     report = scan_place(where(answers, **changes), [kind])
     assert () == report.unread
     (row,) = report.rows
+    if row.command:
+        is_command_of_aws(row.command)
     return row
 
 

@@ -19,6 +19,7 @@ from governor.scan.kinds.groups.rules import Choice, least_usd_per_hour
 from governor.scan.model import Finding, Row
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, ApiTwin, PricesTwin, place
+from tests.unit.scan.shapes import is_command_of_aws
 
 GROUPS = "autoscaling:DescribeAutoScalingGroups"
 CONFIGURATIONS = "autoscaling:DescribeLaunchConfigurations"
@@ -43,6 +44,8 @@ def only_row(kind: Kind[Any, Any], answers: Mapping[str, Any]) -> Row:
     report = scan(kind, answers)
     assert () == report.unread
     (row,) = report.rows
+    if row.command:
+        is_command_of_aws(row.command)
     return row
 
 

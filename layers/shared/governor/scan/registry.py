@@ -14,6 +14,9 @@ from governor.scan.kinds.groups.auto_scaling_group import AutoScalingGroups
 from governor.scan.kinds.groups.batch_environment import BatchEnvironments
 from governor.scan.kinds.groups.eks_node_group import EksNodeGroups
 from governor.scan.kinds.groups.fleets import Ec2Fleets, SpotFleets
+from governor.scan.kinds.remains.elastic_ip import ElasticIps
+from governor.scan.kinds.remains.stopped_instance import StoppedInstances
+from governor.scan.kinds.remains.unattached_volume import UnattachedVolumes
 from governor.scan.kinds.sagemaker_app import SageMakerApps
 from governor.scan.kinds.sagemaker_cluster import SageMakerClusters
 from governor.scan.kinds.sagemaker_endpoint.kind import SageMakerEndpoints
@@ -34,4 +37,7 @@ KINDS: tuple[Kind[Any, Any], ...] = (
     CapacityBlocks(),
     ReservedInstances(),
     SavingsPlans(),
+    StoppedInstances(),
+    UnattachedVolumes(),
+    ElasticIps(),
 )

@@ -1,0 +1,119 @@
+"""Stopped instances of accelerated types: they cost what their EBS volumes cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from governor.core.instance import Volume
+from governor.core.units import UsdPerHour, in_parts, plural
+from governor.scan.exemption import exemption
+from governor.scan.kind import Kind, Place
+from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.ec2_types import hardware
+from governor.scan.kinds.remains.rules import judge_stopped
+from governor.scan.kinds.remains.stopped import (
+    DESCRIBE_INSTANCES,
+    StoppedInstance,
+    stopped_here,
+)
+from governor.scan.kinds.remains.storage import DESCRIBE_VOLUMES, price_of_volumes, read_volume
+from governor.scan.kinds.tags import name_in
+from governor.scan.model import Finding, Judgment, Resource
+
+_TOPIC = "stopped instances"
+_FILTER_VALUES = 200
+"""The most values of one filter. Source: EC2 API, Filter."""
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Resource):
+    """A stopped instance with volumes."""
+
+    volumes: tuple[Volume, ...] = ()
+    """Without size if EC2 did not show them."""
+
+
+class StoppedInstances(Kind[Stopped, None]):
+    """Stopped instances of accelerated types that still have EBS volumes."""
+
+    name = "stopped-instance"
+    words = _TOPIC
+    operations = (DESCRIBE_INSTANCES, DESCRIBE_VOLUMES)
+
+    def list(self, place: Place) -> Sequence[Stopped]:
+        """Return the instances with their volumes; empty if there are none. One without volumes
+        costs nothing and is left out. Raises: CloudError."""
+        instances = [instance for instance in stopped_here(place) if instance.volume_ids]
+        volume_by_id = _volumes(place, instances)
+        return [_resource(place, instance, volume_by_id) for instance in instances]
+
+    def measure(self, place: Place, resources: Sequence[Stopped]) -> Mapping[str, None]:
+        """Return nothing: EC2 says since when an instance is stopped."""
+        return {}
+
+    def price(self, place: Place, resource: Stopped) -> UsdPerHour | None:
+        """Return the price of the volumes; `None` if a size is not known."""
+        return price_of_volumes(place, resource.volumes)
+
+    def judge(self, place: Place, resource: Stopped, measured: None) -> Judgment:
+        """Return that it is unused once it was stopped for 30 days."""
+        exempt = exemption(place.policy, resource)
+        if exempt is not None:
+            return exempt
+        size = sum(volume.size_gib or 0 for volume in resource.volumes)
+        volumes = plural(len(resource.volumes), "volume")
+        rest = f"{volumes} of {size:,} GiB in all" if size else volumes
+        return judge_stopped(resource.since, place.now, rest)
+
+    def command(self, resource: Stopped, judgment: Judgment) -> str:
+        """Return the command that saves its volumes as snapshots, after which it can be terminated;
+        the one that shows it as long as it is not unused."""
+        if judgment.finding is Finding.EXEMPT:
+            return ""
+        if judgment.finding is not Finding.UNUSED:
+            return aws_command(
+                resource.target, "ec2", "describe-instances", instance_ids=resource.resource_id
+            )
+        return aws_command(
+            resource.target,
+            "ec2",
+            "create-snapshots",
+            instance_specification=f"InstanceId={resource.resource_id}",
+            description="before termination",
+        )
+
+
+def _volumes(place: Place, instances: Sequence[StoppedInstance]) -> dict[str, Volume]:
+    """Return the volumes of the instances by id; those that EC2 does not show are missing. Raises:
+    CloudError."""
+    ids = [volume_id for instance in instances for volume_id in instance.volume_ids]
+    volume_by_id: dict[str, Volume] = {}
+    for part in in_parts(ids, _FILTER_VALUES):
+        by_id = [{"Name": "volume-id", "Values": [*part]}]
+        for page in place.pages(DESCRIBE_VOLUMES, Filters=by_id, MaxResults=_PAGE):
+            records = page.get("Volumes") or ()
+            for volume in place.read_each(_TOPIC, DESCRIBE_VOLUMES, records, read_volume):
+                volume_by_id[volume.volume_id] = volume
+    return volume_by_id
+
+
+def _resource(
+    place: Place, instance: StoppedInstance, volume_by_id: Mapping[str, Volume]
+) -> Stopped:
+    """Return a stopped instance with its volumes."""
+    volumes: list[Volume] = []
+    for volume_id in instance.volume_ids:
+        not_shown = Volume(volume_id=volume_id, device="", delete_on_termination=False)
+        volumes.append(volume_by_id.get(volume_id, not_shown))
+    return Stopped(
+        target=place.target,
+        resource_id=instance.instance_id,
+        what=f"{hardware(instance.instance_type)}, stopped",
+        name=name_in(instance.tags),
+        tags=instance.tags,
+        since=instance.stopped_at,
+        is_governed=place.policy.selector.is_on(instance),
+        volumes=tuple(volumes),
+    )
