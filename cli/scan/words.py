@@ -37,11 +37,10 @@ def remarks(report: Report) -> list[str]:
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
         sentences.append(f"The sum lacks {count} whose price is not known.")
-    unmeasured = [row for row in report.rows if row.judgment.strength is Strength.NONE]
+    unmeasured = [row for row in report.rows if _is_unmeasured(row)]
     if unmeasured:
-        amounts = [row.usd_per_month for row in unmeasured if row.usd_per_month is not None]
         count = plural(len(unmeasured), "resource was", "resources were")
-        amount = usd(sum(amounts, Decimal()))
+        amount = usd(sum((row.own_usd_per_month for row in unmeasured), Decimal()))
         sentences.append(f"{count} not measured ({amount} a month): that is never idleness.")
     return sentences
 
@@ -70,6 +69,13 @@ def refusal_text(refusal: Refusal) -> str:
 def _is_unpriced_waste(row: Row) -> bool:
     """Return whether the row is waste that the sum lacks."""
     return row.judgment.finding.is_waste and row.usd_per_hour is None
+
+
+def _is_unmeasured(row: Row) -> bool:
+    """Return whether nothing is known of the work of a resource. A group that keeps instances
+    running is not meant: these are measured themselves."""
+    is_group = row.judgment.finding.is_priced_elsewhere
+    return row.judgment.strength is Strength.NONE and not is_group
 
 
 def _where(report: Report) -> str:

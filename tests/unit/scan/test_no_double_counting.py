@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from cli.scan.words import remarks
 from governor.core.errors import CloudError
 from governor.core.instance import Instance
 from governor.scan.kind import Kind
@@ -21,12 +22,13 @@ from governor.scan.kinds.remains.elastic_ip import ElasticIps
 from governor.scan.kinds.remains.stopped_instance import StoppedInstances
 from governor.scan.kinds.remains.unattached_volume import UnattachedVolumes
 from governor.scan.model import Finding, Judgment, Report, Row, Strength
-from governor.scan.rules import by_waste
+from governor.scan.rules import by_waste, groups_of
 from governor.scan.scan_place import scan_place
 from tests.unit.scan import test_capacity as capacity
 from tests.unit.scan import test_groups as groups
 from tests.unit.scan import test_remains as remains
 from tests.unit.scan.kinds import (
+    NOW,
     TARGET,
     ApiTwin,
     InstancesTwin,
@@ -77,7 +79,7 @@ def report_of(
     )
     found = scan_place(here, [*KINDS, *others])
     assert () == found.unread
-    return Report(by_waste(found.rows), found.unread, (TARGET,))
+    return Report(NOW, by_waste(found.rows), found.unread, (TARGET,))
 
 
 def idle_instances(number: int) -> KindTwin:
@@ -109,6 +111,10 @@ def test_a_group_its_idle_instances_and_its_reservation_are_counted_once() -> No
     (group,) = [row for row in report.rows if row.kind == "auto-scaling-group"]
     assert Decimal(2) == group.usd_per_hour
     assert group.judgment.finding.is_priced_elsewhere
+    assert Decimal() == group.own_usd_per_month
+    total = sum(one.usd_per_month for one in groups_of(report.rows, lambda row: row.kind))
+    assert Decimal(3 * 730) == total
+    assert [] == remarks(report)
 
 
 def test_groups_and_fleets_never_waste_anything_themselves() -> None:
@@ -169,7 +175,7 @@ def test_a_stopped_instance_its_volumes_and_its_address_are_counted_once() -> No
     report = report_of(answers)
     assert ["stopped-instance", "elastic-ip"] == [row.kind for row in report.rows]
     expected = Decimal("58.40") + Decimal("3.65")
-    assert expected == round(report.waste_usd_per_month, 6)
+    assert expected == report.waste_usd_per_month
 
 
 def test_an_empty_region_takes_nine_calls() -> None:

@@ -125,6 +125,14 @@ class Row:
         return (self.usd_per_hour * HOURS_PER_MONTH).quantize(_CENT, rounding=ROUND_HALF_UP)
 
     @property
+    def own_usd_per_month(self) -> Usd:
+        """Return the price of a month for sums: zero if it is not known, or if other rows have the
+        same costs, as the instances of a group do."""
+        if self.judgment.finding.is_priced_elsewhere or self.usd_per_month is None:
+            return Decimal()
+        return self.usd_per_month
+
+    @property
     def waste_usd_per_month(self) -> Usd:
         """Return what a month of it wastes; zero if it is no waste, or its price is not known."""
         if not self.judgment.finding.is_waste or self.usd_per_month is None:

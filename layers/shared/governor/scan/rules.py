@@ -56,7 +56,7 @@ class Group:
     wasted: int
     """How many of the rows are waste."""
     usd_per_month: Usd
-    """Their price together, as far as it is known."""
+    """Their price together, as far as it is known and no other rows have it."""
     waste_usd_per_month: Usd
 
 
@@ -73,7 +73,7 @@ def groups_of(rows: Iterable[Row], name_of: Callable[[Row], str]) -> tuple[Group
 def _group(name: str, rows: Sequence[Row]) -> Group:
     """Return the group of these rows."""
     wasted = sum(row.judgment.finding.is_waste for row in rows)
-    usd = sum((row.usd_per_month or Decimal() for row in rows), Decimal())
+    usd = sum((row.own_usd_per_month for row in rows), Decimal())
     waste = sum((row.waste_usd_per_month for row in rows), Decimal())
     return Group(name, len(rows), wasted, usd, waste)
 
