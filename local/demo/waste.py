@@ -119,13 +119,14 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "sagemaker-app": {"bob-space": "not measured"},
     "bedrock-throughput": {"titan-poc": "likely idle"},
     "auto-scaling-group": {"inference": "keeps running"},
-    "spot-fleet": {"render": "keeps running"},
+    "spot-fleet": {"": "keeps running"},
     "capacity-reservation": {"launch-week": "unused"},
     "stopped-instance": {"paper-2025": "unused"},
     "unattached-volume": {"datasets": "unused"},
-    "elastic-ip": {"unknown-use": "unused"},
+    "elastic-ip": {"": "unused"},
 }
-"""The finding of each resource by its name, by the kind of resource in a scan."""
+"""The finding of each resource by its name, or by "" without one, by the kind of resource in a
+scan."""
 
 
 def put_waste(cloud: LocalCloud, now: datetime) -> None:
@@ -335,15 +336,12 @@ def _put_groups(cloud: LocalCloud, simulation: Simulation, now: datetime) -> Non
         "IamFleetRole": f"arn:aws:iam::{ACCOUNT}:role/fleet",
         "TargetCapacity": 2,
         "Type": "maintain",
-        "LaunchSpecifications": [{"InstanceType": "g6e.xlarge"}],
+        "LaunchSpecifications": [{"InstanceType": "g5.xlarge"}],
     }
-    # No instance of the demo has this type, whose price would change the advice about it.
-    simulation.set_spot_prices({"g6e.xlarge": "0.8204"})
     record = {
         "SpotFleetRequestState": "active",
         "ActivityStatus": "fulfilled",
         "SpotFleetRequestConfig": config,
-        "Tags": [{"Key": "Name", "Value": "render"}],
     }
     created = (now - timedelta(days=33)).replace(microsecond=0)
     simulation.put_spot_fleet(created, record)
@@ -369,8 +367,7 @@ def _put_remains(cloud: LocalCloud, simulation: Simulation, now: datetime) -> No
         )
     )
     simulation.put_volume(8_000, launched, {"Name": "datasets"})
-    named = {"ResourceType": "elastic-ip", "Tags": [{"Key": "Name", "Value": "unknown-use"}]}
-    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc", TagSpecifications=[named])
+    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc")
 
 
 def _steady(

@@ -163,7 +163,11 @@ def test_the_command_shows_the_fleet(cloud: LocalCloud, reader: dict[str, str]) 
     assert 3 == done.returncode, done.stderr
     document = json.loads(done.stdout)
     names = [row["name"] for row in document["rows"]]
-    assert {"chat-poc", "search", "ada-notebook", "bob-space", "titan-poc"} <= set(names)
+    assert {"launch-week", "chat-poc", "paper-2025", "datasets", "titan-poc", "inference"} <= {
+        *names
+    }
+    assert {"search", "ada-notebook", "bob-space"} <= {*names}
+    assert names.index("launch-week") < names.index("chat-poc") < names.index("inference")
     assert names.index("chat-poc") < names.index("search")
 
 
