@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 from governor.core.errors import AccessDenied, CloudError, SafetyError, Throttled
-from governor.scan.model import Finding, Judgment, Strength
+from governor.scan.kind import Place
+from governor.scan.model import Finding, Judgment, Resource, Strength
 from governor.scan.scan_place import scan_place
 from tests.unit.scan.kinds import KindTwin, place, resource
 
@@ -70,3 +71,23 @@ def test_kinds_whose_calls_are_billed_are_read_only_if_that_was_asked_for() -> N
     kind = KindTwin([resource()], is_billed=True)
     assert () == scan_place(place(), [kind]).rows
     assert 1 == len(scan_place(place(reads_commitments=True), [kind]).rows)
+
+
+class Picky(KindTwin):
+    """A kind that cannot judge the resource `r-odd`."""
+
+    def judge(self, place: Place, resource: Resource, measured: Judgment | None) -> Judgment:
+        """Return the twin's judgment. Raises: KeyError for the odd resource."""
+        if resource.resource_id == "r-odd":
+            raise KeyError("State")
+        return super().judge(place, resource, measured)
+
+
+def test_a_resource_that_cannot_be_judged_costs_its_own_row() -> None:
+    """Those after it are still judged, and the report says that one is missing."""
+    kind = Picky([resource("r-1"), resource("r-odd"), resource("r-2")])
+    report = scan_place(place(), [kind])
+    assert ["r-1", "r-2"] == [row.resource.resource_id for row in report.rows]
+    (line,) = report.unread
+    assert "twins" == line.topic
+    assert "left out" in line.reason

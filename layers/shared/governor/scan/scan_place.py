@@ -47,13 +47,16 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
 
 
 def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
-    """Yield the rows of one kind. Raises: CloudError if it cannot be listed or measured."""
+    """Return the rows of one kind. A resource that cannot be judged is left out, and reported.
+    Raises: CloudError if the kind cannot be listed or measured."""
     resources = kind.list(place)
     measured_by_id = kind.measure(place, resources) if resources else {}
-    for resource in resources:
+
+    def row_of(resource: Resource) -> Row:
+        """Return the row of a resource."""
         measured = measured_by_id.get(resource.resource_id)
         judgment = kind.judge(place, resource, measured)
-        yield Row(
+        return Row(
             kind=kind.name,
             resource=resource,
             judgment=judgment,
@@ -61,6 +64,8 @@ def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
             command=kind.command(resource, judgment),
             owner=_owner(resource),
         )
+
+    return place.read_each(kind.words, "", resources, row_of)
 
 
 def _owner(resource: Resource) -> str | None:
