@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from decimal import Decimal
 
 import pytest
@@ -52,12 +53,15 @@ def test_a_kind_that_is_refused_costs_only_its_own_rows(
     assert is_missing_right is line.is_missing_right
 
 
-def test_an_answer_of_another_form_is_a_line_and_no_traceback() -> None:
+def test_an_answer_of_another_form_is_a_line_and_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """AWS may answer what its documents do not say."""
     kinds = [KindTwin(error=KeyError("Endpoints")), KindTwin([resource()])]
     report = scan_place(place(), kinds)
     assert 1 == len(report.rows)
     assert "cannot be read" in report.unread[0].reason
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_refusal_of_the_clients_is_a_defect_and_stops_the_scan() -> None:
@@ -83,11 +87,15 @@ class Picky(KindTwin):
         return super().judge(place, resource, measured)
 
 
-def test_a_resource_that_cannot_be_judged_costs_its_own_row() -> None:
-    """Those after it are still judged, and the report says that one is missing."""
+def test_a_resource_that_cannot_be_judged_costs_its_own_row(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those after it are still judged, and the report says that one is missing. A terminal shows
+    warnings, so none has the traceback."""
     kind = Picky([resource("r-1"), resource("r-odd"), resource("r-2")])
     report = scan_place(place(), [kind])
     assert ["r-1", "r-2"] == [row.resource.resource_id for row in report.rows]
     (line,) = report.unread
     assert "twins" == line.topic
     assert "left out" in line.reason
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]

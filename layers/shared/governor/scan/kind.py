@@ -110,7 +110,7 @@ class Place:
             try:
                 made = read(record)
             except UNREADABLE as error:
-                _log.warning("%s: a record cannot be read", topic, exc_info=True)
+                _log.info("%s: a record cannot be read", topic, exc_info=True)
                 reason = printable(f"a record cannot be read and is left out: {error!r}")
                 self._report(Unread(str(self.target), topic, operation, reason))
                 continue

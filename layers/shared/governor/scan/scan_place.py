@@ -40,7 +40,7 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
         except CloudError as error:
             unread.append(unread_line(place.target, kind.words, error))
         except UNREADABLE as error:
-            _log.warning("%s in %s cannot be read", kind.words, place.target, exc_info=True)
+            _log.info("%s in %s cannot be read", kind.words, place.target, exc_info=True)
             why = f"AWS's answer cannot be read: {error!r}"
             unread.append(Unread(str(place.target), kind.words, "", printable(why)))
     return PlaceReport(tuple(rows), (*unread, *place.unread))
