@@ -5,6 +5,7 @@ deployed. It needs read rights alone.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from datetime import UTC, datetime
@@ -84,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises: CommandError if the caller has no credentials, or a file cannot be written.
     """
+    # Without a handler Python prints warnings, with their tracebacks: the report has a line each.
+    logging.getLogger().addHandler(logging.NullHandler())
     check_regions(arguments.region or ())
     if arguments.print_policy:
         partition = partition_of(arguments.region[0]) if arguments.region else "aws"

@@ -73,14 +73,17 @@ class CloudTwin:
             key = client._request_signer._credentials.get_frozen_credentials().access_key
             account = key if key.isdigit() else OWN
             operation = f"{client.meta.service_model.service_name}:{name}"
-            at_hand.asked = Asked(account, client.meta.region_name, operation, parameters)
+            asked = Asked(account, client.meta.region_name, operation, parameters)
+            at_hand.asked = asked
             return original(client, name, parameters)
 
-        def request(_: Any, __: Any, ___: Any) -> Any:
+        def request(_: Any, model: Any, __: Any) -> Any:
             """Take the place of the HTTP call."""
             asked = at_hand.asked
+            empty = _empty(model.output_shape)
             try:
-                return SimpleNamespace(status_code=200), self.wait(lambda: self._answer(asked))
+                answer = self.wait(lambda: {**empty, **self._answer(asked)})
+                return SimpleNamespace(status_code=200), answer
             except Refused as refused:
                 return SimpleNamespace(status_code=refused.status), refused.answer
 
@@ -123,3 +126,9 @@ class CloudTwin:
         if unit not in self.accounts_by_unit:
             raise Refused("ParentNotFoundException", f"{unit} is not there")
         return [{"Id": account, "State": "ACTIVE"} for account in self.accounts_by_unit[unit]]
+
+
+def _empty(shape: Any) -> dict[str, Any]:
+    """Return an answer of this shape in which every list is empty."""
+    members = shape.members if shape is not None else {}
+    return {name: [] for name, member in members.items() if member.type_name == "list"}

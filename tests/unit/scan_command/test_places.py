@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -246,6 +247,18 @@ def test_a_caller_without_any_right_gets_a_report_of_what_is_missing(
     assert 4 == ended.status
     assert "missing right ec2:DescribeInstances" in _flat(ended.out)
     assert "incomplete" in ended.out
+
+
+def test_an_answer_of_another_form_prints_no_traceback(
+    cloud: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of the product has one, for its functions; a person gets a line."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    ended = run((KindTwin(error=KeyError("Endpoints"), words="odd ones"),))
+    assert 4 == ended.status
+    assert "odd ones in 123456789012/eu-west-1" in _flat(ended.out)
+    assert "" == ended.err
 
 
 def test_a_call_that_is_not_on_the_list_is_a_defect_that_shows(cloud: CloudTwin, run: Run) -> None:
