@@ -3,6 +3,7 @@ does."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -84,3 +85,28 @@ def test_it_brings_the_templates_of_its_pages(folder: Path) -> None:
 
     assert 0 == done.returncode, done.stderr[-2000:]
     assert "<html" in page.read_text(encoding="utf-8")
+
+
+def test_a_scan_needs_nothing_but_its_source(folder: Path) -> None:
+    """As `uvx --from git+URL governor scan` does: built from a git repository, with the template of
+    its page, and started without a stack, a policy or credentials."""
+    clone = folder / "clone"
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for line in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "all of it")):
+        made = run("git", *line, cwd=clone)
+        assert 0 == made.returncode, made.stderr
+    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
+    source = f"git+{clone.as_uri()}"
+    installed = folder / "from-git" / "installed"
+    built = run(*pip, "install", "--no-deps", "--target", installed, source, cwd=folder)
+    assert 0 == built.returncode, built.stderr[-2000:]
+    assert (installed / "cli" / "scan" / "page.html").is_file()
+
+    governor = installed / "bin" / "governor"
+    policy = run(governor, "scan", "--print-policy", cwd=installed.parent)
+    assert 0 == policy.returncode, policy.stderr
+    statements = json.loads(policy.stdout)["Statement"]
+    assert "ec2:DescribeRegions" in statements[0]["Action"]
+    refused = run(governor, "scan", "--profile", "nobody", cwd=installed.parent)
+    assert (1, "") == (refused.returncode, refused.stdout)
+    assert refused.stderr.startswith("governor: ")
