@@ -94,6 +94,7 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/python -m scripts.policy_reference
 	$(VENV)/python -m scripts.managers_reference
 	$(VENV)/python -m scripts.simulate_example
+	$(VENV)/python -m scripts.scan_example
 
 machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
 	$(VENV)/python -m scripts.state_machines

@@ -38,6 +38,10 @@ RUN_BY = {
     ),
     "governor preflight": f"{LINE}::test_preflight_refutes_only_what_is_unlike_aws",
     "governor simulate": "unit/simulation/test_command.py::",
+    "governor scan": "unit/scan_command/test_outputs.py::test_files_and_table_come_together",
+    "uvx --from git+URL governor scan": (
+        "integration/test_package.py::test_a_scan_needs_nothing_but_its_source"
+    ),
     "governor status": f"{LINE}::test_the_status_is_one_screen",
 }
 """Each command of the README, and a test that runs it."""
@@ -45,7 +49,7 @@ RUN_BY = {
 
 def commands() -> set[str]:
     """Return what a reader is told to type, less paths and comments."""
-    fenced = re.findall(r"^((?:make|bin/governor) [^#\n]*)", README, re.MULTILINE)
+    fenced = re.findall(r"^((?:make|bin/governor|uvx) [^#\n]*)", README, re.MULTILINE)
     inline = re.findall(r"`((?:make|governor|bin/governor) [a-zA-Z][^`]*)`", README)
     return {one.strip().removeprefix("bin/") for one in (*fenced, *inline)}
 
@@ -77,11 +81,11 @@ def test_what_a_forgotten_instance_costs_a_day_is_its_list_price() -> None:
 
 
 def test_the_pictures_come_first() -> None:
-    """Then three commands; the everyday ones and the first week follow."""
+    """Then four commands; the everyday ones and the first week follow."""
     places = [
         README.index(one)
         for one in ("images/question-phone.png", "```sh", "## Everyday", "## The first")
     ]
     assert sorted(places) == places
-    assert 3 == len(README.split("```sh\n")[1].split("```")[0].strip().splitlines())
+    assert 4 == len(README.split("```sh\n")[1].split("```")[0].strip().splitlines())
     assert {"everyday-commands", "the-first-week", "documentation"} <= _anchors(ROOT / "README.md")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ from governor.events.messages import warning_alert
 from governor.events.model.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
 from governor.evidence.rules.figures import FIGURES, can_be_replayed
 from governor.notify.registry import CHANNELS
+from governor.scan.kind import Kind
+from governor.scan.registry import KINDS
 from governor.verdict.model import Family, VerdictKind
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.template.machines import ROOT, rules
@@ -35,6 +38,7 @@ MOST_FILES = {
     "A new event source": 3,
     "A new verdict": 3,
     "A new cloud action": 5,
+    "A new kind of resource": 2,
 }
 """The product files that each recipe may name."""
 LAYER = "layers/shared/governor"
@@ -199,3 +203,14 @@ def test_a_step_that_accompanies_another_is_known_to_its_recipe_alone() -> None:
     for step in steps:
         assert who_names(f"Step.{step.name}") <= recipe("A new cloud action")
     assert all(STEP_TEXT[step] for step in Step)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_only_the_registry_knows_a_kind_of_resource(kind: Kind[Any, Any]) -> None:
+    """Beside the kinds themselves, of which some share code."""
+    module = type(kind).__module__
+    registry = f"{LAYER}/scan/registry.py"
+    knowing = {name for name in who_names(module) if not name.startswith(f"{LAYER}/scan/kinds/")}
+
+    assert {registry} == knowing
+    assert registry in recipe("A new kind of resource")

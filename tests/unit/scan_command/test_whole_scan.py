@@ -16,10 +16,12 @@ import pytest
 from benchmarks.timeline import SimulatedThreads, Timeline
 from governor.scan.registry import KINDS
 from governor.scan.rights import policy_to_attach
-from tests.unit.scan.cloud_twin import OWN, Asked, CloudTwin
+from tests.unit.scan.cloud_twin import Asked, CloudTwin
 from tests.unit.scan_command.conftest import Run
 
-REGIONS = tuple(f"{area}-{number}" for area in ("us-east", "us-west", "eu-west") for number in (1, 2))
+REGIONS = tuple(
+    f"{area}-{number}" for area in ("us-east", "us-west", "eu-west") for number in (1, 2)
+)
 REGIONS += ("eu-central-1", "eu-north-1", "ap-southeast-1", "ap-northeast-1")
 PER_REGION = 50
 SECONDS_A_CALL = 0.05
@@ -99,9 +101,7 @@ def test_an_empty_region_costs_a_few_calls_for_each_kind(cloud: CloudTwin, run: 
     assert len(cloud.calls) <= 2 + regions * 3 * len(KINDS)
 
 
-def _seconds(
-    cloud: CloudTwin, monkeypatch: pytest.MonkeyPatch, scan: Callable[[], Any]
-) -> float:
+def _seconds(cloud: CloudTwin, monkeypatch: pytest.MonkeyPatch, scan: Callable[[], Any]) -> float:
     """Return the seconds that a scan waits for AWS, by a simulated clock."""
     timeline = SimulatedThreads.timeline = Timeline()
     monkeypatch.setattr("governor.aws.clients.ThreadPoolExecutor", SimulatedThreads)
