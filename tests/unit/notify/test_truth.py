@@ -24,11 +24,12 @@ from governor.approvals.messages.questions import (
     undo_alert,
     waiting_alert,
 )
+from governor.approvals.messages.sentences import launched_text, restarts_text
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
 from governor.core.homes import Home, Kind
-from governor.core.instance import Instance, Protection
+from governor.core.instance import Instance, Launch, Protection
 from governor.core.units import in_utc, sentence
 from governor.episode.model.episode import Episode, EpisodeEnding, Failing, Outcome, Phase, Terms
 from governor.episode.model.plan import STEP_TEXT, PlanFacts, Price, Step
@@ -1167,6 +1168,26 @@ def test_a_digest_says_whose_owner_tag_names_nobody_known() -> None:
 
     said = [section.lines.count(note) for section in message.sections]
     assert [0, 1] == sorted(said)
+
+
+def test_a_digest_says_who_launched_an_instance_and_that_others_started_it_again() -> None:
+    """As the page and a message of its own say it, in the section of that instance alone."""
+    known = episode_of(Mode.ASK)
+    asking = replace(
+        known.asking,
+        launched_by=Launch("arn:aws:iam::123456789012:user/bob", NOW - timedelta(days=9)),
+        others_started_at=(NOW - timedelta(days=3), NOW - timedelta(days=1)),
+    )
+    restarted = replace(known, asking=asking)
+    alerts = [
+        queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in (known, restarted)
+    ]
+    message = digest_of(alerts, [known, restarted], link=LINK, digest_id="digest-1", now=NOW)
+
+    for text in (launched_text(restarted), restarts_text(restarted)):
+        assert text
+        said = [section.lines.count(text) for section in message.sections]
+        assert [0, 1] == sorted(said)
 
 
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:

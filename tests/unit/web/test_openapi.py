@@ -4,6 +4,7 @@ answers."""
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from governor.approvals.model.approval import Answer, ApprovalStatus
+from governor.core.instance import Launch
 from governor.episode.model.episode import Outcome
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership
 from governor.web.api import _FIELDS, ApiRequest
 from local.engine.templates import expand_template
+from tests.builders import NOW
 from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post
 from tests.unit.worlds.world import APPROVAL_ID, World
 
@@ -98,6 +101,26 @@ def test_questions_and_records_are_as_described(action: Action) -> None:
     found += [("Decided", held.document), ("Freezes", brakes)]
     for schema, document in [*found, ("Question", record), ("Error", refusal.document)]:
         assert [] == problems(schema, document)
+
+
+def test_a_question_says_who_launched_the_instance_and_that_others_started_it_again() -> None:
+    """In the sentences of the page; null where nothing is known."""
+    world = World(decide=False)
+    before = api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    asking = replace(
+        episode.asking,
+        launched_by=Launch("arn:aws:iam::123456789012:user/bob", NOW - timedelta(days=9)),
+        others_started_at=(NOW - timedelta(days=3), NOW - timedelta(days=1)),
+    )
+    world.state.put(replace(episode, asking=asking))
+    after = api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document
+
+    assert (None, None) == (before["launched_by"], before["restarts"])
+    assert after["launched_by"].startswith("Launched by the user bob on ")
+    assert "Others have started it again twice" in after["restarts"]
+    assert [] == problems("Question", after)
 
 
 def test_the_policy_and_an_acceptance_are_as_described() -> None:

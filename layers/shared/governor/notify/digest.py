@@ -232,6 +232,8 @@ def _question_section(
         "silence": sentences.silence_text(episode, deadline_of(alert), now),
         "people": people,
         "owner_note": episode.asking.owner_note or "",
+        "restarts": sentences.restarts_text(episode),
+        "launched": sentences.launched_text(episode),
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,
         "losses": "; ".join(losses),

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages.sentences import cost_lines, plan_lines
+from governor.approvals.messages.sentences import (
+    cost_lines,
+    launched_text,
+    plan_lines,
+    restarts_text,
+)
 from governor.approvals.model.approval import Answer, Approval, Decision
 from governor.approvals.model.terms import Role, SignIn
 from governor.approvals.open_console import OpenConsole
@@ -301,6 +306,8 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "needs_losses_accepted": episode.plan.loses_local_disks,
         "presence": episode.asking.presence,
         "owner_note": episode.asking.owner_note,
+        "restarts": restarts_text(episode) or None,
+        "launched_by": launched_text(episode) or None,
         "people_needed": episode.terms.people_needed,
         "acts_on_silence": episode.asking.acts_on_silence,
         "first_yes_by": first_yes_by,
