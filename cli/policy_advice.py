@@ -189,19 +189,35 @@ def _of_vetoes(policy: Policy) -> Iterator[str]:
             "no veto is on: utilization alone makes an instance idle; switch on "
             "vetoes.cpu_percent at least"
         )
-    needs_power = policy.acts_unasked_by
-    if needs_power is None and policy.idle.second_figure is SecondFigure.REQUIRED:
-        needs_power = "idle.second_figure: required"
-    if needs_power is not None and vetoes.power_percent_of_limit is None:
-        yield (
-            f"{needs_power} needs power to confirm a low utilization, and "
-            "vetoes.power_percent_of_limit is null, so nothing is ever done on types with a power "
-            "limit; set a limit"
-        )
+    if vetoes.power_percent_of_limit is None:
+        yield from _of_uncompared_power(policy)
     if policy.mode is not Mode.OBSERVE and not vetoes.required:
         yield (
             "vetoes.required is empty: an instance whose CPU and network are not "
             "measured counts as quiet"
+        )
+
+
+def _of_uncompared_power(policy: Policy) -> Iterator[str]:
+    """Yield what a policy without a limit for power leaves undone on types that have a power limit.
+    Only one setting is named, the strictest."""
+    is_null = "vetoes.power_percent_of_limit is null"
+    if policy.idle.second_figure is SecondFigure.REQUIRED:
+        yield (
+            "idle.second_figure: required needs power to confirm a low utilization, and "
+            f"{is_null}, so nobody is asked and nothing is done on types with a power limit; set a "
+            "limit"
+        )
+    elif policy.mode is Mode.AUTO:
+        yield (
+            "mode: auto acts only where power confirms a low utilization, and "
+            f"{is_null}, so on types with a power limit nothing is done unasked; set a limit"
+        )
+    elif policy.approval.on_expiry == "act":
+        yield (
+            "approval.on_expiry: act counts silence only where power confirms a low utilization, "
+            f"and {is_null}, so on types with a power limit people are asked, and nothing happens "
+            "if nobody answers; set a limit"
         )
 
 

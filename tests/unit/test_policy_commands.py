@@ -181,7 +181,16 @@ def test_an_unknown_setting_is_guessed(
         ),
         (
             "mode: ask\napproval: {on_expiry: act}\nvetoes: {power_percent_of_limit: null}",
-            "approval.on_expiry: act needs power to confirm a low utilization",
+            "approval.on_expiry: act counts silence only where power confirms a low utilization, "
+            "and vetoes.power_percent_of_limit is null, so on types with a power limit people are "
+            "asked, and nothing happens if nobody answers; set a limit",
+        ),
+        (
+            "mode: auto\nmetrics: {publishers_are_trusted: true}\n"
+            "vetoes: {power_percent_of_limit: null}",
+            "mode: auto acts only where power confirms a low utilization, and "
+            "vetoes.power_percent_of_limit is null, so on types with a power limit nothing is done "
+            "unasked; set a limit",
         ),
         (
             "idle: {second_figure: required}\nvetoes: {power_percent_of_limit: null}",
