@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from governor.alerts.model import Owner
+from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.model.approval import Answer
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import SafetyError
@@ -453,6 +454,35 @@ def test_each_fault_alone_keeps_a_stopped_instance(name: str, late: bool) -> Non
     with pytest.raises(SafetyError):
         world.put_away(world.ref, step)
     assert [] == world.writes()
+
+
+def test_refused_snapshots_of_a_stopped_instance_leave_it_stopped_and_the_message_says_so() -> None:
+    """It does not run on, and this question did not stop it."""
+    world, one = stopped()
+    episode = stored_episode(world, asked(world, one))
+
+    alert = outcome_alert(
+        episode.ref, episode, Outcome.REFUSED, "EC2 refuses its snapshots", NOW, None
+    )
+
+    text = " ".join(alert.lines)
+    assert "An earlier question stopped it; nothing was deleted" in text
+    assert "its stop was requested" not in text.lower()
+
+
+def test_a_question_about_restarts_by_others_holds_back_that_about_the_storage() -> None:
+    """Its message names the day until which nobody is asked about the instance, for any reason."""
+    world, one = stopped()
+    until = world.clock.now() + timedelta(days=3)
+    record = world.state.record(TARGET, one)
+    world.state.put(replace(record, restarts_quiet_until=until))
+    world.sweep()
+    held_back = started(world)
+
+    world.clock.moment = until
+    world.sweep()
+
+    assert ([], [ref_of(world, one, 2).execution_name]) == (held_back, started(world))
 
 
 # events and money

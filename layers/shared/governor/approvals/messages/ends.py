@@ -226,6 +226,7 @@ def left_behind(episode: Episode) -> LeftBehind:
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     values["undone"] = episode.is_undone
+    values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)
     values["first"] = clauses[0] if clauses else ""
     values["all"] = " and ".join(clauses)
