@@ -25,12 +25,31 @@ _NEARLY_ALL_PERCENT = 90
 def warnings(policy: Policy) -> tuple[str, ...]:
     """Return a sentence for each dangerous combination, with the setting that would fix it."""
     return (
+        *_of_targets(policy),
         *_of_acting(policy),
         *_of_judging(policy),
         *_of_measuring(policy),
         *_of_fresh_readings(policy),
         *_of_exemption(policy),
     )
+
+
+def _of_targets(policy: Policy) -> Iterator[str]:
+    """Warn of places that are left out while accounts or Regions are those of the stack: this
+    command does not know them, and nothing may be left to sweep."""
+    targets = policy.targets
+    if targets.units or not targets.without:
+        return
+    accounts = targets.accounts or tuple({place.account for place in targets.without})
+    regions = targets.regions or tuple({place.region for place in targets.without})
+    left_out = {(place.account, place.region) for place in targets.without}
+    if all((account, region) in left_out for account in accounts for region in regions):
+        implied = [name for name in ("accounts", "regions") if not getattr(targets, name)]
+        lists = " and ".join(f"targets.{name}" for name in implied)
+        yield (
+            "targets.without: nothing is swept if these places are those of the stack, which "
+            f"counts where {lists} is empty; set {lists}, or remove targets.without"
+        )
 
 
 def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:

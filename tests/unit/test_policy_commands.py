@@ -16,6 +16,8 @@ from cli.policy_consent import next_steps
 from cli.policy_production import missing
 from cli.policy_schema import policy_schema
 from governor.policy.document import parse_policy
+from governor.policy.model.judging import Place, Targets
+from governor.policy.model.policy import Policy
 from governor.policy.rules.consent import Acceptances
 
 PEOPLE = (
@@ -595,3 +597,38 @@ def test_an_instance_is_explained(
         capsys, "explain", "i-0123456789abcdef0", "--file", str(file), "--region", "us-east-1"
     )
     assert (1, True) == (code, "there is no instance" in out)
+
+
+_ACCOUNT = "111122223333"
+_PLACE = Place(_ACCOUNT, "us-east-1")
+
+
+@pytest.mark.parametrize(
+    ("targets", "named"),
+    [
+        (Targets(without=(_PLACE,)), "targets.accounts and targets.regions"),
+        (Targets(accounts=(_ACCOUNT,), without=(_PLACE,)), "targets.regions"),
+        (Targets(regions=("us-east-1",), without=(_PLACE,)), "targets.accounts"),
+    ],
+)
+def test_places_that_may_be_all_that_the_stack_sweeps_are_warned_of(
+    targets: Targets, named: str
+) -> None:
+    """Where a list is empty, the place of the stack counts, which the command does not know."""
+    [warning] = [
+        one for one in warnings(Policy(targets=targets)) if one.startswith("targets.without")
+    ]
+    assert f"where {named} is empty" in warning
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        Targets(),
+        Targets(units=("ou-abcd-11111111",), without=(_PLACE,)),
+        Targets(accounts=(_ACCOUNT, "444455556666"), without=(_PLACE,)),
+        Targets(regions=("us-east-1", "eu-west-1"), without=(_PLACE,)),
+    ],
+)
+def test_places_beside_which_others_are_left_are_not_warned_of(targets: Targets) -> None:
+    assert not [one for one in warnings(Policy(targets=targets)) if "targets.without" in one]

@@ -514,6 +514,22 @@ def test_a_sweep_that_left_targets_out_fails_after_the_month_was_summed_up(
     summed_up.assert_called_once_with()
 
 
+def test_a_sweep_of_no_target_succeeds() -> None:
+    """`targets.without` may leave out the only place: then nothing is swept, and nothing failed."""
+    place = f"{{account: '{PLACE['account']}', region: {PLACE['region']}}}"
+    document = f"targets: {{without: [{place}]}}"
+    wired = sweep_plan(parts(Parts, World(), document))
+    listed = call("plan_sweep", sample("plan_sweep/schedule"), wired)
+    assert {"check": "sweep", "targets": [], "target_count": 0} == listed
+
+    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), told=(), problems=()))
+    summed_up.return_value.configure_mock(
+        month="2026-11", highest_budget_used_percent=0, saved_usd=0, false_stops=0
+    )
+    payload = {"outcomes": [], "target_count": listed["target_count"]}
+    assert "2026-11" == call("sum_up_month", payload, lambda: hub(summed_up))["month"]
+
+
 def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -> None:
     """Both are in the log."""
     summed_up = mock.Mock(side_effect=Unavailable("away"))

@@ -29,10 +29,11 @@ class PlanPayload(Payload):
 
 
 class SweptPayload(Payload):
-    """The outcomes of a sweep of `target_count` targets; `None` for a child that died."""
+    """The outcomes of a sweep of `target_count` targets; `None` for a child that died. There are no
+    targets where `targets.without` leaves out every place."""
 
     outcomes: list[Literal["swept", "failed"] | None]
-    target_count: int = Field(ge=1)
+    target_count: int = Field(ge=0)
 
 
 class EpisodePayload(TargetPayload):
