@@ -151,7 +151,44 @@ def test_a_state_fails_one_sweep_and_is_reported_once(error: CloudError, kind: S
     assert [] == hub.world.state.standing_states()
 
 
-def test_a_state_that_comes_back_is_reported_again() -> None:
+@pytest.mark.parametrize("error", [NOT_ENABLED, ROLE_MISSING, refused("UnauthorizedOperation")])
+def test_a_place_that_flaps_at_each_sweep_is_reported_once_a_day_and_shown(
+    error: CloudError,
+) -> None:
+    """Its alarm sounds as often. Each sweep that meets the state stores it, for `governor status`
+    and the console."""
+    hub = Hub()
+    succeeded = []
+    for _ in range(2 * 144):
+        hub.refusals[FAR] = error
+        succeeded.append(hub.sweep())
+        assert [FAR] == [state.target for state in hub.world.state.standing_states()]
+        del hub.refusals[FAR]
+        succeeded.append(hub.sweep())
+        assert [] == hub.world.state.standing_states()
+
+    assert (2, 2) == (len(hub.begun), len(hub.over))
+    assert 2 == succeeded.count(False)
+
+
+def test_a_state_that_came_back_within_a_day_is_reported_if_it_lasts() -> None:
+    """Once the day is over."""
+    hub = Hub()
+    for _ in range(2):
+        hub.refusals[FAR] = NOT_ENABLED
+        hub.sweep()
+        del hub.refusals[FAR]
+        hub.sweep()
+    hub.refusals[FAR] = NOT_ENABLED
+    for _ in range(280):
+        assert hub.sweep()
+    assert 1 == len(hub.begun)
+
+    assert 1 == [hub.sweep() for _ in range(10)].count(False)
+    assert 2 == len(hub.begun)
+
+
+def test_a_state_that_comes_back_after_a_day_is_reported_again() -> None:
     hub = Hub()
     for _ in range(2):
         hub.refusals[FAR] = NOT_ENABLED
@@ -159,6 +196,7 @@ def test_a_state_that_comes_back_is_reported_again() -> None:
         assert hub.sweep()
         del hub.refusals[FAR]
         assert hub.sweep()
+        hub.world.clock.moment += timedelta(days=1)
 
     assert (2, 2) == (len(hub.begun), len(hub.over))
     assert 4 == len({one.dedup_id for one in (*hub.begun, *hub.over)})

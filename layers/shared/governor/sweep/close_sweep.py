@@ -14,6 +14,7 @@ from functools import partial
 
 from governor.alerts.ports import Announcer
 from governor.approvals.messages.ends import over_alert
+from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
@@ -34,7 +35,7 @@ class ClosedSweep:
     """Result of the hub's part of a sweep. `problems` are texts about steps that failed."""
 
     newly_unswept: tuple[StandingState, ...] = ()
-    """States of whole targets of which no earlier sweep has notified people."""
+    """States of whole targets of which no sweep of the last day has notified people."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -74,9 +75,8 @@ class CloseSweep:
             return
         ended = self._ended(states)
         began = [state for state in states if state.told_at is None and state not in ended]
-        closed.newly_unswept = tuple(state for state in began if state.is_of_target)
         for kind, members in _by_kind(began).items():
-            notify = partial(self._notify_of_begin, kind, members, now)
+            notify = partial(self._notify_of_begins, kind, members, now, closed)
             attempt(closed.problems, f"message: {kind.value}", notify)
         for kind, members in _by_kind(ended).items():
             notify = partial(self._notify_of_end, kind, members, now)
@@ -100,6 +100,30 @@ class CloseSweep:
             if was_swept_since or state.target not in targets:
                 ended.append(state)
         return ended
+
+    def _notify_of_begins(
+        self,
+        kind: StateKind,
+        states: Sequence[StandingState],
+        now: UtcDatetime,
+        closed: ClosedSweep,
+    ) -> None:
+        """Send one message about those of these states that nobody was notified of within a day,
+        and add those of whole targets to `newly_unswept`: a place that is in a state at every
+        second sweep is reported once a day. Raises: CloudError."""
+        state_by_key = {f"standing#{state.kind.value}#{state.place}": state for state in states}
+
+        def notify(keys: Sequence[str]) -> dict[str, CloudError | None]:
+            """Send the message about the states of these keys. Raises: CloudError."""
+            due = [state_by_key[key] for key in keys]
+            unswept = [state for state in due if state.is_of_target]
+            closed.newly_unswept = (*closed.newly_unswept, *unswept)
+            self._notify_of_begin(kind, due, now)
+            return dict.fromkeys(keys)
+
+        for error in self.once.of_many([*state_by_key], notify).values():
+            if error is not None:
+                raise error
 
     def _notify_of_begin(
         self, kind: StateKind, states: Sequence[StandingState], now: UtcDatetime
