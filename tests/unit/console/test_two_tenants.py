@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,6 +27,7 @@ from governor.episode.model.episode import Failing
 from governor.fleet.model import UNGOVERNED, FleetRow, Share
 from governor.limits.model.breaker import BreakerState
 from governor.policy.document import parse_policy
+from governor.table.table import Document, Key
 from governor.verdict.model import Hold
 from governor.wiring.console import VIEWS, forms
 from tests.builders import NOW, make_entry
@@ -106,7 +108,27 @@ def site(
 ) -> Site:
     """The console for a tenant, `alone` or beside another one, whose records are broken if not
     `readable`."""
-    world = world or ConsoleWorld(POLICY)
+    if world is None:
+        world = ConsoleWorld(POLICY)
+        world.table.items.update(deepcopy(kept_items(who, alone=alone, readable=readable)))
+    else:
+        keep_everything(world, who, alone=alone, readable=readable)
+    at = Entrance(world.table)
+    at.clock.at = NOW
+    console = Console(lambda: world.reader, at.doors, VIEWS, forms_of(world))
+    return Site(console, at.session("oidc:1", **WHO[who]), at.doors)
+
+
+@cache
+def kept_items(who: str, *, alone: bool, readable: bool) -> dict[Key, Document]:
+    """Return the items of such a world. Callers get copies: to write them anew takes longer."""
+    world = ConsoleWorld(POLICY)
+    keep_everything(world, who, alone=alone, readable=readable)
+    return world.table.items
+
+
+def keep_everything(world: ConsoleWorld, who: str, *, alone: bool, readable: bool) -> None:
+    """Write what the stack has stored about the tenant, and about the other one if not `alone`."""
     # Whose scope is an account must not see the other account; the others not even within their
     # own.
     foreign = rows_of(1, 11, **FOREIGN) + ([] if who == "account" else rows_of(0, 21, **FOREIGN))
@@ -153,10 +175,6 @@ def site(
         world.state.set_breaker(TARGETS[1], FROZEN)
     for row in [] if alone or readable else foreign:
         broken(world, row)
-    at = Entrance(world.table)
-    at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, VIEWS, forms_of(world))
-    return Site(console, at.session("oidc:1", **WHO[who]), at.doors)
 
 
 def forms_of(world: ConsoleWorld) -> Mapping[str, Post]:
