@@ -18,7 +18,7 @@ from governor.core.units import UsdPerHour, UtcDatetime, printable
 from governor.evidence.ports import MetricReader
 from governor.money.ports import PriceBook
 from governor.policy.model.policy import Policy
-from governor.scan.model import Judgment, Resource, Unread
+from governor.scan.model import Judgment, Resource, Row, Unread
 from governor.scan.ports import AcceleratedInstances, ReadApi
 from governor.scan.unread import unread_of
 
@@ -165,3 +165,8 @@ class Kind(ABC, Generic[Listed, Measured]):
     def command(self, resource: Listed, judgment: Judgment) -> str:
         """Return the exact command that ends the waste, or that looks closer; empty if there is
         none. Names are quoted for a shell."""
+
+    def completed(self, place: Place, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows of a place with what is asked for only few of them, such as who created
+        the most expensive ones. A kind need not have any."""
+        return rows

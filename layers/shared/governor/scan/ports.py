@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from governor.core.errors import CloudError
-    from governor.core.instance import Instance, Target
+    from governor.core.instance import Instance, Launch, Target
+    from governor.core.units import UtcDatetime
 
 
 class ReadApi(Protocol):
@@ -46,3 +47,7 @@ class AcceleratedInstances(Protocol):
     def list_accelerated(self, target: Target) -> Sequence[Instance]:
         """Return all running instances of accelerated types, tagged or not; empty if there are
         none. An instance whose record cannot be read is left out. Raises: CloudError."""
+
+    def launch(self, target: Target, instance_id: str, before: UtcDatetime) -> Launch | None:
+        """Return who launched the instance and when, by one call for CloudTrail's newest records
+        before this time; `None` if those do not say it. It is sent once. Raises: CloudError."""

@@ -10,6 +10,7 @@ from governor.scan.kinds.capacity.capacity_block import CapacityBlocks
 from governor.scan.kinds.capacity.capacity_reservation import CapacityReservations
 from governor.scan.kinds.capacity.reserved_instances import ReservedInstances
 from governor.scan.kinds.capacity.savings_plan import SavingsPlans
+from governor.scan.kinds.ec2_instance.kind import Ec2Instances
 from governor.scan.kinds.groups.auto_scaling_group import AutoScalingGroups
 from governor.scan.kinds.groups.batch_environment import BatchEnvironments
 from governor.scan.kinds.groups.eks_node_group import EksNodeGroups
@@ -23,6 +24,7 @@ from governor.scan.kinds.sagemaker_endpoint.kind import SageMakerEndpoints
 from governor.scan.kinds.sagemaker_notebook import SageMakerNotebooks
 
 KINDS: tuple[Kind[Any, Any], ...] = (
+    Ec2Instances(),
     SageMakerEndpoints(),
     SageMakerNotebooks(),
     SageMakerApps(),

@@ -36,7 +36,7 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
         if kind.is_billed and not place.reads_commitments:
             continue
         try:
-            rows += _rows(kind, place)
+            rows += kind.completed(place, list(_rows(kind, place)))
         except CloudError as error:
             unread.append(unread_line(place.target, kind.words, error))
         except UNREADABLE as error:

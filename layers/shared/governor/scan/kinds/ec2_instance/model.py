@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from governor.core.instance import Instance, SpotRequestType
+from governor.core.managers import Manager
 from governor.evidence.model import Window
 from governor.evidence.rules.profiles import MetricProfile
 from governor.scan.model import Resource
@@ -34,6 +35,8 @@ class Host(Resource):
     instance: Instance
     part_word: str = "accelerator"
     """The word for one of them: `GPU`, `Neuron device`."""
+    known_manager: Manager | None = None
+    """The service that runs it, with the mark by which it is known; `None` if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of an instance: its accelerators, or else the figures beside them.
+    """Measurements of an instance: of its accelerators, or else of the figures beside them.
 
     Attributes:
         problem: why it is not known which metrics it has; empty if that is known.

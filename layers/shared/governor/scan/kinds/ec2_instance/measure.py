@@ -1,0 +1,263 @@
+"""Measure running instances with the product's own evidence and judge, read only.
+
+The order: what needs no metric; the publishers of each instance; a short look at those whose
+accelerators publish, and a day of those that look idle; the figures beside the accelerators of the
+rest. This module decides nothing itself: `verdict.rules` and `rules` do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from governor.core.errors import CloudError
+from governor.core.instance import Lifecycle, SpotRequestType
+from governor.core.units import in_parts
+from governor.evidence.gather_evidence import GatherEvidence
+from governor.evidence.model import Evidence
+from governor.evidence.ports import SeriesFilter
+from governor.evidence.request import EvidenceRequest
+from governor.evidence.rules.figures import EC2_NAMESPACE
+from governor.policy.model.policy import Policy
+from governor.scan.kind import Place
+from governor.scan.kinds.ec2_instance.beside import POWER_METRIC, ReadBeside
+from governor.scan.kinds.ec2_instance.model import (
+    LOOK_BACK,
+    Beside,
+    Host,
+    Measured,
+    Reading,
+    Source,
+)
+from governor.scan.kinds.ec2_instance.rules import deciding, finding_of
+from governor.scan.kinds.ec2_instance.sources import TOPIC, Sources, find_sources
+from governor.scan.model import Finding
+from governor.verdict.model import NO_HOLD, Verdict
+from governor.verdict.rules.judge import is_candidate, judge, judge_unread, ripe_at
+from governor.verdict.rules.judging import wanted_figures
+from governor.verdict.rules.second_figure import doubt_text
+from governor.verdict.rules.utilization import judge_utilization, peaks_of
+
+SPOT_REQUESTS = "ec2:DescribeSpotInstanceRequests"
+_READ = "cloudwatch:GetMetricData"
+_FILTER_VALUES = 200
+"""The most values of one filter. Source: EC2 API, Filter."""
+_HOSTS_OF_A_READ = 5_000
+"""So many instances are read at a time beside their accelerators: seven series each, of a day."""
+
+
+def measure_hosts(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
+    """Return what was measured of each instance, by its id. A part that AWS refuses is reported,
+    and leaves its instances without a judgment."""
+    measured: dict[str, Measured] = {}
+    ripe: list[Host] = []
+    for host in hosts:
+        verdict = judge_unread(host.instance, NO_HOLD, place.policy, place.now)
+        if verdict is None:
+            ripe.append(host)
+        else:
+            measured[host.resource_id] = Measured(Reading(verdict.kind, verdict.reason))
+    if not ripe:
+        return measured
+    sources = find_sources(place, ripe)
+    published = [host for host in ripe if sources.of(host)]
+    silent = [host for host in ripe if not sources.of(host)]
+    for instance_id, reading in _Publishers(place, sources).readings(published).items():
+        measured[instance_id] = Measured(reading)
+    if sources.problem:
+        for host in silent:
+            # Its accelerators may publish something: nothing beside them is worth a guess.
+            measured[host.resource_id] = Measured(problem=sources.problem)
+    else:
+        measured |= _beside(place, silent)
+    return _with_spot_requests(place, hosts, measured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Publishers:
+    """Reads and judges instances by what their accelerators publish."""
+
+    place: Place
+    sources: Sources
+
+    def readings(self, hosts: Sequence[Host]) -> dict[str, Reading]:
+        """Return the reading that decides, by instance id."""
+        readings: dict[str, list[Reading]] = defaultdict(list)
+        hosts_by_source: dict[Source, list[Host]] = defaultdict(list)
+        for host in hosts:
+            for source in self.sources.of(host):
+                hosts_by_source[source].append(host)
+        for source, hosts_here in hosts_by_source.items():
+            for host, reading in self._of_source(source, hosts_here):
+                readings[host.resource_id].append(reading)
+        for list_of_host in readings.values():
+            self._report_problems(list_of_host)
+        return {instance_id: deciding(found) for instance_id, found in readings.items()}
+
+    def _of_source(self, source: Source, hosts: Sequence[Host]) -> Iterator[tuple[Host, Reading]]:
+        """Yield the reading of each instance by one publisher: over a day if it has run that long
+        and looks idle now, else over the policy's window."""
+        short = self._policy(source)
+        day = short.with_window(max(LOOK_BACK, short.window))
+        old = [host for host in hosts if ripe_at(host.instance, day) <= self.place.now]
+        young = [host for host in hosts if ripe_at(host.instance, day) > self.place.now]
+        idle_now: list[Host] = []
+        for host, evidence in self._evidence(source, short, old, in_full=False):
+            verdict = judge_utilization(evidence, short)
+            if verdict is None:
+                idle_now.append(host)
+            else:
+                yield host, _reading(host, source, verdict, evidence, short)
+        for policy, hosts_here in ((day, idle_now), (short, young)):
+            for host, evidence in self._evidence(source, policy, hosts_here, in_full=True):
+                verdict = judge(host.instance, NO_HOLD, evidence, policy, self.place.now)
+                yield host, _reading(host, source, verdict, evidence, policy)
+
+    def _policy(self, source: Source) -> Policy:
+        """Return the policy with the publisher's names of metrics."""
+        policy = self.place.policy
+        names = source.profile.metrics(policy.metrics, source.namespace)
+        names = replace(names, bound_namespaces=source.is_bound)
+        return replace(policy, metrics=names)
+
+    def _evidence(
+        self, source: Source, policy: Policy, hosts: Sequence[Host], *, in_full: bool
+    ) -> Iterator[tuple[Host, Evidence]]:
+        """Yield the evidence of each instance: its utilization, and in full the other figures of
+        those that utilization alone would call idle."""
+        host_by_id = {host.resource_id: host for host in hosts}
+        requests = [
+            EvidenceRequest(
+                instance=host.instance,
+                policy=policy,
+                figures=wanted_figures(policy) if in_full else frozenset(),
+                only_if=is_candidate,
+                profile=source.profile,
+            )
+            for host in hosts
+        ]
+        if in_full and requests:
+            self._list_once(policy)
+        gather = GatherEvidence(self.place.metrics)
+        parts = gather.in_parts(self.place.target, requests, self.place.now, self.sources.passes)
+        for part in parts:
+            for instance_id, gathered in part.items():
+                yield host_by_id[instance_id], gathered.evidence
+
+    def _list_once(self, policy: Policy) -> None:
+        """Add the listings that the evidence of idle instances needs, so that no instance is listed
+        by itself. One that fails is asked for again, and noted, where the evidence is read."""
+        wanted = [SeriesFilter(EC2_NAMESPACE, POWER_METRIC)]
+        work = policy.metrics.work
+        if work is not None:
+            wanted.append(SeriesFilter(work.namespace, None, recently=False))
+            wanted.append(SeriesFilter(work.namespace, None))
+        for listing in wanted:
+            if listing in self.sources.passes:
+                continue
+            try:
+                found = self.place.metrics.list_series(self.place.target, listing)
+            except CloudError as error:
+                self.place.could_not_read(TOPIC, error)
+            else:
+                self.sources.passes[listing] = found
+
+    def _report_problems(self, readings: Sequence[Reading]) -> None:
+        """Report what could not be read of an instance."""
+        for reading in readings:
+            if reading.problem is not None:
+                _report_read(self.place, reading.problem)
+
+
+def _report_read(place: Place, problem: str) -> None:
+    """Report that metrics could not be read."""
+    error = CloudError(problem, operation=_READ, words=problem)
+    place.could_not_read(TOPIC, error)
+
+
+def _reading(
+    host: Host, source: Source, verdict: Verdict, evidence: Evidence, policy: Policy
+) -> Reading:
+    """Return what a verdict and its evidence say of an instance."""
+    return Reading(
+        kind=verdict.kind,
+        reason=verdict.reason,
+        source=source,
+        window=evidence.window,
+        peak_percent=max(peaks_of(evidence), default=None),
+        parts=evidence.gpus_reporting,
+        cpu_percent=evidence.cpu_percent,
+        network_bytes_per_second=evidence.network_bytes_per_second,
+        doubt=doubt_text(host.instance.instance_type, evidence, policy),
+        problem=evidence.read_problem,
+    )
+
+
+def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
+    """Return the figures beside the accelerators of instances that publish nothing else, over a day
+    where they have run that long."""
+    if not hosts:
+        return {}
+    try:
+        power = place.metrics.list_series(place.target, SeriesFilter(EC2_NAMESPACE, POWER_METRIC))
+    except CloudError as error:
+        place.could_not_read(TOPIC, error)
+        return {host.resource_id: Measured(problem=str(error)) for host in hosts}
+    day = place.policy.with_window(max(LOOK_BACK, place.policy.window))
+    old = [host for host in hosts if ripe_at(host.instance, day) <= place.now]
+    young = [host for host in hosts if ripe_at(host.instance, day) > place.now]
+    measured: dict[str, Measured] = {}
+    for policy, hosts_here in ((day, old), (place.policy, young)):
+        read = ReadBeside(place, policy.window, power)
+        for part in in_parts(hosts_here, _HOSTS_OF_A_READ):
+            for instance_id, beside in read(part).items():
+                _report_beside(place, beside)
+                measured[instance_id] = Measured(beside=beside)
+    return measured
+
+
+def _report_beside(place: Place, beside: Beside) -> None:
+    """Report what could not be read."""
+    if beside.problem:
+        _report_read(place, beside.problem)
+
+
+def _with_spot_requests(
+    place: Place, hosts: Sequence[Host], measured: dict[str, Measured]
+) -> dict[str, Measured]:
+    """Return the measurements with the type of the Spot request of each idle Spot instance: it says
+    whether the instance can be stopped. A refusal is reported, and leaves the type unknown."""
+    request_by_id: dict[str, str] = {}
+    for host in hosts:
+        reading = measured[host.resource_id].reading
+        is_idle = reading is not None and finding_of(reading.kind) is Finding.IDLE
+        request_id = host.instance.spot_request_id
+        if is_idle and request_id and host.instance.lifecycle is Lifecycle.SPOT:
+            request_by_id[host.resource_id] = request_id
+    if not request_by_id:
+        return measured
+    types = _spot_request_types(place, sorted(set(request_by_id.values())))
+    completed = dict(measured)
+    for instance_id, request_id in request_by_id.items():
+        found = types.get(request_id)
+        completed[instance_id] = replace(measured[instance_id], spot_request=found)
+    return completed
+
+
+def _spot_request_types(place: Place, request_ids: Sequence[str]) -> dict[str, SpotRequestType]:
+    """Return the types of Spot requests by id; those that EC2 does not show are left out."""
+    types: dict[str, SpotRequestType] = {}
+    for part in in_parts(request_ids, _FILTER_VALUES):
+        by_id = [{"Name": "spot-instance-request-id", "Values": list(part)}]
+        try:
+            for page in place.pages(SPOT_REQUESTS, Filters=by_id):
+                for record in page["SpotInstanceRequests"]:
+                    is_persistent = record.get("Type") == SpotRequestType.PERSISTENT
+                    types[record["SpotInstanceRequestId"]] = (
+                        SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
+                    )
+        except CloudError as error:
+            place.could_not_read("Spot requests", error)
+            break
+    return types

@@ -1,0 +1,202 @@
+"""The words about a running instance: its evidence as sentences, and the command for its row."""
+
+from __future__ import annotations
+
+from governor.core.catalog import shape_of
+from governor.core.homes import Kind as HomeKind
+from governor.core.homes import home_of
+from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
+from governor.core.managers import Manager
+from governor.core.units import full_stop, printable, span
+from governor.evidence.rules.profiles import Part
+from governor.money.rules.cost import PREPAID
+from governor.policy.model.policy import Policy
+from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.ec2_instance import rules
+from governor.scan.kinds.ec2_instance.model import Beside, Host, Measured, Reading
+from governor.scan.model import Finding, Judgment, Strength
+
+HOW_TO_MEASURE = "docs/telemetry.md says how to measure them"
+_PART_WORDS = {"NVIDIA": "GPU", "AMD": "GPU", "AWS": "Neuron device"}
+_LOSES_DISKS = "Stopping it loses its local NVMe disks"
+
+
+def part_word(instance_type: str) -> str:
+    """Return the word for an accelerator of a type, such as `GPU`."""
+    shape = shape_of(instance_type)
+    return _PART_WORDS.get(shape.vendor if shape else "", "accelerator")
+
+
+def evidence_of(host: Host, measured: Measured, finding: Finding, policy: Policy) -> str:
+    """Return the evidence of a finding as sentences for people."""
+    manager = host.known_manager
+    sentences: list[str] = []
+    if measured.reading is not None:
+        sentences.append(_by_accelerators(host, measured.reading, finding))
+    elif measured.beside is not None:
+        sentences.append(_by_beside(host, measured.beside, finding, policy))
+    else:
+        sentences.append(f"Its metrics could not be listed: {printable(measured.problem)}")
+    if finding.is_waste and manager is not None:
+        sentences.append(_managed(host, manager))
+    if finding is Finding.IDLE and manager is None:
+        sentences += _before_a_stop(host, measured)
+    return " ".join(full_stop(text) for text in sentences)
+
+
+def _by_accelerators(host: Host, reading: Reading, finding: Finding) -> str:
+    """Return the sentence about the figures of the accelerators themselves."""
+    if reading.source is None or reading.window is None:
+        return _capitalized(printable(reading.reason))
+    source = reading.source
+    publisher = f"{source.profile.publisher}, {printable(source.namespace)}"
+    if finding is not Finding.IDLE:
+        return f"{_capitalized(printable(reading.reason))} ({publisher})"
+    word = "NeuronCore" if source.profile.part is Part.CORE else host.part_word
+    figures = [_all_parts(word, reading.parts)]
+    if reading.cpu_percent is not None:
+        figures.append(f"CPU up to {reading.cpu_percent:.1f}%")
+    if reading.network_bytes_per_second is not None:
+        figures.append(f"network up to {_megabytes(reading.network_bytes_per_second)}")
+    if reading.doubt:
+        figures.append(reading.doubt)
+    peak = 0.0 if reading.peak_percent is None else reading.peak_percent
+    length = span(reading.window.length)
+    return f"No {word} passed {peak:.1f}% in {length} ({publisher}; {'; '.join(figures)})"
+
+
+def _all_parts(word: str, parts: int | None) -> str:
+    """Return how many were measured: `all 8 GPUs measured`."""
+    if parts is None or parts == 1:
+        return f"its {word} measured"
+    return f"all {parts} {word}s measured"
+
+
+def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> str:
+    """Return the sentence about the figures beside the accelerators."""
+    unmeasured = f"its {host.part_word}s are not measured; {HOW_TO_MEASURE}"
+    length = span(beside.window.length)
+    if finding is Finding.BUSY:
+        figure = rules.busiest_beside(beside, policy) or ""
+        amount = _amount(figure, beside.peaks.get(figure, 0.0))
+        return f"{_capitalized(figure)} reached {amount} within {length}, by EC2; {unmeasured}"
+    if beside.problem:
+        return f"Its metrics could not be read: {printable(beside.problem)}"
+    if beside.missing:
+        missing = ", ".join(beside.missing)
+        return f"Not measured over {length}: {missing}; {unmeasured}"
+    figures = [f"{name} up to {_amount(name, peak)}" for name, peak in beside.peaks.items()]
+    return f"Quiet for {length} by EC2's figures ({', '.join(figures)}); {unmeasured}"
+
+
+def _amount(figure: str, value: float) -> str:
+    """Return the value of a figure beside the accelerators with its unit."""
+    if figure in (rules.CPU, rules.GPU_POWER):
+        return f"{value:.1f}%"
+    if figure == rules.DISK_OPERATIONS:
+        return f"{value:.1f}/s"
+    return _megabytes(value)
+
+
+def _megabytes(bytes_per_second: float) -> str:
+    """Return a rate in MB/s."""
+    return f"{bytes_per_second / 1_000_000:.2f} MB/s"
+
+
+def _managed(host: Host, manager: Manager) -> str:
+    """Return the sentence about the service that runs it."""
+    home = home_of(host.instance, manager)
+    return f"{manager.service} runs it ({printable(home.title)})"
+
+
+def _before_a_stop(host: Host, measured: Measured) -> list[str]:
+    """Return what to know before stopping it, or why it cannot be stopped; empty if a stop loses
+    nothing."""
+    instance = host.instance
+    why_not = why_unstoppable(host, measured)
+    if why_not is not None:
+        return [why_not]
+    if instance.lifecycle in PREPAID or instance.host_id is not None:
+        return ["Its capacity is paid for, used or not: stopping it saves nothing"]
+    shape = shape_of(instance.instance_type)
+    if shape is None or shape.local_nvme == "unknown":
+        return ["Stopping it loses local disks, if it has any"]
+    if shape.local_nvme:
+        return [f"{_LOSES_DISKS} ({shape.local_nvme} GB)"]
+    return []
+
+
+def why_unstoppable(host: Host, measured: Measured) -> str | None:
+    """Return why no command stops it; `None` if one does. A termination loses disks, so none is
+    proposed in its place."""
+    instance = host.instance
+    if instance.root_device_type != "ebs":
+        return "Its root volume is an instance store, so it cannot be stopped, only terminated"
+    if instance.lifecycle is Lifecycle.UNKNOWN:
+        return "What a stop does to an instance bought like this is not known"
+    if instance.lifecycle is not Lifecycle.SPOT:
+        return None
+    if measured.spot_request is SpotRequestType.PERSISTENT:
+        return None
+    if measured.spot_request is SpotRequestType.ONE_TIME:
+        return "A one-time Spot instance cannot be stopped, only terminated"
+    return "Whether this Spot instance can be stopped is not known"
+
+
+def _capitalized(text: str) -> str:
+    """Return the text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def command_for(host: Host, judgment: Judgment, *, can_stop: bool) -> str:
+    """Return the command of a row: what ends the waste that is proved, or what looks closer where
+    nothing is. Nothing is ever stopped on weak evidence. Return an empty text if there is none."""
+    if judgment.finding is Finding.IDLE and judgment.strength is Strength.STRONG:
+        if host.known_manager is not None:
+            return _shrink_command(host, host.known_manager)
+        if not can_stop:
+            return ""
+        return aws_command(host.target, "ec2", "stop-instances", instance_ids=host.resource_id)
+    if judgment.finding in (Finding.LIKELY_IDLE, Finding.NOT_MEASURED):
+        return aws_command(
+            host.target,
+            "cloudwatch",
+            "list-metrics",
+            dimensions=f"Name=InstanceId,Value={host.resource_id}",
+            recently_active="PT3H",
+        )
+    return ""
+
+
+def _shrink_command(host: Host, manager: Manager) -> str:
+    """Return the command that lets the service shrink to nothing; empty if none is known."""
+    home = home_of(host.instance, manager)
+    if not home.name:
+        return ""
+    if home.kind is HomeKind.NODE_GROUP and home.cluster:
+        return aws_command(
+            host.target,
+            "eks",
+            "update-nodegroup-config",
+            cluster_name=home.cluster,
+            nodegroup_name=home.name,
+            scaling_config="minSize=0",
+        )
+    if home.kind is HomeKind.BATCH:
+        return aws_command(
+            host.target,
+            "batch",
+            "update-compute-environment",
+            compute_environment=home.name,
+            compute_resources="minvCpus=0",
+        )
+    group = host.tags.get(AUTO_SCALING_TAG, "")
+    if home.kind is HomeKind.GROUP and group:
+        return aws_command(
+            host.target,
+            "autoscaling",
+            "update-auto-scaling-group",
+            auto_scaling_group_name=group,
+            min_size="0",
+        )
+    return ""
