@@ -7,6 +7,7 @@ Its metrics are steady: CloudWatch has them for days, and goes on having them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from local.engine.simulation import InstanceSpec, Points, Simulation, VolumeSpec
 REGION = "eu-west-1"
 """Where the fleet is. The stacks of the demo sweep their own Region."""
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/sagemaker"
+SAVINGS_PLAN = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CLUSTER = "research"
 """An EKS cluster."""
 _KEPT_DAYS = 8
@@ -31,6 +33,7 @@ PRICES = {
     "Host:ml.g5.2xlarge": "1.6922",
     "Notebk:ml.g4dn.xlarge": "0.8225",
     "Studio:JupyterLab-ml.g5.2xlarge": "1.6922",
+    "Cluster:ml.g6.12xlarge": "6.3294",
 }
 """USD an hour of SageMaker's instances, made up."""
 
@@ -119,14 +122,18 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "sagemaker-app": {"bob-space": "not measured"},
     "bedrock-throughput": {"titan-poc": "likely idle"},
     "auto-scaling-group": {"inference": "keeps running"},
-    "spot-fleet": {"": "keeps running"},
+    "spot-fleet": {"render": "keeps running"},
     "capacity-reservation": {"launch-week": "unused"},
     "stopped-instance": {"paper-2025": "unused"},
     "unattached-volume": {"datasets": "unused"},
-    "elastic-ip": {"": "unused"},
+    "elastic-ip": {"unknown-use": "unused"},
+    "savings-plan": {SAVINGS_PLAN: "unused"},
+    "sagemaker-cluster": {"llm-hyperpod": "not measured"},
+    "batch-environment": {"rendering": "keeps running"},
+    "eks-node-group": {f"{CLUSTER}/gpu": "keeps running"},
 }
-"""The finding of each resource by its name, or by "" without one, by the kind of resource in a
-scan."""
+"""The finding of each resource by its name, or its id without one, by the kind of resource in a
+scan. The Savings Plan is read only if that was asked for: AWS bills it."""
 
 
 def put_waste(cloud: LocalCloud, now: datetime) -> None:
@@ -139,6 +146,7 @@ def put_waste(cloud: LocalCloud, now: datetime) -> None:
     _put_bedrock(cloud, simulation, now)
     _put_groups(cloud, simulation, now)
     _put_remains(cloud, simulation, now)
+    _put_savings_plan(cloud, now)
 
 
 def _spec(host: Host, now: datetime) -> InstanceSpec:
@@ -251,6 +259,7 @@ def _put_sagemaker(cloud: LocalCloud, simulation: Simulation, now: datetime) -> 
     started = now - timedelta(days=9)
     simulation.set_sagemaker_times("notebook-instance", "ada-notebook", created, started)
     _put_studio(simulation, now)
+    _put_hyperpod(simulation, now)
 
 
 def _put_endpoint(sagemaker: Any, name: str, ml_type: str, owner: str) -> None:
@@ -306,6 +315,23 @@ def _put_studio(simulation: Simulation, now: datetime) -> None:
     simulation.put_answer("sagemaker:DescribeDomain", domain, domain)
 
 
+def _put_hyperpod(simulation: Simulation, now: datetime) -> None:
+    """Invent a HyperPod cluster of two nodes."""
+    summary = {
+        "ClusterArn": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/a1b2c3d4e5f6",
+        "ClusterName": "llm-hyperpod",
+        "CreationTime": now - timedelta(days=60),
+        "ClusterStatus": "InService",
+    }
+    nodes = {"InstanceGroupName": "workers", "InstanceType": "ml.g6.12xlarge", "CurrentCount": 2}
+    simulation.put_answer("sagemaker:ListClusters", {"ClusterSummaries": [summary]})
+    simulation.put_answer(
+        "sagemaker:DescribeCluster",
+        {**summary, "InstanceGroups": [nodes]},
+        {"ClusterName": "llm-hyperpod"},
+    )
+
+
 def _put_bedrock(cloud: LocalCloud, simulation: Simulation, now: datetime) -> None:
     """Put a provisioned throughput that nobody calls, committed for six months."""
     cloud.client("bedrock", region=REGION).create_provisioned_model_throughput(
@@ -332,16 +358,21 @@ def _put_groups(cloud: LocalCloud, simulation: Simulation, now: datetime) -> Non
         LaunchTemplate={"LaunchTemplateId": template_id, "Version": "$Default"},
         AvailabilityZones=[f"{REGION}a"],
     )
+    _put_node_group(cloud)
+    _put_batch(cloud)
     config = {
         "IamFleetRole": f"arn:aws:iam::{ACCOUNT}:role/fleet",
         "TargetCapacity": 2,
         "Type": "maintain",
-        "LaunchSpecifications": [{"InstanceType": "g5.xlarge"}],
+        "LaunchSpecifications": [{"InstanceType": "g6e.xlarge"}],
     }
+    # No instance of the demo has this type, whose price would change the advice about it.
+    simulation.set_spot_prices({"g6e.xlarge": "0.8204"})
     record = {
         "SpotFleetRequestState": "active",
         "ActivityStatus": "fulfilled",
         "SpotFleetRequestConfig": config,
+        "Tags": [{"Key": "Name", "Value": "render"}],
     }
     created = (now - timedelta(days=33)).replace(microsecond=0)
     simulation.put_spot_fleet(created, record)
@@ -350,6 +381,61 @@ def _put_groups(cloud: LocalCloud, simulation: Simulation, now: datetime) -> Non
     dimensions = {"CapacityReservationId": reservation_id}
     used = _steady("AWS/EC2CapacityReservations", "UsedInstanceCount", dimensions, 0.0, now)
     simulation.put_metrics([used])
+
+
+def _put_node_group(cloud: LocalCloud) -> None:
+    """Put a managed node group of EKS that keeps a node, with the Auto Scaling group that EKS makes
+    for it: the engine makes none."""
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "eks.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    iam = cloud.client("iam")
+    made = iam.create_role(RoleName=f"{CLUSTER}-eks", AssumeRolePolicyDocument=document)
+    role = made["Role"]["Arn"]
+    eks = cloud.client("eks", region=REGION)
+    eks.create_cluster(name=CLUSTER, roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]})
+    eks.create_nodegroup(
+        clusterName=CLUSTER,
+        nodegroupName="gpu",
+        nodeRole=role,
+        subnets=["subnet-1"],
+        instanceTypes=["p4d.24xlarge"],
+        scalingConfig={"minSize": 1, "maxSize": 2, "desiredSize": 1},
+    )
+    template = cloud.client("ec2", region=REGION).create_launch_template(
+        LaunchTemplateName="eks-gpu", LaunchTemplateData={"InstanceType": "p4d.24xlarge"}
+    )
+    template_id = template["LaunchTemplate"]["LaunchTemplateId"]
+    tags = {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "gpu"}
+    cloud.client("autoscaling", region=REGION).create_auto_scaling_group(
+        AutoScalingGroupName="eks-gpu",
+        MinSize=1,
+        MaxSize=2,
+        LaunchTemplate={"LaunchTemplateId": template_id, "Version": "$Default"},
+        AvailabilityZones=[f"{REGION}a"],
+        Tags=[
+            {"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()
+        ],
+    )
+
+
+def _put_batch(cloud: LocalCloud) -> None:
+    """Put a compute environment of AWS Batch that keeps an instance between jobs."""
+    cloud.client("batch", region=REGION).create_compute_environment(
+        computeEnvironmentName="rendering",
+        type="MANAGED",
+        computeResources={
+            "type": "EC2",
+            "minvCpus": 48,
+            "maxvCpus": 96,
+            "instanceTypes": ["g5.12xlarge"],
+            "subnets": ["subnet-1"],
+            "instanceRole": f"arn:aws:iam::{ACCOUNT}:instance-profile/batch",
+        },
+    )
 
 
 def _put_remains(cloud: LocalCloud, simulation: Simulation, now: datetime) -> None:
@@ -367,7 +453,29 @@ def _put_remains(cloud: LocalCloud, simulation: Simulation, now: datetime) -> No
         )
     )
     simulation.put_volume(8_000, launched, {"Name": "datasets"})
-    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc")
+    named = {"ResourceType": "elastic-ip", "Tags": [{"Key": "Name", "Value": "unknown-use"}]}
+    cloud.client("ec2", region=REGION).allocate_address(Domain="vpc", TagSpecifications=[named])
+
+
+def _put_savings_plan(cloud: LocalCloud, now: datetime) -> None:
+    """Invent a Savings Plan of which a quarter was not used in the last week."""
+    plan = {
+        "SavingsPlanArn": f"arn:aws:savingsplans::{ACCOUNT}:savingsplan/{SAVINGS_PLAN}",
+        "Attributes": {
+            "SavingsPlansType": "EC2InstanceSavingsPlans",
+            "InstanceFamily": "p4d",
+            "StartDateTime": f"{now - timedelta(days=200):%Y-%m-%dT%H:%M:%SZ}",
+        },
+        "Utilization": {
+            "TotalCommitment": "3360.00",
+            "UsedCommitment": "2520.00",
+            "UnusedCommitment": "840.00",
+            "UtilizationPercentage": "75.00",
+        },
+    }
+    period = {"Start": f"{now - timedelta(days=8):%Y-%m-%d}", "End": f"{now:%Y-%m-%d}"}
+    answer = {"SavingsPlansUtilizationDetails": [plan], "TimePeriod": period}
+    cloud.simulation().put_answer("ce:GetSavingsPlansUtilizationDetails", answer)
 
 
 def _steady(

@@ -119,6 +119,23 @@ def test_accounts_and_regions_are_apart(
     assert [] == elsewhere.list_endpoints()["Endpoints"]
 
 
+def test_cost_explorer_knows_no_savings_plan_until_one_is_invented(
+    bare_cloud: LocalCloud, simulation: Simulation, refusal: Refusal
+) -> None:
+    """It refuses where there is no data, as AWS does."""
+    explorer = bare_cloud.client("ce")
+    period = {"Start": "2026-11-01", "End": "2026-11-08"}
+
+    def ask() -> Any:
+        """Return the use of all Savings Plans."""
+        return explorer.get_savings_plans_utilization_details(TimePeriod=period)
+
+    assert "DataUnavailableException" == refusal(ask)
+    details: dict[str, Any] = {"SavingsPlansUtilizationDetails": [], "TimePeriod": period}
+    simulation.put_answer("ce:GetSavingsPlansUtilizationDetails", details)
+    assert [] == ask()["SavingsPlansUtilizationDetails"]
+
+
 def test_sagemaker_has_prices_of_its_own(bare_cloud: LocalCloud, simulation: Simulation) -> None:
     """One product for each usage of a type."""
     simulation.set_sagemaker_prices(

@@ -64,6 +64,9 @@ class InventedAnswers:
         name = operation.partition(":")[2]
         if not name.startswith(_READS):
             raise AwsError("InvalidAction", f"The action {name} is not simulated")
+        if operation.startswith("ce:GetSavingsPlans"):
+            # So answers Cost Explorer in an account that never had a Savings Plan.
+            raise AwsError("DataUnavailableException", "Data is not available.")
         model = _operation(operation)
         is_about_one = name.startswith("Describe") and bool(model.input_shape.required_members)
         if is_about_one:
