@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from governor.scan.scan_place import PlaceReport
 from tests.unit.scan.kinds import NOW
+from tests.unit.scan.shapes import is_command_of_aws
 
 OLD = NOW - timedelta(days=30)
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
@@ -77,3 +79,11 @@ def product(usage_type: str, usd: str, region: str = "us-east-1", unit: str = "H
 def price_list(*products: str) -> dict[str, Any]:
     """Return an answer of GetProducts."""
     return {"FormatVersion": "aws_v1", "PriceList": list(products)}
+
+
+def checked(report: PlaceReport) -> PlaceReport:
+    """Return the report. Raises: AssertionError if the AWS CLI does not take a row's command."""
+    for row in report.rows:
+        if row.command:
+            is_command_of_aws(row.command)
+    return report

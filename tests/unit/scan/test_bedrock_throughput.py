@@ -11,7 +11,7 @@ from governor.scan.kinds.bedrock_throughput import BedrockThroughputs
 from governor.scan.model import Finding, Strength
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, ApiTwin, SeriesTwin, place
-from tests.unit.scan.sagemaker_answers import OLD
+from tests.unit.scan.sagemaker_answers import OLD, checked
 
 ARN = "arn:aws:bedrock:us-east-1:123456789012:provisioned-model/abc123"
 MODEL = "arn:aws:bedrock:us-east-1::foundation-model/amazon.titan-text-express-v1"
@@ -39,7 +39,7 @@ def scan(*records: Any, metrics: SeriesTwin | None = None) -> PlaceReport:
     answer = {"provisionedModelSummaries": list(records)}
     api = ApiTwin({"bedrock:ListProvisionedModelThroughputs": answer})
     where = place(api=api, metrics=metrics or SeriesTwin())
-    return scan_place(where, [BedrockThroughputs()])
+    return checked(scan_place(where, [BedrockThroughputs()]))
 
 
 def test_a_throughput_without_calls_is_likely_idle() -> None:

@@ -14,7 +14,7 @@ from governor.scan.kinds.sagemaker_app import SageMakerApps
 from governor.scan.model import Finding
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, ApiTwin, place
-from tests.unit.scan.sagemaker_answers import price_list, product
+from tests.unit.scan.sagemaker_answers import checked, price_list, product
 
 G5 = "ml.g5.2xlarge"
 PRICES = price_list(
@@ -66,7 +66,7 @@ def scan(
             "pricing:GetProducts": PRICES,
         }
     )
-    return scan_place(place(api=api), [SageMakerApps()])
+    return checked(scan_place(place(api=api), [SageMakerApps()]))
 
 
 def test_an_app_is_shown_and_never_idle() -> None:

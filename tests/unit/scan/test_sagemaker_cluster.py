@@ -9,7 +9,7 @@ from governor.scan.kinds.sagemaker_cluster import SageMakerClusters
 from governor.scan.model import Finding
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import ApiTwin, place
-from tests.unit.scan.sagemaker_answers import ARN, OLD, price_list, product
+from tests.unit.scan.sagemaker_answers import ARN, OLD, checked, price_list, product
 
 PLAN = f"{ARN}:training-plan/p"
 PRICES = price_list(
@@ -33,7 +33,7 @@ def scan(*groups: dict[str, Any]) -> PlaceReport:
             "pricing:GetProducts": PRICES,
         }
     )
-    return scan_place(place(api=api), [SageMakerClusters()])
+    return checked(scan_place(place(api=api), [SageMakerClusters()]))
 
 
 def test_a_cluster_is_shown_and_never_idle() -> None:

@@ -17,6 +17,7 @@ from governor.scan.model import Finding, Row, Strength
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, TARGET, ApiTwin, SeriesTwin, place
 from tests.unit.scan.sagemaker_answers import (
+    checked,
     endpoint,
     endpoint_config,
     endpoint_summary,
@@ -66,7 +67,7 @@ def scan(
 ) -> PlaceReport:
     """Return the report on the endpoints alone."""
     where = place(target, api=api, metrics=metrics or SeriesTwin(MEASURED), **changes)
-    return scan_place(where, [SageMakerEndpoints()])
+    return checked(scan_place(where, [SageMakerEndpoints()]))
 
 
 def row_of(described: Mapping[str, Any], metrics: SeriesTwin | None = None, **changes: Any) -> Row:

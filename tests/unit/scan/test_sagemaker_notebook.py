@@ -14,7 +14,7 @@ from governor.scan.kinds.sagemaker_notebook import SageMakerNotebooks
 from governor.scan.model import Finding, Strength
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, ApiTwin, place
-from tests.unit.scan.sagemaker_answers import ARN, OLD, price_list, product
+from tests.unit.scan.sagemaker_answers import ARN, OLD, checked, price_list, product
 
 PRICES = price_list(
     product("USE1-Notebk:ml.g4dn.xlarge", "0.7364"),
@@ -52,7 +52,7 @@ def scan(*records: Any, scripts: Any = None, tags: Any = None) -> PlaceReport:
             SCRIPTS: scripts,
         }
     )
-    return scan_place(place(api=api), [SageMakerNotebooks()])
+    return checked(scan_place(place(api=api), [SageMakerNotebooks()]))
 
 
 def test_a_notebook_instance_is_shown_and_never_idle() -> None:
