@@ -405,6 +405,19 @@ def test_in_doubt_a_reserved_instance_counts_as_used(
     assert ([Decimal(unused)] if unused else []) == [row.usd_per_hour for row in report.rows]
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "unused"),
+    [("g5.24xlarge", []), ("g5.2xlarge", [1, 1]), ("g5.newsize", [])],
+)
+def test_purchases_share_the_vcpus_of_another_size(instance_type: str, unused: list[int]) -> None:
+    """A g5.24xlarge has those of 24 small ones, and a g5.2xlarge those of two."""
+    purchases = [purchase(2), purchase(2, ReservedInstancesId="ri-2")]
+    answers = reserved(*purchases)
+    instances = InstancesTwin([running(instance_type)])
+    rows = scan_place(where(answers, instances=instances), [ReservedInstances()]).rows
+    assert sum(unused) == sum(row.usd_per_hour or 0 for row in rows)
+
+
 @pytest.mark.parametrize(("zone", "rows"), [("us-east-1a", 0), ("us-east-1b", 1)])
 def test_a_purchase_for_a_zone_pays_there_alone(zone: str, rows: int) -> None:
     """It does so before those for the Region."""

@@ -332,6 +332,23 @@ def test_a_node_group_has_the_command_for_its_own_minimum() -> None:
     assert PlaceReport((), ()) == scan(AutoScalingGroups(), answers)
 
 
+@pytest.mark.parametrize(
+    ("tags", "finding", "owner"),
+    [
+        ({"Owner": "ada"}, Finding.KEEPS_RUNNING, "ada"),
+        ({"GpuGovernor": "exempt"}, Finding.EXEMPT, None),
+    ],
+)
+def test_the_tags_of_a_node_group_count(
+    tags: dict[str, str], finding: Finding, owner: str | None
+) -> None:
+    """EKS does not copy them to the Auto Scaling group."""
+    answer = node_group(2)
+    answer["nodegroup"]["tags"] = tags
+    row = only_row(EksNodeGroups(), {**groups(group(2, Tags=NODE_GROUP_TAGS)), NODE_GROUP: answer})
+    assert (finding, owner) == (row.judgment.finding, row.owner)
+
+
 @pytest.mark.parametrize(("minimum", "usd"), [(0, None), (1, Decimal(1)), (3, Decimal(3))])
 def test_the_minimum_is_that_of_eks(minimum: int, usd: Decimal | None) -> None:
     """The Auto Scaling group may be changed later than the node group."""

@@ -188,6 +188,14 @@ def test_volumes_of_many_instances_take_few_calls() -> None:
     assert 5 == api.count(VOLUMES)
 
 
+def test_a_volume_of_two_stopped_instances_is_counted_once() -> None:
+    """Instances may share a volume."""
+    answers = hosts(stopped(), stopped(InstanceId="i-2", volumes=("vol-1", "vol-2")))
+    answers[VOLUMES]["Volumes"].append(volume("vol-2", size=73))
+    rows = scan_place(where(answers), [StoppedInstances()]).rows
+    assert [Decimal("58.40"), Decimal("5.84")] == [row.usd_per_month for row in rows]
+
+
 def test_an_odd_instance_costs_its_own_row() -> None:
     """It is left out, and the report says so."""
     odd = stopped()

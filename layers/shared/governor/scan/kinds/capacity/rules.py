@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from math import ceil
+from math import ceil, inf
+from typing import NamedTuple
 
 from governor.core.units import UtcDatetime
 from governor.evidence.model import Series, Window
@@ -27,12 +28,8 @@ class FreePart:
 def free_part(
     total: int, free_now: int, used: Series, window: Window, counting: timedelta
 ) -> FreePart:
-    """Return the free part of a reservation. `used` is how many instances ran in it at most, by the
-    periods of the window; the newest of these, as long as `counting`, decide how many were free all
-    the time. Those are free since the last period in which more ran, or since the first reading.
-
-    Without any reading it is not measured: EC2's `free_now` counts, and since when is not known.
-    """
+    """Return the free part of a reservation. `used` is how many instances ran in it at most, by
+    the periods of the window; the newest of these, as long as `counting`, decide."""
     readings_by_bin = {index: value for index, value in enumerate(used) if value is not None}
     if not readings_by_bin:
         return FreePart(free_now, None, is_measured=False)
@@ -71,6 +68,14 @@ class Use:
     count: int = 1
 
 
+class _Family(NamedTuple):
+    """Instances that one purchase for a Region may pay for."""
+
+    name: str
+    platform: str
+    tenancy: str
+
+
 def unused_by_id(
     purchases: Sequence[Reserved], uses: Iterable[Use], vcpus_by_type: Mapping[str, int | None]
 ) -> dict[str, int]:
@@ -80,16 +85,18 @@ def unused_by_id(
     type, and what is left for other sizes of the family: AWS does that for some families only, so
     in doubt one counts as used.
     """
-    left = Counter[tuple[str, str, str, str]]()
-    for use in uses:
-        left[use.instance_type, use.platform, use.tenancy, use.zone] += use.count
+    uses_left = [*uses]
     unused: dict[str, int] = {}
     for purchase in sorted(purchases, key=_zonal_first):
-        unused[purchase.reserved_id] = purchase.count - _take(left, purchase)
+        paid = _paid_of_own_type(uses_left, purchase)
+        unused[purchase.reserved_id] = purchase.count - paid
+    vcpus_left = _vcpus_by_family(uses_left, vcpus_by_type)
     for purchase in purchases:
-        if unused[purchase.reserved_id] and not purchase.zone:
-            absorbed = _take_sizes(left, purchase, unused[purchase.reserved_id], vcpus_by_type)
-            unused[purchase.reserved_id] -= absorbed
+        if purchase.zone:
+            continue
+        most = unused[purchase.reserved_id]
+        vcpus = vcpus_by_type.get(purchase.instance_type)
+        unused[purchase.reserved_id] -= _paid_of_other_sizes(vcpus_left, purchase, most, vcpus)
     return unused
 
 
@@ -98,51 +105,48 @@ def _zonal_first(purchase: Reserved) -> bool:
     return not purchase.zone
 
 
-def _take(left: Counter[tuple[str, str, str, str]], purchase: Reserved) -> int:
-    """Return how many instances of its own type a purchase pays for, and take them out of what is
-    left."""
-    taken = 0
-    for key in sorted(left):
-        instance_type, platform, tenancy, zone = key
-        is_own = (instance_type, platform, tenancy) == (
-            purchase.instance_type,
-            purchase.platform,
-            purchase.tenancy,
-        )
-        if is_own and purchase.zone in ("", zone):
-            number = min(left[key], purchase.count - taken)
-            left[key] -= number
-            taken += number
-    return taken
+def _paid_of_own_type(uses_left: list[Use], purchase: Reserved) -> int:
+    """Return how many instances of its own type a purchase pays for, and take them out of the uses
+    that are left."""
+    paid = 0
+    own = (purchase.instance_type, purchase.platform, purchase.tenancy)
+    for index, use in enumerate(uses_left):
+        is_own = (use.instance_type, use.platform, use.tenancy) == own
+        if is_own and purchase.zone in ("", use.zone):
+            number = min(use.count, purchase.count - paid)
+            uses_left[index] = replace(use, count=use.count - number)
+            paid += number
+    return paid
 
 
-def _take_sizes(
-    left: Counter[tuple[str, str, str, str]],
-    purchase: Reserved,
-    most: int,
-    vcpus_by_type: Mapping[str, int | None],
+def _vcpus_by_family(
+    uses: Iterable[Use], vcpus_by_type: Mapping[str, int | None]
+) -> defaultdict[_Family, float]:
+    """Return the vCPUs of these uses by family: without end if those of a type are not known."""
+    vcpus_left: defaultdict[_Family, float] = defaultdict(float)
+    for use in uses:
+        if use.count:
+            vcpus = vcpus_by_type.get(use.instance_type)
+            vcpus_left[_family_of(use)] += inf if vcpus is None else use.count * vcpus
+    return vcpus_left
+
+
+def _paid_of_other_sizes(
+    vcpus_left: defaultdict[_Family, float], purchase: Reserved, most: int, vcpus: int | None
 ) -> int:
-    """Return how many of a purchase may pay for other sizes of the family, of the same platform and
-    tenancy: `most` at most. The instances that these pay for, counted in vCPUs, are taken out of
-    what is `left`.
-
-    If the vCPUs of a size in use or of the purchase are not known, all `most` may pay for it;
-    `left` then keeps it.
-    """
-    family = purchase.instance_type.partition(".")[0]
-    vcpus_of_one = vcpus_by_type.get(purchase.instance_type)
-    vcpus = 0
-    for key in sorted(left):
-        instance_type, platform, tenancy, _ = key
-        is_same_family = instance_type.partition(".")[0] == family
-        if not is_same_family or (platform, tenancy) != (purchase.platform, purchase.tenancy):
-            continue
-        vcpus_of_other = vcpus_by_type.get(instance_type)
-        if left[key] and (vcpus_of_one is None or vcpus_of_other is None):
-            return most
-        while left[key] and vcpus_of_one and vcpus < most * vcpus_of_one:
-            left[key] -= 1
-            vcpus += vcpus_of_other or 0
-    if vcpus_of_one is None:
+    """Return how many of a purchase, `most` at most, may pay for other sizes of its family, and
+    take their `vcpus` out of those that are left. If they are not known, all may."""
+    family = _family_of(purchase)
+    if not vcpus_left[family]:
         return 0
-    return min(most, ceil(vcpus / vcpus_of_one))
+    if vcpus is None:
+        return most
+    paid = ceil(min(most, vcpus_left[family] / vcpus))
+    vcpus_left[family] = max(0.0, vcpus_left[family] - paid * vcpus)
+    return paid
+
+
+def _family_of(instances: Reserved | Use) -> _Family:
+    """Return the family of the type, with platform and tenancy."""
+    name = instances.instance_type.partition(".")[0]
+    return _Family(name, instances.platform, instances.tenancy)

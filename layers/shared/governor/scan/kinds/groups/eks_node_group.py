@@ -57,9 +57,13 @@ class EksNodeGroups(Keepers):
         answers = place.call_each(_DESCRIBE, parameters) if parameters else ()
         checked: list[NodeGroup] = []
         for group, answer in zip(groups, answers, strict=True):
-            minimum = _minimum(place, group, answer)
-            if minimum > 0:
-                checked.append(_with_minimum(group, minimum))
+            if isinstance(answer, CloudError):
+                place.could_not_read("minimum sizes and tags of EKS node groups", answer)
+                checked.append(group)
+                continue
+            described = _as_described(group, answer.get("nodegroup") or {})
+            if described.capacity > 0:
+                checked.append(described)
         return checked
 
     def command_of(self, resource: Keeper) -> str:
@@ -77,8 +81,7 @@ class EksNodeGroups(Keepers):
 
 def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
     """Return the node group of an Auto Scaling group; `None` if it is of none, or keeps nothing
-    accelerated. Raises: ArithmeticError, LookupError, TypeError or ValueError for a record in
-    another form."""
+    accelerated."""
     tags = tags_in(record)
     node_group = tags.get(auto_scaling.NODE_GROUP_TAG)
     cluster = tags.get(auto_scaling.CLUSTER_TAG)
@@ -104,24 +107,16 @@ def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
     )
 
 
-def _minimum(place: Place, group: NodeGroup, answer: Any) -> int:
-    """Return the minimum size by EKS's answer; that of the Auto Scaling group if the answer has
-    none, or EKS refused, which is reported."""
-    if isinstance(answer, CloudError):
-        place.could_not_read("minimum sizes of EKS node groups", answer)
-        return group.capacity
-    scaling = (answer.get("nodegroup") or {}).get("scalingConfig") or {}
-    minimum = scaling.get("minSize")
-    return minimum if isinstance(minimum, int) else group.capacity
-
-
-def _with_minimum(group: NodeGroup, minimum: int) -> NodeGroup:
-    """Return the node group with the minimum size that EKS says."""
-    if minimum == group.capacity:
-        return group
+def _as_described(group: NodeGroup, record: Mapping[str, Any]) -> NodeGroup:
+    """Return the node group with the tags and the minimum size of its record in EKS. Both may
+    differ from those of its Auto Scaling group."""
+    tagged = replace(group, tags={**group.tags, **(record.get("tags") or {})})
+    minimum = (record.get("scalingConfig") or {}).get("minSize")
+    if minimum is None or minimum == group.capacity:
+        return tagged
     nodes = plural(minimum, "node")
     return replace(
-        group,
+        tagged,
         capacity=minimum,
         what=in_words(group.choices, minimum),
         evidence=f"its minimum size is {nodes}, which stay whether used or not",

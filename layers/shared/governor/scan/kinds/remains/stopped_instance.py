@@ -47,7 +47,14 @@ class StoppedInstances(Kind[Stopped, None]):
         costs nothing and is left out. Raises: CloudError."""
         instances = [instance for instance in stopped_here(place) if instance.volume_ids]
         volume_by_id = _volumes(place, instances)
-        return [_resource(place, instance, volume_by_id) for instance in instances]
+        counted: set[str] = set()
+        resources: list[Stopped] = []
+        for instance in instances:
+            # A volume that instances share is counted with the first of them.
+            own_ids = [one for one in instance.volume_ids if one not in counted]
+            counted.update(own_ids)
+            resources.append(_resource(place, instance, own_ids, volume_by_id))
+        return resources
 
     def measure(self, place: Place, resources: Sequence[Stopped]) -> Mapping[str, None]:
         """Return nothing: EC2 says since when an instance is stopped."""
@@ -100,11 +107,14 @@ def _volumes(place: Place, instances: Sequence[StoppedInstance]) -> dict[str, Vo
 
 
 def _resource(
-    place: Place, instance: StoppedInstance, volume_by_id: Mapping[str, Volume]
+    place: Place,
+    instance: StoppedInstance,
+    volume_ids: Sequence[str],
+    volume_by_id: Mapping[str, Volume],
 ) -> Stopped:
-    """Return a stopped instance with its volumes."""
+    """Return a stopped instance with these of its volumes."""
     volumes: list[Volume] = []
-    for volume_id in instance.volume_ids:
+    for volume_id in volume_ids:
         not_shown = Volume(volume_id=volume_id, device="", delete_on_termination=False)
         volumes.append(volume_by_id.get(volume_id, not_shown))
     return Stopped(
