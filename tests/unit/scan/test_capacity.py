@@ -12,11 +12,13 @@ import pytest
 
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Instance, Lifecycle, Target
-from governor.evidence.model import Series
+from governor.evidence.model import Series, Window
+from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.capacity.capacity_block import CapacityBlocks
 from governor.scan.kinds.capacity.capacity_reservation import CapacityReservations
 from governor.scan.kinds.capacity.reserved_instances import ReservedInstances
+from governor.scan.kinds.capacity.rules import free_part
 from governor.scan.kinds.capacity.savings_plan import SavingsPlans
 from governor.scan.model import Finding, Row, Strength
 from governor.scan.scan_place import PlaceReport, scan_place
@@ -583,3 +585,61 @@ def test_the_hour_of_the_scan_is_part_of_the_window() -> None:
     (window,) = metrics.windows
     assert datetime(2026, 11, 28, 13, tzinfo=NOW.tzinfo) == window.end
     assert HOURS == window.bins
+
+
+@pytest.mark.parametrize(
+    ("free_now", "most_used", "count"),
+    [(3, 1, 3), (2, 1, 2), (3, 1.5, 2), (3, 4, 0), (3, 9, 0)],
+)
+def test_the_free_part_is_the_least_of_now_and_the_day(
+    free_now: int, most_used: float, count: int
+) -> None:
+    """A part of an instance counts as one that was used."""
+    window = Window(NOW - 2 * DAY, NOW, timedelta(hours=1))
+    part = free_part(4, free_now, (most_used,) * window.bins, window, DAY)
+    assert (count, True) == (part.count, part.is_measured)
+
+
+def test_a_purchase_for_a_zone_takes_its_instance_before_one_for_the_region() -> None:
+    """Otherwise that of the zone would seem unused, and the other would have its other zone."""
+    zonal = purchase(1, ReservedInstancesId="ri-z", AvailabilityZone="us-east-1a")
+    instances = [running(), running(availability_zone="us-east-1b")]
+    report = scan_place(
+        where(reserved(purchase(1), zonal), instances=InstancesTwin(instances)),
+        [ReservedInstances()],
+    )
+    assert () == report.rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [({}, 0), ({"ReservationType": "capacity-block"}, 1), ({"State": "expired"}, 1)],
+)
+def test_a_purchase_pays_for_free_places_of_reservations_alone(
+    changes: dict[str, str], rows: int
+) -> None:
+    """A block is paid in advance."""
+    free = reservation(1, 1, InstanceType="g5.xlarge", **changes)
+    report = scan_place(where(reserved(purchase(1), free=[free])), [ReservedInstances()])
+    assert rows == len(report.rows)
+
+
+def test_figures_with_a_problem_do_not_count() -> None:
+    """CloudWatch may give a part of them, and say that more is missing."""
+
+    class Partial(SeriesTwin):
+        """CloudWatch, that gives readings and a problem."""
+
+        def read(
+            self, target: Target, queries: Sequence[MetricQuery], window: Window
+        ) -> MetricAnswer:
+            """Return both."""
+            answer = super().read(target, queries, window)
+            return MetricAnswer(answer.series, dict.fromkeys(answer.series, "more is missing"))
+
+    metrics = Partial({("UsedInstanceCount", "cr-1"): 0.0})
+    report = scan_place(
+        where(reservations(reservation()), metrics=metrics), [CapacityReservations()]
+    )
+    assert "for how long is not measured" in report.rows[0].judgment.evidence
+    assert 1 == len(report.unread)

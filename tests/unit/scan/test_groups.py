@@ -550,3 +550,53 @@ def test_the_least_of_nothing_is_not_known() -> None:
     """An unknown price is `None`, never zero."""
     assert least_usd_per_hour((), 3, {}) is None
     assert least_usd_per_hour([Choice("g5.xlarge")], 3, {"g5.xlarge": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("distribution", "usd"),
+    [
+        ({"OnDemandBaseCapacity": 0, "OnDemandPercentageAboveBaseCapacity": 0}, "0.5"),
+        ({"OnDemandBaseCapacity": 1, "OnDemandPercentageAboveBaseCapacity": 0}, "1"),
+        ({"OnDemandBaseCapacity": 0, "OnDemandPercentageAboveBaseCapacity": 50}, "1"),
+        ({}, "1"),
+    ],
+)
+def test_only_spot_alone_has_the_spot_price(distribution: dict[str, int], usd: str) -> None:
+    """A group may launch both."""
+    policy = mixed({"InstanceType": "g5.xlarge"}, **distribution)
+    row = only_row(AutoScalingGroups(), groups(group(MixedInstancesPolicy=policy)))
+    assert Decimal(usd) == row.usd_per_hour
+
+
+@pytest.mark.parametrize("key", ["eks:nodegroup-name", "AWSBatchServiceTag"])
+def test_a_group_of_another_service_is_left_out(key: str) -> None:
+    """Its node group or compute environment is shown."""
+    described = groups(group(Tags=[tag(key, "x")]))
+    assert PlaceReport((), ()) == scan(AutoScalingGroups(), described)
+
+
+def test_a_type_that_two_templates_name_counts_once() -> None:
+    """Fleets have a template for each zone or image."""
+    config = ec2_fleet()["LaunchTemplateConfigs"][0]
+    fleet = ec2_fleet(LaunchTemplateConfigs=[config, config])
+    row = only_row(Ec2Fleets(), {FLEETS: {"Fleets": [fleet]}})
+    assert "2 x g5.12xlarge, 4 x NVIDIA A10G each" == row.resource.what
+
+
+def test_a_spot_fleet_with_an_on_demand_part_has_the_list_price() -> None:
+    """The least of it is not known to be Spot."""
+    fleet = spot_fleet(OnDemandTargetCapacity=1)
+    row = only_row(SpotFleets(), {SPOT_FLEETS: {"SpotFleetRequestConfigs": [fleet]}})
+    assert Decimal(3) == row.usd_per_hour
+
+
+def test_an_environment_of_spot_instances_has_the_spot_price() -> None:
+    """Eight vCPUs are two instances."""
+    row = only_row(BatchEnvironments(), environments(environment(type="SPOT")))
+    assert Decimal(1) == row.usd_per_hour
+
+
+def test_a_family_is_shown_by_its_smallest_type() -> None:
+    """Any of its sizes may come."""
+    row = only_row(BatchEnvironments(), environments(environment(4, instanceTypes=["g5"])))
+    assert row.resource.what.startswith("g5.xlarge, 1 x NVIDIA A10G, or ")
