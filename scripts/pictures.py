@@ -15,6 +15,7 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
+from cli.scan.page import page_html
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.console.views.overview import overview
@@ -36,6 +37,7 @@ from local.demo.site.front import Reply
 from local.demo.site.messages import CHANNELS
 from local.demo.site.story import Story
 from local.demo.slack_preview import slack_page
+from scripts import scan_example
 from scripts.simulate_example import html as back_test
 from tests import console_world
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
@@ -120,6 +122,7 @@ def pictures() -> list[Picture]:
         Picture("record", "record", record),
         Picture("overview", "overview", _overview(), WIDE),
         Picture("back-test", "back-test", back_test(), WIDE),
+        Picture("scan", "scan", page_html(scan_example.report()), WIDE, is_whole=True),
     ]
 
 
