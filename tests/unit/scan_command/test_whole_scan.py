@@ -25,6 +25,7 @@ REGIONS = tuple(
 REGIONS += ("eu-central-1", "eu-north-1", "ap-southeast-1", "ap-northeast-1")
 PER_REGION = 50
 SECONDS_A_CALL = 0.05
+UTILIZATION = "nvidia_smi_utilization_gpu"
 _READS = ("Describe", "Get", "List", "Lookup", "Search", "AssumeRole")
 _INFINITE_SHARE = 1e9
 """A processor so quick that only waiting counts."""
@@ -53,9 +54,48 @@ def _instance(asked: Asked, number: int) -> dict[str, Any]:
     }
 
 
-def _types(_: Asked) -> Any:
-    """Return no types: the shipped catalog knows them."""
-    return {"InstanceTypes": []}
+def metrics(asked: Asked) -> Any:
+    """Return the series of the CloudWatch agent, one for each GPU, if they are asked for."""
+    if asked.parameters.get("MetricName") != UTILIZATION:
+        return {"Metrics": []}
+    series = []
+    for number in range(PER_REGION):
+        instance = _instance(asked, number)
+        for gpu in range(8 if instance["InstanceType"] == "p5.48xlarge" else 1):
+            dimensions = {"InstanceId": instance["InstanceId"], "index": str(gpu), "name": "GPU"}
+            series.append(
+                {
+                    "Namespace": "CWAgent",
+                    "MetricName": UTILIZATION,
+                    "Dimensions": [
+                        {"Name": name, "Value": value} for name, value in dimensions.items()
+                    ],
+                }
+            )
+    return {"Metrics": series}
+
+
+def readings(asked: Asked) -> Any:
+    """Return a reading of zero in each period of each query."""
+    return {"MetricDataResults": [_result(asked, query) for query in _queries(asked)]}
+
+
+def _queries(asked: Asked) -> Any:
+    """Return the queries of a call."""
+    return asked.parameters["MetricDataQueries"]
+
+
+def _result(asked: Asked, query: Any) -> dict[str, Any]:
+    """Return the result of one query."""
+    begin, end = asked.parameters["StartTime"], asked.parameters["EndTime"]
+    period = timedelta(seconds=query["MetricStat"]["Period"])
+    times = [begin + number * period for number in range((end - begin) // period)]
+    return {
+        "Id": query["Id"],
+        "Timestamps": times,
+        "Values": [0.0] * len(times),
+        "StatusCode": "Complete",
+    }
 
 
 @pytest.fixture
@@ -65,6 +105,8 @@ def large(cloud: CloudTwin) -> CloudTwin:
         "Regions": [{"RegionName": region} for region in REGIONS]
     }
     cloud.answers["ec2:DescribeInstances"] = instances
+    cloud.answers["cloudwatch:ListMetrics"] = metrics
+    cloud.answers["cloudwatch:GetMetricData"] = readings
     return cloud
 
 
