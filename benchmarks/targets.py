@@ -14,10 +14,10 @@ from collections import Counter
 from datetime import UTC, datetime
 from unittest.mock import patch
 
-from cli.unswept import unswept
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.fleet.store import Fleet
+from governor.fleet.unswept import unswept
 from local.demo.fleet import T4, Member, busy, idle
 from local.demo.receivers import Receivers
 from local.demo.scene import STACK, deploy_scene

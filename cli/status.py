@@ -28,7 +28,6 @@ from cli.progress import Progress
 from cli.tables import Column, print_table
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
-from cli.unswept import Unswept, unswept
 from governor.approvals.messages.failures import readable, step_text
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
@@ -43,6 +42,7 @@ from governor.episode.rules.standing import WORDS
 from governor.episode.store.instances import Failures, Troubles
 from governor.fleet.model import FleetPage
 from governor.fleet.store import Fleet
+from governor.fleet.unswept import Unswept, unswept
 from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.messages import consent_line

@@ -15,13 +15,13 @@ import pytest
 
 from cli import aws, doctor, governor, status
 from cli.errors import CommandError
-from cli.unswept import Unswept
 from governor.core.instance import Target
 from governor.core.units import in_utc
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.store.instances import Troubles
 from governor.fleet.model import FleetPage
+from governor.fleet.unswept import Unswept
 from governor.policy.document import parse_policy
 from tests.console_world import make_row
 from tests.unit.aws.fakes import client_error

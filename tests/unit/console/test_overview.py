@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
 from governor.fleet.model import FleetRow, Share
 from governor.limits.model.breaker import BreakerState
+from governor.table.keys import place
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_row
 from tests.rights import only_what_the_role_allows
@@ -159,6 +161,31 @@ def test_states_are_shown_until_they_are_over_to_those_who_see_the_place() -> No
     world.state.drop_standing(world.state.standing_states())
     missing: Any = show(world).values["problems"]
     assert [f"{TARGETS[1]} has not been swept yet."] == [one.text for one in missing]
+
+
+def test_a_state_hides_no_later_failure_of_its_target() -> None:
+    """The sweep fails for another reason now, and that is shown."""
+    world = ConsoleWorld()
+    world.keep(make_row(1))
+    page = world.state.page(TARGETS[0])
+    assert page is not None
+    met_at = page.swept_at + timedelta(minutes=5)
+    state = StandingState(TARGETS[0], StateKind.DENIED, "no", met_at, met_at)
+    world.state.note_standing(state)
+
+    def texts(failed_at: datetime) -> list[str]:
+        key = ("UNSWEPT", place(TARGETS[0]))
+        why = json.dumps({"Error": "Throttled", "Cause": "{}"})
+        item = {"pk": key[0], "sk": key[1], "failed_at": failed_at.isoformat(), "why": why}
+        world.state.items[key] = item
+        found: Any = show(world).values["problems"]
+        return [one.text for one in found]
+
+    failed = f"{TARGETS[0]}: its last sweep failed: Throttled."
+    assert failed not in texts(met_at - timedelta(minutes=1))
+    later = texts(met_at + timedelta(minutes=5))
+    assert failed in later
+    assert not any(WORDS[StateKind.DENIED].what in text for text in later)
 
 
 def test_a_state_that_the_last_sweep_did_not_meet_hides_nothing() -> None:

@@ -233,7 +233,7 @@ FAMILIES = (
         "console deciding pausing",
         "console web",
         "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
-        "approvals.show_approval limits.freezes",
+        "approvals.show_approval fleet.unswept limits.freezes",
     ),
     Family("sign_in", "sign_in", "web"),
     Family("rotate_link_keys", "", "approvals"),

@@ -26,6 +26,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Failures, Instances
 from governor.fleet.model import UNGOVERNED, FleetPage, FleetRow
 from governor.fleet.store import Fleet
+from governor.fleet.unswept import Unswept, unswept
 from governor.health.store import Findings
 from governor.limits.store.breaker import HUB, Breakers
 from governor.limits.store.caps import ActionCaps
@@ -107,6 +108,11 @@ class Reader:
     def failure_store(self) -> Failures:
         """Return the store of the workflows that fail."""
         return Failures(self.table)
+
+    @cached_property
+    def unswept(self) -> Mapping[Target, Unswept]:
+        """Return the last failure of each target whose sweep ever failed. Raises: CloudError."""
+        return unswept(self.table)
 
     @cached_property
     def finding_store(self) -> Findings:

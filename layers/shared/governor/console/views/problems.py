@@ -17,7 +17,7 @@ from governor.console.page import ViewRequest
 from governor.console.views import figures
 from governor.core import units
 from governor.core.instance import Target
-from governor.core.units import full_stop, left, listed, plural, sentence
+from governor.core.units import full_stop, left, listed, plural, printable, sentence
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
@@ -104,12 +104,19 @@ def _pause_and_freezes(request: ViewRequest) -> Iterator[Problem]:
 
 def _standing_now(request: ViewRequest, states: Sequence[StandingState]) -> list[StandingState]:
     """Return those of the states that the last sweep of their target met. Others are over, even if
-    the message that they are could not be sent yet."""
+    the message that they are could not be sent yet, or the target fails otherwise now. Raises:
+    CloudError."""
+    if not states:
+        return []
     swept_at = {page.target: page.swept_at for page in request.reader.pages}
     standing = []
     for state in states:
         last_swept_at = swept_at.get(state.target)
-        if last_swept_at is None or last_swept_at <= state.seen_at:
+        was_swept_since = last_swept_at is not None and last_swept_at > state.seen_at
+        failure = request.reader.unswept.get(state.target)
+        failed_since = failure is not None and failure.at > state.seen_at
+        hides_the_failure = state.is_of_target and failed_since
+        if not was_swept_since and not hides_the_failure:
             standing.append(state)
     return standing
 
@@ -140,7 +147,13 @@ def _sweep_problems(request: ViewRequest, states: Sequence[StandingState]) -> It
     for target, page in figures.targets_in(request):
         if target in in_state:
             continue
-        if page is None:
+        failure = request.reader.unswept.get(target)
+        if failure is not None and (page is None or failure.at > page.swept_at):
+            error = (
+                f": {printable(failure.error)}" if figures.is_whole(target, request.scope) else ""
+            )
+            yield Problem(f"{target}: its last sweep failed{error}.", "Run governor doctor.")
+        elif page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
             # A problem may count instances of everybody.

@@ -1,4 +1,4 @@
-"""Read which targets a sweep could not read; its state machine writes them into the state table."""
+"""Targets whose last sweep failed, as the state machine of the sweep writes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Unswept:
 
 
 def unswept(table: Table) -> dict[Target, Unswept]:
-    """Return the last failure of each target that had one, also where it was swept since."""
+    """Return the last failure of each target that had one, also where it was swept since; empty if
+    none had. Damaged records are left out. Raises: CloudError."""
     failures = {}
     for item in table.query("UNSWEPT"):
         try:
