@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from datetime import datetime
+from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -248,12 +249,23 @@ def _packed_key(key: Key) -> dict[str, Any]:
 def _pack(value: object) -> dict[str, Any]:
     """Return a value as DynamoDB takes it, such as `{"N": "5"}` for 5. Raises: TypeError for a type
     that is never stored."""
+    python_type: type = type(value)
+    form = _form_of(python_type)
+    if form is not None:
+        return {form.letter: form.pack(value)}
     if is_dataclass(value):
         return {"M": packed(codec.written(value))}
-    for form in _FORMS:
-        if isinstance(value, form.python_type):
-            return {form.letter: form.pack(value)}
     raise TypeError(f"{type(value).__name__} is not written to the state table")
+
+
+@cache
+def _form_of(python_type: type) -> _Form | None:
+    """Return the form in which values of this type are written; `None` if they have none. Cached:
+    it is asked for every value that is written."""
+    for form in _FORMS:
+        if issubclass(python_type, form.python_type):
+            return form
+    return None
 
 
 def _unpack(value: Mapping[str, Any]) -> Any:
