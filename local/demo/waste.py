@@ -61,7 +61,7 @@ HOSTS = (
         instance_type="p4d.24xlarge",
         devices=8,
         publisher="agent",
-        device_percent=0.0,
+        device_percent=0.4,
         cpu_percent=1.5,
         finding="idle",
         why="its agent publishes eight idle GPUs",
@@ -92,7 +92,7 @@ HOSTS = (
         instance_type="p4d.24xlarge",
         devices=8,
         publisher="container-insights",
-        device_percent=0.0,
+        device_percent=0.2,
         cpu_percent=3.0,
         finding="idle",
         why="eight idle GPUs under Container Insights; EKS runs it",
@@ -161,8 +161,8 @@ def _spec(host: Host, now: datetime) -> InstanceSpec:
 def _series_of(host: Host, instance_id: str, now: datetime) -> Iterator[Points]:
     """Yield all that EC2 and the publisher of a host's metrics publish."""
     own = {"InstanceId": instance_id}
-    is_busy = host.device_percent > 0
-    traffic = 2e9 if is_busy else 40_000.0
+    is_busy = host.finding == "busy"
+    traffic = 2e9 if is_busy else 12e6
     operations = 9_000.0 if is_busy else 60.0
     of_ec2 = {
         "CPUUtilization": host.cpu_percent,
@@ -195,9 +195,9 @@ def _agent_series(host: Host, instance_id: str, device: int, now: datetime) -> I
     }
     values = {
         "nvidia_smi_utilization_gpu": host.device_percent,
-        "nvidia_smi_memory_used": 30_000.0 if host.device_percent else 400.0,
+        "nvidia_smi_memory_used": 30_000.0 if host.finding == "busy" else 400.0,
         "nvidia_smi_memory_total": 40_960.0,
-        "nvidia_smi_power_draw": 280.0 if host.device_percent else 40.0,
+        "nvidia_smi_power_draw": 280.0 if host.finding == "busy" else 40.0,
     }
     for metric, value in values.items():
         yield _steady("CWAgent", metric, dimensions, value, now, _EACH_MINUTE)
