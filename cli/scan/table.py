@@ -78,10 +78,10 @@ def _rest(rows: Sequence[Row]) -> list[str]:
     Empty if all are shown."""
     if not rows:
         return []
-    counts = [
-        f"{group.rows} {group.name} ({usd(group.usd_per_month)} a month)"
-        for group in groups_of(rows, lambda row: row.judgment.finding)
-    ]
+    counts: list[str] = []
+    for group in groups_of(rows, lambda row: row.judgment.finding):
+        amount = f" ({usd(group.usd_per_month)} a month)" if group.usd_per_month else ""
+        counts.append(f"{group.rows} {group.name}{amount}")
     text = f"and {len(rows)} more: {', '.join(counts)}. {_EVERYTHING}."
     return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 

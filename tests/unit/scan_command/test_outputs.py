@@ -164,6 +164,14 @@ def test_a_long_list_is_cut_with_its_count_and_where_the_rest_is() -> None:
     assert "`--csv FILE`" in text
 
 
+def test_a_cut_list_names_no_amount_where_none_is_known() -> None:
+    """A sum of zero would read as if the rest were free."""
+    rows = [row(number, BUSY, "9") for number in range(5)]
+    rows += [row(number, BUSY, None) for number in range(5, 8)]
+    text = " ".join(report_text(report(rows)).split())
+    assert "and 3 more: 3 busy. `--csv" in text
+
+
 def test_a_wasted_resource_without_a_price_is_named_beside_the_sum() -> None:
     """Unknown is never zero."""
     text = report_text(report([row(1, IDLE, None)]))
