@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from cli.scan.words import headline, own_cost, refusal_text, remarks
 from governor.core.units import clip, money, plural, printable, usd
-from governor.scan.model import Report, Row, Strength
+from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import groups_of, refusals_of
 
 _WIDTH = 80
@@ -80,8 +80,10 @@ def _rest(rows: Sequence[Row]) -> list[str]:
         return []
     counts: list[str] = []
     for group in groups_of(rows, lambda row: row.judgment.finding):
-        amount = f" ({usd(group.usd_per_month)} a month)" if group.usd_per_month else ""
-        counts.append(f"{group.rows} {group.name}{amount}")
+        count = f"{group.rows} {group.name}"
+        if not Finding(group.name).is_priced_elsewhere and group.usd_per_month:
+            count = f"{count} ({usd(group.usd_per_month)} a month)"
+        counts.append(count)
     text = f"and {len(rows)} more: {', '.join(counts)}. {_EVERYTHING}."
     return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 

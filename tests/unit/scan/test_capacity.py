@@ -105,7 +105,7 @@ def test_free_instances_are_waste_at_the_on_demand_price() -> None:
     assert Decimal(150) == row.usd_per_hour
     assert Decimal(150 * 730) == row.waste_usd_per_month
     assert "3 of 4 instances free" in row.judgment.evidence
-    assert "stood empty for at least 13 days" in row.judgment.evidence
+    assert "; empty for at least 13 days" in row.judgment.evidence
     assert "research" == row.resource.name
     assert "ada" == row.owner
     assert "3 x p5.48xlarge, 8 x NVIDIA H100 each" == row.resource.what
@@ -179,7 +179,7 @@ def test_only_what_was_free_all_day_is_waste() -> None:
     """Three of four were used for an hour of the last day, so one is unused."""
     row = only_row(CapacityReservations(), reservations(reservation()), metrics=used(1, 3, 1))
     assert Decimal(50) == row.usd_per_hour
-    assert "1 of them stood empty" in row.judgment.evidence
+    assert "; 1 of them empty for at least" in row.judgment.evidence
     assert row.command.endswith("--instance-count 3")
 
 

@@ -154,6 +154,13 @@ def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> Non
     assert ["idle", "idle", "likely idle", "wasted", "busy"] == findings
 
 
+def test_groups_that_are_not_shown_have_no_price() -> None:
+    """It is that of instances with rows of their own, and no sum has it."""
+    keeps = Judgment(Finding.KEEPS_RUNNING, Strength.NONE, "Its minimum size is 1.")
+    text = report_text(report([row(number, keeps) for number in range(7)]))
+    assert "and 2 more: 2 keeps running." in text
+
+
 def test_a_long_list_is_cut_with_its_count_and_where_the_rest_is() -> None:
     """Nothing is left out without a word."""
     whole = fleet(300)

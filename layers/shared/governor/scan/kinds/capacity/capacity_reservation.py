@@ -133,8 +133,8 @@ def _more(resource: ReservedCapacity, place: Place) -> str:
     parts: list[str] = []
     unused = resource.unused
     if unused is not None and unused.is_measured and unused.since is not None:
-        count = "they" if unused.count == resource.free_now else f"{unused.count} of them"
-        parts.append(f"{count} stood empty for at least {span(place.now - unused.since)}")
+        count = "" if unused.count == resource.free_now else f"{unused.count} of them "
+        parts.append(f"{count}empty for at least {span(place.now - unused.since)}")
     else:
         parts.append("for how long is not measured")
     if resource.total - _count(resource) < resource.committed and resource.committed_until:
