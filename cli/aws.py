@@ -46,9 +46,9 @@ def session(regions: Sequence[str] = ()) -> boto3.Session:
     return opened
 
 
-def sign_in_region() -> str | None:
-    """Return the Region in which the profile signs in, which is in the partition of its account;
-    `None` if it has none, or there is no such profile."""
+def home_region() -> str | None:
+    """Return the profile's Region, or the one in which it signs in, which is in the partition of
+    its account; `None` if it has neither, or there is no such profile."""
     opened = botocore.session.get_session()
     try:
         settings = opened.get_scoped_config()
@@ -56,7 +56,7 @@ def sign_in_region() -> str | None:
     except BotoCoreError:
         return None
     sign_in = sign_ins.get(settings.get("sso_session"), settings)
-    region = sign_in.get("sso_region")
+    region = settings.get("region", sign_in.get("sso_region"))
     return None if region is None else str(region)
 
 

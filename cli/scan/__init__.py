@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     logging.getLogger().addHandler(logging.NullHandler())
     check_regions(arguments.region or ())
     if arguments.print_policy:
-        partition = partition_of(arguments.region[0]) if arguments.region else "aws"
-        print(policy_to_attach(KINDS, arguments.role, partition))
+        regions = arguments.region or [_own_region()]
+        print(policy_to_attach(KINDS, arguments.role, partition_of(regions[0])))
         return NOTHING
     _check_options(arguments)
     try:
@@ -143,7 +143,7 @@ def _scan(arguments: argparse.Namespace) -> Report:
     """Return the report on all accounts and Regions that the command line names. Raises:
     CommandError if there is nothing to scan."""
     regions = arguments.region or ()
-    session = aws.session(regions or (aws.sign_in_region() or _FALLBACK_REGION,))
+    session = aws.session(regions or (_own_region(),))
     region = session.region_name
     clients = ReadOnlyClients(operations_of_a_scan(KINDS), session_policy(KINDS), region)
     with Progress("looking for accounts and Regions", after_seconds=0.5) as progress:
@@ -156,6 +156,11 @@ def _scan(arguments: argparse.Namespace) -> Report:
             reads_commitments=arguments.commitments,
             progress=progress.show,
         )
+
+
+def _own_region() -> str:
+    """Return the Region of the environment or the profile, or else one of the partition `aws`."""
+    return os.environ.get("AWS_DEFAULT_REGION") or aws.home_region() or _FALLBACK_REGION
 
 
 def exit_status(report: Report, fail_over: Decimal | None) -> int:

@@ -69,6 +69,36 @@ def test_the_first_calls_go_to_the_partition_of_the_profile(
     assert {"us-gov-west-1"} == {asked.region for asked in cloud.calls}
 
 
+def test_roles_are_assumed_in_the_partition_of_the_profile(
+    cloud: CloudTwin, run: Run, tmp_path: Any
+) -> None:
+    """STS of another partition does not know the caller."""
+    (tmp_path / "config").write_text("[profile gov]\nsso_region = us-gov-west-1\n")
+    (tmp_path / "credentials").write_text(
+        "[gov]\naws_access_key_id = x\naws_secret_access_key = y\n"
+    )
+    cloud.accounts_by_unit[UNIT] = (OTHER,)
+    ended = run((), "--json", "--profile", "gov", *ORGANIZATION)
+    assert 0 == ended.status, ended.err
+    (assumed,) = [asked for asked in cloud.calls if asked.operation == "sts:AssumeRole"]
+    assert "us-gov-west-1" == assumed.region
+    assert f"arn:aws-us-gov:iam::{OTHER}:role/Audit" == assumed.parameters["RoleArn"]
+
+
+def test_the_printed_policy_is_that_of_the_partition(
+    cloud: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the Region that is named or set."""
+    named = run((), "--print-policy", "--role", "Audit", "--region", "cn-north-1")
+    assert "arn:aws-cn:iam::*:role/Audit" in named.out
+    monkeypatch.setenv("AWS_REGION", "us-gov-west-1")
+    by_setting = run((), "--print-policy", "--role", "Audit")
+    assert "arn:aws-us-gov:iam::*:role/Audit" in by_setting.out
+    monkeypatch.delenv("AWS_REGION")
+    assert "arn:aws:iam::*:role/Audit" in run((), "--print-policy", "--role", "Audit").out
+    assert [] == cloud.calls
+
+
 def test_only_the_regions_that_are_named_are_looked_at(cloud: CloudTwin, run: Run) -> None:
     """One that the account has not enabled is unread, and the scan incomplete."""
     ended = run((CallingKind(),), "--json", "--region", "eu-west-1", "--region", "ap-east-1")

@@ -197,9 +197,10 @@ class Clients:
             )
 
     def _sts(self) -> Any:
-        """Return a new client of STS with the function's own credentials. Call it only with the
-        lock held."""
-        return self._session(_OWN).create_client("sts", config=_config(repeat=True))
+        """Return a new client of STS, with the function's own credentials and in its own Region.
+        Call it only with the lock held."""
+        own = self._session(_OWN)
+        return own.create_client("sts", region_name=self._region, config=_config(repeat=True))
 
     def _assumed(self, role_arn: str, episode_and_person: tuple[str, str] | None) -> Any:
         """Return credentials of a role; after `only_read_members` they can look at EC2 alone. STS
