@@ -10,7 +10,7 @@ from typing import Any
 from cli.scan.places import Places
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
-from governor.aws.pricing import AwsPrices
+from governor.aws.prices_now import AwsPricesNow
 from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.instance import Target
 from governor.policy.model.policy import Policy
@@ -19,10 +19,12 @@ from governor.scan.kind import Kept, Kind, Place
 from governor.scan.model import Report
 from governor.scan.rules import by_waste
 from governor.scan.scan_place import PlaceReport, scan_place
-from governor.scan.unread import interrupted
+from governor.scan.unread import interrupted, unread_of
 
 PLACES_AT_A_TIME = 16
 """Each has rates of its own at AWS."""
+SHIPPED_PRICES = "AWS's list prices (instances have the shipped ones of us-east-1 instead)"
+_ANY_REGION = "us-east-1"
 
 
 def scan_places(
@@ -42,7 +44,7 @@ def scan_places(
     api = AwsReadApi(clients)
     instances = Ec2Instances(clients)
     metrics = CloudWatchMetrics(clients)
-    prices = AwsPrices(clients)
+    prices = AwsPricesNow(clients, _caller(places))
     kept = Kept()
     done: list[Target] = []
 
@@ -69,6 +71,8 @@ def scan_places(
     reports = _at_once(scan, places.targets, clients)
     rows = [row for report in reports for row in report.rows]
     missing = [line for report in reports for line in report.unread]
+    if prices.problem is not None:
+        missing.append(unread_of(_caller(places).account, SHIPPED_PRICES, prices.problem))
     return Report(
         scanned_at=now,
         rows=by_waste(rows),
@@ -77,6 +81,15 @@ def scan_places(
         calls=clients.calls,
         usd_spent=usd_of_calls(clients.calls, clients.metrics_requested),
     )
+
+
+def _caller(places: Places) -> Target:
+    """Return the target by whose partition AWS's price list is found, without a role: everybody
+    reads the same prices."""
+    if not places.targets:
+        return Target("", _ANY_REGION)
+    first = places.targets[0]
+    return Target(first.account, first.region)
 
 
 def _at_once(

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from governor.aws.price_lists import AwsPriceLists
+from governor.aws.prices_now import AwsPricesNow
 from governor.core.errors import AccessDenied
-from governor.core.instance import Target
+from governor.core.instance import Lifecycle, Target
 from governor.core.regions import known_regions, partition_of
 from governor.money.rules.prices import Commitment, CommitmentKind, key_of
 from local.engine.simulators.pricing import instance_product, product
-from tests.builders import NOW
+from tests.builders import NOW, POLICY, make_instance
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 
 HERE = "eu-central-1"
@@ -204,3 +205,55 @@ def test_a_document_is_text_in_a_list() -> None:
         HERE, "g5.xlarge"
     )
     assert "product" in json.loads(instance_product("g5.xlarge", "1.258", HERE))
+
+
+# Prices that nobody has stored, as a scan reads them.
+
+
+def prices_now(**answers: Any) -> tuple[AwsPricesNow, ScriptedClient]:
+    """A scan's prices, whose AWS answers so."""
+    client = ScriptedClient(**answers)
+    return AwsPricesNow(FakeClients(client), Target("111122223333", HERE)), client
+
+
+def test_a_scan_reads_the_list_once_for_each_type_and_region() -> None:
+    """And uses it for every instance of the type."""
+    page = {"PriceList": [instance_product("g5.xlarge", "1.2580000000", HERE)]}
+    prices, client = prices_now(get_products=[page])
+    here = make_instance(target=Target("111122223333", HERE))
+    for _ in range(3):
+        price = prices.price(here, POLICY)
+        assert Decimal("1.258") == price.usd_per_hour
+        assert price.source.startswith("AWS price list, eu-central-1")
+    assert 1 == len(client.calls)
+    assert prices.problem is None
+
+
+def test_a_scan_without_the_right_uses_the_shipped_prices_and_asks_no_more() -> None:
+    """The source of each price says so."""
+    denied = client_error("AccessDeniedException", "no right")
+    prices, client = prices_now(get_products=[denied])
+    for instance_type in ("g5.xlarge", "g5.2xlarge"):
+        here = make_instance(target=Target("1", HERE), instance_type=instance_type)
+        price = prices.price(here, POLICY)
+        assert price.usd_per_hour is not None
+        assert "list price us-east-1" in price.source
+        assert "eu-central-1 may differ" in price.source
+    assert 1 == len(client.calls)
+    assert isinstance(prices.problem, AccessDenied)
+
+
+def test_a_type_that_the_list_does_not_have_keeps_its_shipped_price() -> None:
+    """A list without the type is no problem, and no price of zero."""
+    prices, _ = prices_now(get_products=[{"PriceList": []}, {"PriceList": []}])
+    assert Decimal("1.006") == prices.price(make_instance(), POLICY).usd_per_hour
+    unknown = make_instance(instance_type="made.up")
+    assert prices.price(unknown, POLICY).usd_per_hour is None
+    assert prices.problem is None
+
+
+def test_a_spot_instance_needs_no_list() -> None:
+    """It has its Spot price."""
+    prices, client = prices_now(describe_spot_price_history=[{"SpotPriceHistory": []}])
+    assert prices.price(make_instance(lifecycle=Lifecycle.SPOT), POLICY).usd_per_hour is None
+    assert ["describe_spot_price_history"] == [name for name, _ in client.calls]

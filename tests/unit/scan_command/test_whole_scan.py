@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from benchmarks.timeline import SimulatedThreads, Timeline
+from cli.scan.reading import SHIPPED_PRICES
 from governor.scan.registry import KINDS
 from governor.scan.rights import policy_to_attach
-from tests.unit.scan.cloud_twin import Asked, CloudTwin
+from tests.unit.scan.cloud_twin import Asked, CloudTwin, Refused
 from tests.unit.scan_command.conftest import Run
 
 REGIONS = tuple(
@@ -25,7 +26,6 @@ REGIONS = tuple(
 REGIONS += ("eu-central-1", "eu-north-1", "ap-southeast-1", "ap-northeast-1")
 PER_REGION = 50
 SECONDS_A_CALL = 0.05
-UTILIZATION = "nvidia_smi_utilization_gpu"
 _READS = ("Describe", "Get", "List", "Lookup", "Search", "AssumeRole")
 _INFINITE_SHARE = 1e9
 """A processor so quick that only waiting counts."""
@@ -54,48 +54,46 @@ def _instance(asked: Asked, number: int) -> dict[str, Any]:
     }
 
 
-def metrics(asked: Asked) -> Any:
-    """Return the series of the CloudWatch agent, one for each GPU, if they are asked for."""
-    if asked.parameters.get("MetricName") != UTILIZATION:
+def _gpus(number: int) -> int:
+    """Return how many GPUs an instance has."""
+    return 8 if number % 10 == 0 else 1
+
+
+def series(asked: Asked) -> Any:
+    """Return the CloudWatch agent's series of each GPU of every second instance."""
+    if asked.parameters.get("MetricName") != "nvidia_smi_utilization_gpu":
         return {"Metrics": []}
-    series = []
-    for number in range(PER_REGION):
-        instance = _instance(asked, number)
-        for gpu in range(8 if instance["InstanceType"] == "p5.48xlarge" else 1):
-            dimensions = {"InstanceId": instance["InstanceId"], "index": str(gpu), "name": "GPU"}
-            series.append(
-                {
-                    "Namespace": "CWAgent",
-                    "MetricName": UTILIZATION,
-                    "Dimensions": [
-                        {"Name": name, "Value": value} for name, value in dimensions.items()
-                    ],
-                }
-            )
-    return {"Metrics": series}
+    listed: list[Any] = []
+    for number in range(0, PER_REGION, 2):
+        own = {"Name": "InstanceId", "Value": _instance(asked, number)["InstanceId"]}
+        for gpu in range(_gpus(number)):
+            dimensions = [own, {"Name": "index", "Value": str(gpu)}]
+            series = {"Namespace": "CWAgent", "MetricName": "nvidia_smi_utilization_gpu"}
+            listed.append({**series, "Dimensions": dimensions})
+    return {"Metrics": listed}
 
 
 def readings(asked: Asked) -> Any:
-    """Return a reading of zero in each period of each query."""
-    return {"MetricDataResults": [_result(asked, query) for query in _queries(asked)]}
+    """Return a low value in each period of EC2's series, and of those of each GPU."""
+    queries = asked.parameters["MetricDataQueries"]
+    period = timedelta(seconds=queries[0]["MetricStat"]["Period"])
+    moments: list[datetime] = []
+    moment = asked.parameters["StartTime"]
+    while moment < asked.parameters["EndTime"]:
+        moments.append(moment)
+        moment += period
+    points = {"Timestamps": moments, "Values": [1.0] * len(moments)}
+    results: list[Any] = []
+    for query in queries:
+        metric = query["MetricStat"]["Metric"]
+        is_of_gpu = metric["MetricName"] in _OF_A_GPU and len(metric["Dimensions"]) > 1
+        is_published = is_of_gpu or metric["Namespace"] == "AWS/EC2"
+        result = {"Id": query["Id"], "StatusCode": "Complete"}
+        results.append({**result, **points} if is_published else result)
+    return {"MetricDataResults": results}
 
 
-def _queries(asked: Asked) -> Any:
-    """Return the queries of a call."""
-    return asked.parameters["MetricDataQueries"]
-
-
-def _result(asked: Asked, query: Any) -> dict[str, Any]:
-    """Return the result of one query."""
-    begin, end = asked.parameters["StartTime"], asked.parameters["EndTime"]
-    period = timedelta(seconds=query["MetricStat"]["Period"])
-    times = [begin + number * period for number in range((end - begin) // period)]
-    return {
-        "Id": query["Id"],
-        "Timestamps": times,
-        "Values": [0.0] * len(times),
-        "StatusCode": "Complete",
-    }
+_OF_A_GPU = ("nvidia_smi_utilization_gpu", "nvidia_smi_power_draw")
 
 
 @pytest.fixture
@@ -105,7 +103,7 @@ def large(cloud: CloudTwin) -> CloudTwin:
         "Regions": [{"RegionName": region} for region in REGIONS]
     }
     cloud.answers["ec2:DescribeInstances"] = instances
-    cloud.answers["cloudwatch:ListMetrics"] = metrics
+    cloud.answers["cloudwatch:ListMetrics"] = series
     cloud.answers["cloudwatch:GetMetricData"] = readings
     return cloud
 
@@ -123,6 +121,33 @@ def test_every_call_of_a_whole_scan_is_a_read_of_the_printed_policy(
     assert set() == called - allowed
     assert [] == [name for name in called if not name.partition(":")[2].startswith(_READS)]
     assert dict(Counter(large.operations())) == json.loads(ended.out)["calls"]
+
+
+def test_half_of_the_fleet_is_idle_by_its_gpus_and_half_is_likely_idle(
+    large: CloudTwin, run: Run
+) -> None:
+    """Every second instance publishes what its GPUs do; the others have EC2's figures alone."""
+    rows = json.loads(run(KINDS, "--json").out)["rows"]
+    found = Counter((row["finding"], row["evidence_strength"]) for row in rows)
+    assert {("idle", "strong"): 250, ("likely idle", "weak"): 250} == found
+    commands = Counter(row["command"].partition(" --")[0] for row in rows)
+    assert {"aws ec2 stop-instances": 250, "aws cloudwatch list-metrics": 250} == commands
+
+
+def test_without_the_right_to_read_prices_the_report_says_which_ones_it_uses(
+    large: CloudTwin, run: Run
+) -> None:
+    """The shipped list prices. The missing right is named, and is asked for once."""
+
+    def refuse(_: Asked) -> Any:
+        raise Refused("AccessDeniedException")
+
+    large.answers["pricing:GetProducts"] = refuse
+    document = json.loads(run(KINDS, "--json").out)
+    lines = [line for line in document["not_read"] if "pricing:GetProducts" == line["operation"]]
+    assert [SHIPPED_PRICES] == [line["topic"] for line in lines]
+    assert all(row["usd_per_month"] for row in document["rows"])
+    assert 1 == large.operations().count("pricing:GetProducts")
 
 
 def test_ten_regions_and_500_instances_take_less_than_a_minute(

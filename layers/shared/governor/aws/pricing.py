@@ -92,7 +92,7 @@ class AwsPrices(Adapter):
         The policy's own price comes first. Otherwise a Spot instance has its Spot price, and any
         other the list price, AWS's or the shipped one, less the policy's discount.
         """
-        prices = self._list_of(instance.target.region) or PriceList(instance.target.region)
+        prices = self._prices_for(instance)
         usd_of_policy = policy.prices.usd_per_hour.get(instance.instance_type)
         if usd_of_policy is not None:
             price = Price(usd_of_policy, "price from the policy")
@@ -106,6 +106,11 @@ class AwsPrices(Adapter):
             price = _discounted(price, policy.prices.discount(instance.family))
         may_be_committed = policy.prices.commitments_elsewhere or self._may_be_committed(instance)
         return replace(price, storage=prices.storage, may_be_committed=may_be_committed)
+
+    def _prices_for(self, instance: Instance) -> PriceList:
+        """Return the price list of an instance's Region; an empty one if none could be read."""
+        region = instance.target.region
+        return self._list_of(region) or PriceList(region)
 
     def _may_be_committed(self, instance: Instance) -> bool:
         """Return whether a commitment of the hub's account may pay for the instance; true also if
