@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
+import botocore.session
 import pytest
 from botocore.exceptions import NoCredentialsError
 
+from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.errors import SafetyError
+from governor.core.instance import Target
 from governor.scan.kind import Place
 from governor.scan.model import Resource
 from governor.scan.rights import session_policy
@@ -245,6 +250,43 @@ def test_an_account_that_is_closed_meanwhile_is_unread(cloud: CloudTwin, run: Ru
         line["place"] for line in report["not_read"]
     ]
     assert {False} == {line["is_missing_right"] for line in report["not_read"]}
+
+
+def test_an_organization_does_not_fill_the_memory(
+    cloud: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients of places that were scanned are freed, also where Python would do so late."""
+    accounts = tuple(str(200_000_000_000 + number) for number in range(64))
+    cloud.accounts_by_unit[UNIT] = accounts
+    made: list[weakref.ref[Any]] = []
+    create = botocore.session.Session.create_client
+
+    def noted(session: Any, service: str, **settings: Any) -> Any:
+        client = create(session, service, **settings)
+        if service == "ec2":
+            made.append(weakref.ref(client))
+        return client
+
+    monkeypatch.setattr(botocore.session.Session, "create_client", noted)
+    gc.disable()
+    try:
+        ended = run((CallingKind(),), "--json", *ORGANIZATION)
+    finally:
+        gc.enable()
+    assert 0 == ended.status
+    assert 128 <= len(made)
+    assert sum(one() is not None for one in made) < 32
+
+
+def test_roles_share_one_client_of_sts(cloud: CloudTwin, run: Run) -> None:
+    """A client for each of hundreds of accounts would be kept to the end."""
+    cloud.accounts_by_unit[UNIT] = (OTHER, THIRD)
+    clients = ReadOnlyClients(("sts:AssumeRole", "ec2:DescribeRegions"), "{}", "us-east-1")
+    for account in (OTHER, THIRD):
+        target = Target(account, "us-east-1", f"arn:aws:iam::{account}:role/Audit")
+        AwsReadApi(clients).call(target, "ec2:DescribeRegions")
+    assert clients._sts() is clients._sts()
+    assert 2 == cloud.operations().count("sts:AssumeRole")
 
 
 def test_a_unit_that_does_not_exist_stops_no_other(cloud: CloudTwin, run: Run) -> None:

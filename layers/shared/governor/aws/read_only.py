@@ -35,6 +35,7 @@ class ReadOnlyClients(Clients):
         self._counting = threading.Lock()
         self._is_interrupted = False
         self._loader: Any = None
+        self._one_sts: Any = None
 
     @property
     def calls(self) -> Mapping[str, int]:
@@ -74,6 +75,12 @@ class ReadOnlyClients(Clients):
         session.register_component("data_loader", self._loader)
         session.register("before-parameter-build", self._check)
         return session
+
+    def _sts(self) -> Any:
+        """Return one client of STS for all roles. Call it only with the lock held."""
+        if self._one_sts is None:
+            self._one_sts = super()._sts()
+        return self._one_sts
 
     def _check(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
         """Count a call that is about to be made. Raises: SafetyError if it is not on the list;
