@@ -610,6 +610,7 @@ def test_a_message_about_a_state_reads_well_in_every_channel(kind: StateKind) ->
     assert (WORDS[kind].not_done, f"Next step: {WORDS[kind].to_do}") == begun.lines[:2]
     assert f"- {state.place}: AuthFailure: no" in begun.lines
     for alert in (begun, over):
+        assert (FAR.account, FAR.region) == (alert.account, alert.region)
         assert len(alert.subject) < 98
         message = message_of(alert, None, link=None)
         text, page = fitting(message)

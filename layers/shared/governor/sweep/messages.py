@@ -278,7 +278,8 @@ def standing_alert(
         "listed": some_of(lines, _INSTANCES_NAMED),
     }
     dedup_id = f"standing-{kind.value}-{_states_key(states)}"
-    return alert_from_template("standing", hub, dedup_id, now, facts, words)
+    about = _only_target(states) or hub
+    return alert_from_template("standing", about, dedup_id, now, facts, words)
 
 
 def standing_over_alert(
@@ -298,7 +299,15 @@ def standing_over_alert(
         "listed": some_of(lines, _INSTANCES_NAMED),
     }
     dedup_id = f"standing-over-{kind.value}-{_states_key(states)}"
-    return alert_from_template("standing over", hub, dedup_id, now, facts, words)
+    about = _only_target(states) or hub
+    return alert_from_template("standing over", about, dedup_id, now, facts, words)
+
+
+def _only_target(states: Sequence[StandingState]) -> Target | None:
+    """Return the account and Region of these states; `None` if they are of several, and the message
+    is then about the hub's."""
+    targets = {state.target for state in states}
+    return targets.pop() if len(targets) == 1 else None
 
 
 def _places(states: Sequence[StandingState]) -> str:
