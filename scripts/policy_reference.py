@@ -12,6 +12,7 @@ from typing import Any
 from cli.policy_schema import policy_schema
 from governor.evidence.rules.figures import FIGURES, Figure, metrics_of
 from governor.policy.model.judging import Metrics
+from governor.policy.model.profiles import PROFILES, ProfileName
 from scripts.policy_who_sets import who_sets_page
 
 ROOT = Path(__file__).parents[1]
@@ -60,7 +61,7 @@ def pages(schema: Mapping[str, Any]) -> dict[str, str]:
         )
         own = [table for path, table in tables.items() if path.partition(".")[0] in names]
         found[page] = "\n".join([head, *own])
-    found["policy-judging.md"] += f"\n{_figures_table()}"
+    found["policy-judging.md"] += f"\n{_profiles_table()}\n{_figures_table()}"
     match = schema["$defs"]["OverrideMatch"]
     document = _table("The document itself", schema["description"], schema, schema)
     match = _table("`match` of an override", match["description"], match, schema)
@@ -70,6 +71,34 @@ def pages(schema: Mapping[str, Any]) -> dict[str, str]:
         table = _table("A place of `targets.without`", place["description"], place, schema)
         found["policy-judging.md"] += f"\n{table}"
     return found
+
+
+def _profiles_table() -> str:
+    """Return the publishers that each metric profile knows, from the table that the product
+    reads."""
+    lines = [
+        "## Metric profiles",
+        "",
+        "`metrics.profile` chooses one. Where a profile has several rows, the first is that of a",
+        "policy that names no metric; `metrics.utilization` chooses another. `custom` has no row.",
+        "",
+        "| profile | publisher | namespace | utilization | power | memory | dimension | unit |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for profile in sorted(PROFILES, key=lambda profile: list(ProfileName).index(profile.name)):
+        dimensions = " or ".join(f"`{name}`" for name in profile.device_dimensions)
+        cells = (
+            f"`{profile.name}`",
+            profile.publisher,
+            f"`{profile.usual_namespace}`" if profile.usual_namespace else "as configured",
+            f"`{profile.utilization}`",
+            f"`{profile.power}`" if profile.power else "none",
+            f"`{profile.memory}`" if profile.memory else "none",
+            f"{dimensions}, one a {profile.part.value}",
+            "percent" if profile.percent_per_unit == 1 else "share of 0 to 1",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def _figures_table() -> str:

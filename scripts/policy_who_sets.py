@@ -89,11 +89,18 @@ ENTRIES = (
     ),
     Entry(
         "metrics",
+        "profile",
+        (Who.PLATFORM,),
+        "other publishers than CloudWatch's agent: EKS with Container Insights, DCGM, Trainium and "
+        "Inferentia; often in an override",
+    ),
+    Entry(
+        "metrics",
         "namespace utilization memory_used power_draw temperature memory_utilization "
         "hardware_namespace encoder_utilization decoder_utilization encoder_sessions "
         "encoded_frames",
         (Who.PLATFORM,),
-        "another agent, such as DCGM, or another namespace",
+        "a namespace or names of the team's own, which no profile has",
     ),
     Entry(
         "metrics",

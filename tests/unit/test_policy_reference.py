@@ -10,6 +10,7 @@ import pytest
 from cli.policy_schema import meanings, policy_schema, sections
 from governor.evidence.rules.figures import FIGURES
 from governor.policy.model.policy import Override, Policy
+from governor.policy.model.profiles import PROFILES
 from scripts.policy_reference import ROOT, SCHEMA, WHO_SETS, pages, setting_paths
 from scripts.policy_who_sets import ENTRIES, UnplacedSettingError, who_sets_page
 
@@ -80,9 +81,9 @@ def test_every_setting_has_a_row() -> None:
     tables = sum(text.count("\n## ") for text in PAGES.values())
     # A tag stands for two tables; of the document itself `mode`, `version` and
     # `two_people_for_policy` are rows.
-    assert sum(kinds.values()) + kinds["TagMatch"] + 3 == len(ROWS) - len(FIGURES)
-    # One table is of the figures.
-    assert len(kinds) + 1 + 1 == tables - 1
+    assert sum(kinds.values()) + kinds["TagMatch"] + 3 == len(ROWS) - len(FIGURES) - len(PROFILES)
+    # One table is of the figures, and one of the metric profiles.
+    assert len(kinds) + 1 + 1 == tables - 2
     assert within == sum("section" in row.split("|")[3] for row in ROWS)
 
 

@@ -13,8 +13,9 @@ from governor.evidence.rules.profiles import (
     expected_count,
     memory_factor,
     profile_of,
+    profile_of_names,
 )
-from governor.policy.model.judging import Metrics
+from governor.policy.model.judging import Metrics, names_of_profile
 
 
 def test_each_metric_of_utilization_belongs_to_one_profile() -> None:
@@ -28,7 +29,8 @@ def test_each_metric_of_utilization_belongs_to_one_profile() -> None:
 
 def test_all_four_profiles_are_in_the_table() -> None:
     """`custom`, the fifth of a policy, has no names of its own."""
-    assert {*ProfileName} == {profile.name for profile in PROFILES}
+    in_the_table = {profile.name for profile in PROFILES}
+    assert {*ProfileName} - {ProfileName.CUSTOM} == in_the_table
 
 
 @pytest.mark.parametrize(
@@ -64,14 +66,26 @@ def test_every_neuron_type_of_the_catalog_has_a_number_of_cores() -> None:
     assert {shape.accelerator for shape in neuron} <= CORES_OF_A_DEVICE.keys()
 
 
-def test_memory_of_container_insights_is_in_bytes() -> None:
-    """The agent sends MiB. A core of a Trainium device has half of its memory."""
-    trainium = shape_of("trn1.32xlarge")
-    h100 = shape_of("p5.48xlarge")
-    assert 1 == memory_factor(h100, profile_of("nvidia_smi_utilization_gpu"))
-    assert 1 == memory_factor(h100, None)
-    assert 1 / 1024**2 == memory_factor(h100, profile_of("node_gpu_utilization"))
-    assert 2 / 1024**2 == memory_factor(trainium, profile_of("node_neuroncore_utilization"))
+@pytest.mark.parametrize(
+    ("profile", "instance_type", "own_memory", "factor"),
+    [
+        ("agent", "p5.48xlarge", "", 1),
+        ("custom", "p5.48xlarge", "our_memory", 1),
+        ("container-insights", "p5.48xlarge", "", 1 / 1024**2),
+        ("container-insights", "p5.48xlarge", "our_memory", 1),
+        ("neuron", "trn1.32xlarge", "", 2 / 1024**2),
+        ("neuron", "trn1.32xlarge", "our_memory", 2),
+    ],
+)
+def test_memory_of_container_insights_is_in_bytes(
+    profile: str, instance_type: str, own_memory: str, factor: float
+) -> None:
+    """The agent sends MiB, as a policy's own metric does. A core of a Trainium device has half of
+    its memory."""
+    memory = own_memory or names_of_profile(ProfileName(profile))["memory_used"]
+    names = Metrics(profile=ProfileName(profile), memory_used=memory)
+    shape = shape_of(instance_type)
+    assert factor == memory_factor(shape, names, profile_of_names(names))
 
 
 def test_a_profile_replaces_names_and_keeps_the_rest_of_the_policy() -> None:
@@ -81,5 +95,6 @@ def test_a_profile_replaces_names_and_keeps_the_rest_of_the_policy() -> None:
     assert profile is not None
     names = profile.metrics(policy, "ContainerInsights")
     assert ("ContainerInsights", profile.utilization) == (names.namespace, names.utilization)
+    assert ProfileName.NEURON is names.profile
     assert ("our_power", 300) == (names.power_draw, names.lag_seconds)
     assert "node_neuroncore_memory_usage_total" == names.memory_used

@@ -44,7 +44,8 @@ ANY_CHANGE = """
     metrics.encoded_frames metrics.encoder_sessions metrics.encoder_utilization
     metrics.decoder_utilization
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization
-    metrics.namespace metrics.period_seconds metrics.power_draw metrics.temperature
+    metrics.namespace metrics.period_seconds metrics.power_draw metrics.profile
+    metrics.temperature
     metrics.utilization metrics.work ownership.contacts ownership.default_contacts
     ownership.default_owner ownership.email_domains ownership.escalation_contacts
     ownership.owner_tag_keys ownership.project_owners ownership.project_tag_keys plan.action

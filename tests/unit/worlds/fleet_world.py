@@ -13,6 +13,7 @@ from governor.evidence.gather_evidence import GatherEvidence
 from governor.money.book_saving import BookSaving
 from governor.money.costs import CountCosts
 from governor.policy.accounts import Accounts
+from governor.policy.document import PolicyBook
 from governor.policy.model.policy import Mode, Policy
 from governor.remediation.announce_end import AnnounceEnd
 from governor.remediation.close_dead import CloseDead
@@ -60,6 +61,8 @@ class FleetWorld:
     policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK, ownership=PEOPLE))
     hub: bool = False
     """True if the breaker over all targets may trip; most tests are about that of one."""
+    book: PolicyBook | None = None
+    """Judges by this document in place of `policy`."""
 
     def __post_init__(self) -> None:
         if not self.hub:
@@ -75,7 +78,7 @@ class FleetWorld:
         self.log = MemoryEventLog()
         self.batch = StaticBatch()
         self.prices = StaticPrices(Price(Decimal("1.006"), "list price"))
-        self.policies = StaticPolicies(self.policy)
+        self.policies: Any = self.book or StaticPolicies(self.policy)
         self.sweep_target = SweepTarget(
             clock=self.clock,
             policies=self.policies,

@@ -22,7 +22,7 @@ from governor.evidence.rules.figures import (
     factor_of,
     is_published_by,
 )
-from governor.evidence.rules.profiles import expected_count, memory_factor
+from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
 from governor.evidence.rules.series import Dimensions
 
 
@@ -62,7 +62,7 @@ class Pending:
     @property
     def expected(self) -> int | None:
         """Return how many GPUs, or cores, of its type publish; `None` if that is not known."""
-        return expected_count(self.shape, self.request.profile)
+        return expected_count(self.shape, self.request.metric_profile)
 
     @property
     def readings(self) -> Mapping[str, Series]:
@@ -74,7 +74,8 @@ class Pending:
         type does not say what 100% is."""
         factor = factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
         if factor is not None and figure == "memory":
-            factor *= memory_factor(self.shape, self.request.profile)
+            names = self.request.policy.metrics
+            factor *= memory_factor(self.shape, names, self.request.metric_profile)
         return factor
 
     def series(self, figure: str) -> Series | None:
@@ -138,12 +139,12 @@ class Pending:
 
     def _in_percent(self, series: Series) -> Series:
         """Return the readings of utilization in percent."""
-        profile = self.request.profile
-        if profile is None or profile.percent_per_unit == 1.0:
+        factor = percent_factor(self.request.policy.metrics, self.request.metric_profile)
+        if factor == 1.0:
             return series
         percent: list[float | None] = []
         for value in series:
-            percent.append(None if value is None else value * profile.percent_per_unit)
+            percent.append(None if value is None else value * factor)
         return tuple(percent)
 
     def _remember_index(self, dimensions: Dimensions) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from governor.core.instance import Instance
 from governor.evidence.model import Evidence, Series
 from governor.evidence.rules import series as evidence
-from governor.evidence.rules.profiles import MetricProfile
+from governor.evidence.rules.profiles import MetricProfile, profile_of_names
 from governor.evidence.rules.series import Dimensions
 from governor.policy.model.policy import Policy
 
@@ -31,8 +31,7 @@ class EvidenceRequest:
         only_if: reads them only if this says so of the utilization that was seen; `None` reads
             them in any case.
         length: how far to look back; `None` takes the policy's idle window.
-        profile: whose metrics the policy names, if that is known: their unit, and whether a series
-            is that of a device or a core. `None` takes percent, one series a device, and MiB.
+        profile: whose metrics the policy names; `None` takes the profile of the policy.
     """
 
     instance: Instance
@@ -52,6 +51,12 @@ class EvidenceRequest:
         least the 10 minutes at the end of a proof."""
         length = self.policy.window if self.length is None else self.length
         return max(length, evidence.END)
+
+    @property
+    def metric_profile(self) -> MetricProfile | None:
+        """Return whose metrics are read: their unit, and whether a series is that of a device or a
+        core. `None` for names of the policy's own: percent, one series a device, and MiB."""
+        return self.profile or profile_of_names(self.policy.metrics)
 
     def wants_figures(self, seen: Evidence) -> bool:
         """Return whether to read more than the utilization that was seen: the request names

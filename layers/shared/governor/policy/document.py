@@ -38,6 +38,7 @@ from governor.policy.sections import (
     mistakes_of_overrides,
     read_overrides,
     split_document,
+    with_profile_names,
     without_base_only,
     wrong_names,
 )
@@ -64,7 +65,7 @@ class PolicyBook:
         self.document = document
         parts = split_document(document.settings)
         self._settings = parts.settings
-        base, base_mistakes = validated(Policy, parts.settings)
+        base, base_mistakes = validated(Policy, with_profile_names(parts.settings))
         readings = read_overrides(parts, frozenset(base_mistakes))
         # Nothing acts by a document that was accepted before: its guards may be left out.
         removed_guards = [] if accepted else parts.removed_guards
@@ -189,9 +190,9 @@ class PolicyBook:
         PolicyError, with every mistake, if they contradict each other, or would act with too few
         people."""
         names = tuple(override.name for override in chosen)
-        settings: Mapping[str, Any] = self._settings
+        settings = with_profile_names(self._settings)
         for override in chosen:
-            settings = merge(settings, override.set)
+            settings = merge(settings, with_profile_names(override.set))
         # Only what an override can change is read again. People, for example, are those of the
         # base.
         from_base = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from governor.core.settings import Mistake
+from governor.policy.model.judging import names_of_profile
 from governor.policy.model.policy import Override, Policy
+from governor.policy.model.profiles import ProfileName
 from governor.policy.validation import validated
 from governor.policy.yaml_document import Path, shown
 
@@ -188,7 +190,8 @@ def _read_override(
         if key in ONLY_IN_BASE:
             mistakes.append((("set", key), reason))
     allowed = without_base_only(patch)
-    policy, policy_mistakes = validated(Policy, without_base_only(merge(base, allowed)))
+    merged = merge(with_profile_names(base), with_profile_names(allowed))
+    policy, policy_mistakes = validated(Policy, without_base_only(merged))
     for path, why in policy_mistakes:
         if (path, why) not in base_mistakes or _sets_path(allowed, path):
             mistakes.append((("set", *path), why))
@@ -237,6 +240,21 @@ def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those that only the document itself may set
     (`ONLY_IN_BASE`)."""
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
+
+
+def with_profile_names(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of the document, or of one override, with the names of the metric profile
+    that they choose. Names that they give themselves stay. Settings that choose no profile, or one
+    that does not exist, are returned as they are.
+
+    Each is completed before they are merged, so the profile of an override replaces the names
+    below it.
+    """
+    metrics = settings.get("metrics")
+    chosen = metrics.get("profile") if isinstance(metrics, Mapping) else None
+    if not isinstance(metrics, Mapping) or chosen not in list(ProfileName):
+        return settings
+    return {**settings, "metrics": {**names_of_profile(ProfileName(chosen)), **metrics}}
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

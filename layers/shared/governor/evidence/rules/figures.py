@@ -200,12 +200,13 @@ def required_figures(policy: Policy) -> Iterator[str]:
 
 
 def metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
-    """Return CloudWatch's names of the metrics that show a figure. `names` are the policy's names
-    for the agent's metrics."""
+    """Return CloudWatch's names of the metrics that show a figure; empty if none is published.
+    `names` are the policy's names for the agent's metrics."""
     row = FIGURES[figure]
     if row.publisher in (Publisher.EC2, Publisher.EC2_GPU):
         return row.metrics
-    metrics = tuple(getattr(names, setting) for setting in row.metrics)
+    metrics = tuple([getattr(names, setting) for setting in row.metrics])
+    metrics = tuple([metric for metric in metrics if metric])
     if row.scale is Scale.PERCENT_OF_POWER:
         return (*metrics, *_power_beside(names))
     return metrics
@@ -234,7 +235,13 @@ def _power_beside(names: Metrics) -> tuple[str, ...]:
 def is_share_by_name(metric: str) -> bool:
     """Return whether a metric is known to be a share of 0 to 1 although people read it as percent:
     DCGM's profiling metrics, and names that say so."""
-    return metric.startswith("DCGM_FI_PROF_") or metric.lower().endswith("_ratio")
+    return may_be_frozen(metric) or metric.lower().endswith("_ratio")
+
+
+def may_be_frozen(metric: str) -> bool:
+    """Return whether a metric stays at 0 while another tool holds the GPU's profiler, as DCGM's
+    profiling metrics do."""
+    return metric.startswith("DCGM_FI_PROF_")
 
 
 def confirming_figures() -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from governor.core.settings import (
 )
 from governor.policy.model.contacts import ACCOUNT
 from governor.policy.model.names import REGION, UNIT
+from governor.policy.model.profiles import PROFILES, ProfileName
 
 LONGEST_LAG = timedelta(minutes=15)
 """With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest
@@ -118,8 +119,12 @@ class WorkMetrics(Section):
 @dataclass(frozen=True, slots=True)
 class Metrics(Section):
     """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on
-    Linux."""
+    Linux. Another `profile` has names of its own. An empty name: no such metric is published."""
 
+    profile: ProfileName = ProfileName.AGENT
+    """Publisher of the metrics: which names, dimensions and units it uses, and whether a series is
+    that of a device or of a core. Names given beside it, or in a later override, win. `custom`: no
+    name has a default; utilization is in percent, memory in MiB, one series for each device."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
@@ -159,6 +164,51 @@ class Metrics(Section):
     `aws:userid`. There `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
     work: WorkMetrics | None = WorkMetrics()
     """Metrics that jobs publish while they work. `null`: none are read."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield a mistake for each name that the profile `custom` needs and the policy does not
+        give; otherwise nothing."""
+        if self.profile is not ProfileName.CUSTOM:
+            return
+        for name in ("namespace", "utilization"):
+            if not getattr(self, name):
+                yield (name,), "is missing; metrics.profile: custom has no name of its own for it"
+
+
+_NAMES_OF_PROFILES = (
+    "namespace",
+    "utilization",
+    "memory_used",
+    "power_draw",
+    "temperature",
+    "memory_utilization",
+    "encoder_utilization",
+    "decoder_utilization",
+    "encoder_sessions",
+    "encoded_frames",
+)
+"""The settings of `Metrics` that a profile gives."""
+
+
+def names_of_profile(name: ProfileName) -> dict[str, str]:
+    """Return the settings of `Metrics` that a policy with this profile has if it names no metric
+    itself. A metric that the publisher does not send is an empty text, as all are for `custom`."""
+    if name is ProfileName.AGENT:
+        defaults = Metrics()
+        return {setting: getattr(defaults, setting) for setting in _NAMES_OF_PROFILES}
+    names = dict.fromkeys(_NAMES_OF_PROFILES, "")
+    for profile in PROFILES:
+        if profile.name is name:
+            names["namespace"] = profile.usual_namespace
+            names["utilization"] = profile.utilization
+            names["memory_used"] = profile.memory or ""
+            names["power_draw"] = profile.power or ""
+            names["temperature"] = profile.temperature or ""
+            names["memory_utilization"] = profile.memory_utilization or ""
+            names["encoder_utilization"] = profile.encoder or ""
+            names["decoder_utilization"] = profile.decoder or ""
+            break
+    return names
 
 
 class SecondFigure(StrEnum):

@@ -19,7 +19,9 @@ from governor.evidence.rules.figures import (
     confirming_figures,
     is_share_by_name,
     limit_of,
+    may_be_frozen,
 )
+from governor.evidence.rules.profiles import is_in_a_known_unit
 from governor.evidence.rules.series import readings
 from governor.policy.model.judging import SecondFigure
 from governor.policy.model.policy import Mode, Policy
@@ -178,11 +180,16 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading above
-    1, or because power confirms it), idle in both units, or was not read."""
+    1, because power confirms it, or by the policy's profile), idle in both units, or was not read.
+    Return also that a metric of a known unit may be frozen at 0."""
     peaks = peaks_of(evidence)
     if not peaks or max(peaks) > 1:
         return None
     metric = policy.metrics.utilization
+    if is_in_a_known_unit(policy.metrics):
+        if not may_be_frozen(metric) or is_confirmed(evidence, policy):
+            return None
+        return f"{metric} may be frozen at 0, and power is not measured beside it"
     busy_share = policy.idle.utilization_below_percent / 100
     is_share = is_share_by_name(metric)
     if is_share and not is_confirmed(evidence, policy):

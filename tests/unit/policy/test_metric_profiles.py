@@ -1,0 +1,155 @@
+"""`metrics.profile` in a policy: the names it gives, in the document and in an override."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from governor.core.errors import PolicyError
+from governor.policy.document import parse_policy
+from governor.policy.model.judging import Metrics
+from governor.policy.model.profiles import ProfileName
+from governor.policy.rules.changes import asked_under, risky_changes
+from tests.builders import make_instance
+
+EKS = "{match: {tags: {team: eks}}, name: eks, set: {metrics: %s}}"
+
+
+def metrics_of(document: str, tags: Mapping[str, str] | None = None) -> Metrics:
+    """The metrics by which an instance with these tags is judged."""
+    instance = make_instance(tags=tags or {})
+    return parse_policy(document).applied_to(instance).policy.metrics
+
+
+def with_override(metrics: str, base: str = "{}") -> Metrics:
+    """The metrics of an override over those of the document."""
+    document = f"metrics: {base}\noverrides: [{EKS % metrics}]"
+    return metrics_of(document, {"team": "eks"})
+
+
+@pytest.mark.parametrize(
+    ("profile", "namespace", "utilization", "power", "memory"),
+    [
+        (
+            "container-insights",
+            "ContainerInsights",
+            "node_gpu_utilization",
+            "node_gpu_power_draw",
+            "node_gpu_memory_used",
+        ),
+        (
+            "dcgm",
+            "CWAgent/Prometheus",
+            "DCGM_FI_DEV_GPU_UTIL",
+            "DCGM_FI_DEV_POWER_USAGE",
+            "DCGM_FI_DEV_FB_USED",
+        ),
+        (
+            "neuron",
+            "ContainerInsights",
+            "node_neuroncore_utilization",
+            "",
+            "node_neuroncore_memory_usage_total",
+        ),
+    ],
+)
+def test_a_profile_gives_its_names(
+    profile: str, namespace: str, utilization: str, power: str, memory: str
+) -> None:
+    """In the document and in an override. A metric that the publisher lacks has no name."""
+    for names in (
+        metrics_of(f"metrics: {{profile: {profile}}}"),
+        with_override(f"{{profile: {profile}}}"),
+    ):
+        assert ProfileName(profile) is names.profile
+        assert (namespace, utilization) == (names.namespace, names.utilization)
+        assert (power, memory) == (names.power_draw, names.memory_used)
+        assert "" == names.encoder_sessions
+
+
+def test_the_default_profile_has_the_names_of_earlier_releases() -> None:
+    """A policy without a profile, and one that names the default, read the same."""
+    assert Metrics() == metrics_of("{}") == metrics_of("metrics: {profile: agent}")
+    assert "nvidia_smi_utilization_gpu" == Metrics().utilization
+
+
+def test_names_that_a_policy_gives_win() -> None:
+    """Beside a profile, without one, and in a later override."""
+    old = metrics_of("metrics: {namespace: Ours, utilization: DCGM_FI_DEV_GPU_UTIL}")
+    assert ("Ours", "DCGM_FI_DEV_GPU_UTIL") == (old.namespace, old.utilization)
+    assert "nvidia_smi_power_draw" == old.power_draw
+
+    beside = metrics_of("metrics: {profile: dcgm, namespace: Ours}")
+    assert ("Ours", "DCGM_FI_DEV_GPU_UTIL") == (beside.namespace, beside.utilization)
+
+    later = with_override("{namespace: Theirs}", base="{profile: dcgm}")
+    assert ("Theirs", "DCGM_FI_DEV_GPU_UTIL") == (later.namespace, later.utilization)
+
+
+def test_the_profile_of_an_override_replaces_the_names_below_it() -> None:
+    """Names of the document belong to the document's publisher."""
+    names = with_override("{profile: neuron}", base="{utilization: ours, lag_seconds: 60}")
+    assert "node_neuroncore_utilization" == names.utilization
+    assert 60 == names.lag_seconds
+    back = with_override("{profile: agent}", base="{profile: dcgm}")
+    assert Metrics() == back
+
+
+def test_custom_has_only_names_of_the_policy() -> None:
+    """Namespace and utilization are needed; the others are not published unless they are named."""
+    with pytest.raises(PolicyError) as refused:
+        metrics_of("metrics: {profile: custom, utilization: ours}")
+    assert ["metrics.namespace"] == [problem.path for problem in refused.value.problems]
+    assert "is missing" in str(refused.value)
+    with pytest.raises(PolicyError) as refused_override:
+        with_override("{profile: custom}", base="{utilization: ours, namespace: Ours}")
+    paths = {problem.path for problem in refused_override.value.problems}
+    assert "overrides.0.set.metrics.utilization" in paths
+
+    names = metrics_of("metrics: {profile: custom, utilization: ours, namespace: Ours}")
+    assert ("Ours", "ours", "", "") == (
+        names.namespace,
+        names.utilization,
+        names.memory_used,
+        names.power_draw,
+    )
+
+
+@pytest.mark.parametrize("profile", ["neurn", "Agent", "", "3", "[agent]", "null"])
+def test_an_unknown_profile_is_refused_with_its_path(profile: str) -> None:
+    """In the document and in an override."""
+    for document, path in (
+        (f"metrics: {{profile: {profile}}}", "metrics.profile"),
+        (
+            f"overrides: [{EKS % f'{{profile: {profile}}}'}]",
+            "overrides.0.set.metrics.profile",
+        ),
+    ):
+        with pytest.raises(PolicyError) as refused:
+            parse_policy(document)
+        assert [path] == [problem.path for problem in refused.value.problems]
+
+
+def test_a_change_of_the_profile_is_risky_and_its_default_is_not() -> None:
+    """It changes what counts as measured, also where all names stay the same."""
+    plain = parse_policy("{}")
+    same = parse_policy("metrics: {profile: agent}")
+    assert [] == risky_changes(plain, same)
+
+    neuron = parse_policy("metrics: {profile: neuron}")
+    assert "metrics.profile" in risky_changes(plain, neuron)
+    assert "metrics.profile" in risky_changes(neuron, plain)
+
+    names = "namespace: ContainerInsights, utilization: node_gpu_utilization"
+    by_name = parse_policy(f"metrics: {{{names}}}")
+    by_profile = parse_policy("metrics: {profile: container-insights}")
+    assert "metrics.profile" in risky_changes(by_name, by_profile)
+
+
+def test_an_episode_that_was_opened_under_another_profile_does_not_go_on() -> None:
+    """Its question rests on other series."""
+    then = asked_under(parse_policy("{}").base().policy)
+    now = parse_policy("metrics: {profile: container-insights}").base().policy
+    with pytest.raises(ValueError, match=r"metrics\.profile: was agent, is container-insights"):
+        then.stricter(now)
