@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -49,14 +49,20 @@ class Ec2Twin:
 
     instances: Sequence[Instance] = ()
     launched_by: Mapping[str, str] = field(default_factory=dict)
+    odd: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by the ids of instances whose records cannot be read."""
     error: CloudError | None = None
     trail_error: CloudError | None = None
     asked: list[str] = field(default_factory=list)
 
-    def list_accelerated(self, target: Target) -> Sequence[Instance]:
+    def list_accelerated(
+        self, target: Target, odd: MutableMapping[str, str] | None = None
+    ) -> Sequence[Instance]:
         """Return the instances. Raises: the test's error."""
         if self.error is not None:
             raise self.error
+        if odd is not None:
+            odd.update(self.odd)
         return self.instances
 
     def launch(self, target: Target, instance_id: str, before: datetime) -> Launch | None:

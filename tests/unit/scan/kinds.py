@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -189,6 +189,8 @@ class InstancesTwin:
 
     instances: Sequence[Instance] = ()
 
-    def list_accelerated(self, target: Target) -> Sequence[Instance]:
+    def list_accelerated(
+        self, target: Target, odd: MutableMapping[str, str] | None = None
+    ) -> Sequence[Instance]:
         """Return the instances."""
         return self.instances

@@ -19,6 +19,7 @@ from governor.scan.model import Finding, Row, Strength
 from tests.unit.scan.ec2_world import OWN, PricesTwin, World, ago, instance
 from tests.unit.scan.kinds import ApiTwin
 
+UTILIZATION = "nvidia_smi_utilization_gpu"
 NODE = {"ClusterName": "prod", "InstanceId": OWN, "NodeName": "ip-10-0-0-1"}
 EKS = {"eks:cluster-name": "prod", "eks:nodegroup-name": "gpu nodes"}
 DENIED = AccessDenied("x", operation="cloudwatch:ListMetrics", words="no right")
@@ -195,6 +196,26 @@ def test_series_of_another_instance_s_own_namespace_are_not_believed() -> None:
     other = "GPU/EC2/AROAEXAMPLE:i-0fffffffffffffff0"
     world.metrics.publish(other, "nvidia_smi_utilization_gpu", 0.0, InstanceId=OWN)
     assert LIKELY == told(world.row(instance()))
+
+
+def test_the_interval_of_an_agent_is_no_matter_where_each_gpu_has_a_series() -> None:
+    """Its aggregate would be counted by the samples of a minute."""
+    world = World()
+    agent(world, *[0.0] * 8)
+    world.metrics.publish("CWAgent", UTILIZATION, 0.0, InstanceId=OWN)
+    assert IDLE == told(world.row(instance()))
+
+
+@pytest.mark.parametrize("name", ["=cmd|'/c calc'!A1", "a, b\n\x1b[31mred", "\N{FIRE}" * 60])
+def test_odd_names_stay_on_one_line(name: str) -> None:
+    """In the name, the namespace and the tags of a service."""
+    world = World()
+    agent(world, *[0.0] * 8, namespace=name)
+    row = world.row(instance(tags={"Name": name, "aws:autoscaling:groupName": name}))
+    assert IDLE == told(row)
+    for text in (row.resource.name, row.judgment.evidence):
+        assert text.isprintable()
+    assert name in shlex.split(row.command)
 
 
 # Who runs it, and what ends the waste.
@@ -414,7 +435,6 @@ def test_the_command_of_a_weak_row_is_quoted() -> None:
 
 RENAMED = {"index": "0", "name": "A10G", "host": "a"}
 RENAMED_LATER = {"index": "0", "name": "NVIDIA A10G", "host": "b"}
-UTILIZATION = "nvidia_smi_utilization_gpu"
 
 
 def test_a_node_sum_of_container_insights_hides_no_gpu() -> None:
@@ -495,6 +515,26 @@ def test_a_read_that_fails_is_reported_and_never_idleness() -> None:
         report = world.report(instance())
         assert [UNKNOWN] == [told(row) for row in report.rows]
         assert ["cloudwatch:GetMetricData"] == [line.operation for line in report.unread]
+
+
+def test_a_missing_right_to_read_figures_is_named_as_one() -> None:
+    """CloudWatch's refusal comes as text."""
+    world = World()
+    agent(world, *[0.0] * 8)
+    world.metrics.problem = "cloudwatch:GetMetricData failed: AccessDenied: no"
+    (line,) = world.report(instance()).unread
+    assert line.is_missing_right
+
+
+def test_an_instance_whose_record_cannot_be_read_costs_only_its_own_row() -> None:
+    """And a line says so."""
+    world = World()
+    agent(world, *[0.0] * 8)
+    world.ec2.odd = {"i-0fffffffffffffff0": "no InstanceType"}
+    report = world.report(instance())
+    assert [IDLE] == [told(row) for row in report.rows]
+    (line,) = report.unread
+    assert "i-0fffffffffffffff0: no InstanceType" in line.reason
 
 
 def test_a_refused_list_of_instances_is_a_line() -> None:

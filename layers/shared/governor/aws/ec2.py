@@ -76,10 +76,13 @@ class Ec2Instances(Adapter):
         selected_by_id = {instance.instance_id: instance for instance in running}
         return [instance for instance in selected_by_id.values() if instance.instance_id not in odd]
 
-    def list_accelerated(self, target: Target) -> list[Instance]:
-        """Return all running instances of accelerated types, each once; those whose record cannot
-        be read are left out. Raises: CloudError."""
-        running = self._described(target, {}, _accelerated(), _RUNNING)
+    def list_accelerated(
+        self, target: Target, odd: MutableMapping[str, str] | None = None
+    ) -> list[Instance]:
+        """Return all running instances of accelerated types, each once. One whose record cannot be
+        read is left out, and `odd` gets the reason by its id. Raises: CloudError."""
+        odd = {} if odd is None else odd
+        running = self._described(target, odd, _accelerated(), _RUNNING)
         instance_by_id = {instance.instance_id: instance for instance in running}
         return list(instance_by_id.values())
 

@@ -5,7 +5,7 @@ Each kind of resource names the operations that it calls. The adapter refuses al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -44,9 +44,12 @@ class ReadApi(Protocol):
 class AcceleratedInstances(Protocol):
     """EC2's instances of accelerated types, read only."""
 
-    def list_accelerated(self, target: Target) -> Sequence[Instance]:
+    def list_accelerated(
+        self, target: Target, odd: MutableMapping[str, str] | None = None
+    ) -> Sequence[Instance]:
         """Return all running instances of accelerated types, tagged or not; empty if there are
-        none. An instance whose record cannot be read is left out. Raises: CloudError."""
+        none. An instance whose record cannot be read is left out, and `odd` gets the reason by its
+        id. Raises: CloudError."""
 
     def launch(self, target: Target, instance_id: str, before: UtcDatetime) -> Launch | None:
         """Return who launched the instance and when, by one call for CloudTrail's newest records

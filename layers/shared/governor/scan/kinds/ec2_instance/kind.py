@@ -9,7 +9,7 @@ from operator import attrgetter
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.core.units import UsdPerHour, UtcDatetime
+from governor.core.units import UsdPerHour, UtcDatetime, clip
 from governor.money.rules.cost import marginal_price
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.ec2_instance import rules, words
@@ -22,6 +22,8 @@ from governor.scan.model import Finding, Judgment, Row, Strength
 MOST_CREATORS = 2
 """CloudTrail's LookupEvents allows two calls a second in an account and Region, and the scan does
 not wait for more: only the most expensive waste of a place has its creator."""
+_LIST = "ec2:DescribeInstances"
+_LONGEST_REASON = 500
 _LAUNCHES = "cloudtrail:LookupEvents"
 
 
@@ -38,7 +40,7 @@ class Ec2Instances(Kind[Host, Measured]):
     name = "ec2-instance"
     words = "EC2 instances with accelerators"
     operations = (
-        "ec2:DescribeInstances",
+        _LIST,
         "cloudwatch:ListMetrics",
         "cloudwatch:GetMetricData",
         SPOT_PRICES,
@@ -47,8 +49,14 @@ class Ec2Instances(Kind[Host, Measured]):
     )
 
     def list(self, place: Place) -> Sequence[Host]:
-        """Return all running instances with accelerators. Raises: CloudError."""
-        instances = place.instances.list_accelerated(place.target)
+        """Return all running instances with accelerators. One whose record cannot be read is left
+        out, and reported. Raises: CloudError."""
+        odd: dict[str, str] = {}
+        instances = place.instances.list_accelerated(place.target, odd)
+        if odd:
+            why = "; ".join(f"{instance_id}: {reason}" for instance_id, reason in odd.items())
+            text = f"records that cannot be read are left out: {clip(why, _LONGEST_REASON)}"
+            place.could_not_read(self.words, CloudError(text, operation=_LIST, words=text))
         return [_host(place, instance) for instance in instances]
 
     def measure(self, place: Place, resources: Sequence[Host]) -> Mapping[str, Measured]:

@@ -21,6 +21,7 @@ from governor.evidence.request import EvidenceRequest
 from governor.evidence.rules.figures import EC2_NAMESPACE
 from governor.policy.model.policy import Policy
 from governor.scan.kind import Place
+from governor.scan.kinds.calls import report_problem
 from governor.scan.kinds.ec2_instance.beside import POWER_METRIC, ReadBeside
 from governor.scan.kinds.ec2_instance.model import (
     LOOK_BACK,
@@ -40,7 +41,6 @@ from governor.verdict.rules.second_figure import doubt_text
 from governor.verdict.rules.utilization import judge_utilization, peaks_of
 
 SPOT_REQUESTS = "ec2:DescribeSpotInstanceRequests"
-_READ = "cloudwatch:GetMetricData"
 _FILTER_VALUES = 200
 """The most values of one filter. Source: EC2 API, Filter."""
 _HOSTS_OF_A_READ = 5_000
@@ -133,6 +133,8 @@ class _Publishers:
                 policy=policy,
                 figures=wanted_figures(policy) if in_full else frozenset(),
                 only_if=is_candidate,
+                # The agent's interval, by which an aggregate is counted, is not known here.
+                per_gpu=in_full,
                 profile=source.profile,
             )
             for host in hosts
@@ -167,13 +169,7 @@ class _Publishers:
         """Report what could not be read of an instance."""
         for reading in readings:
             if reading.problem is not None:
-                _report_read(self.place, reading.problem)
-
-
-def _report_read(place: Place, problem: str) -> None:
-    """Report that metrics could not be read."""
-    error = CloudError(problem, operation=_READ, words=problem)
-    place.could_not_read(TOPIC, error)
+                report_problem(self.place, TOPIC, reading.problem)
 
 
 def _reading(
@@ -220,7 +216,7 @@ def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
 def _report_beside(place: Place, beside: Beside) -> None:
     """Report what could not be read."""
     if beside.problem:
-        _report_read(place, beside.problem)
+        report_problem(place, TOPIC, beside.problem)
 
 
 def _with_spot_requests(
