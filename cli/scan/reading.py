@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from datetime import datetime
@@ -50,7 +51,7 @@ def scan_places(
     metrics = CloudWatchMetrics(clients)
     prices = AwsPricesNow(clients, _caller(places))
     kept = Kept()
-    done: list[Target] = []
+    numbers = itertools.count(1)
 
     def scan(target: Target) -> PlaceReport:
         if clients.is_interrupted:
@@ -68,10 +69,10 @@ def scan_places(
         )
         report = scan_place(place, kinds)
         clients.forget(target)
-        done.append(target)
-        if len(done) % _PLACES_A_CLEANING == 0:
+        number = next(numbers)
+        if number % _PLACES_A_CLEANING == 0:
             gc.collect()
-        progress(f"scanned {len(done)} of {len(places.targets)} accounts and Regions")
+        progress(f"scanned {number} of {len(places.targets)} accounts and Regions")
         return report
 
     reports = _at_once(scan, places.targets, clients)
