@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.timeline import SimulatedThreads, Timeline
 from cli.scan.reading import SHIPPED_PRICES
+from cli.scan.tags import INSTANCES
 from governor.scan.registry import KINDS
 from governor.scan.rights import policy_to_attach
 from tests.unit.scan.cloud_twin import Asked, CloudTwin, Refused
@@ -177,3 +178,31 @@ def _seconds(cloud: CloudTwin, monkeypatch: pytest.MonkeyPatch, scan: Callable[[
     ended = scan()
     assert 0 == ended.status, ended.out[-3000:]
     return timeline.close().wall_seconds(_INFINITE_SHARE)
+
+
+def test_the_kind_of_instances_that_can_be_tagged_exists() -> None:
+    """`--tag` names it; under another name it would find nothing to tag."""
+    assert INSTANCES in [kind.name for kind in KINDS]
+
+
+def test_progress_says_how_many_places_were_scanned(
+    cloud: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person sees that it goes on."""
+    lines: list[str] = []
+    monkeypatch.setattr("cli.scan.Progress.show", lambda _, text: lines.append(text))
+    run((), "--json")
+    assert {f"scanned {number} of 2 accounts and Regions" for number in (1, 2)} == set(lines)
+
+
+def test_the_tag_commands_name_every_instance_that_is_not_governed(
+    large: CloudTwin, run: Run
+) -> None:
+    """Through the whole command, and nothing else is printed."""
+    ended = run(KINDS, "--tag")
+    assert 0 == ended.status, ended.err
+    lines = ended.out.splitlines()
+    assert {"# in account 123456789012:"} == {line for line in lines if line.startswith("#")}
+    commands = [line for line in lines if not line.startswith("#")]
+    assert len(REGIONS) == len(commands)
+    assert len(REGIONS) * PER_REGION == sum(line.count(" i-") for line in commands)
