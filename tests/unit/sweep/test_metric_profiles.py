@@ -1,0 +1,172 @@
+"""The sweep under each metric profile, from the policy's text to verdict and question."""
+
+from __future__ import annotations
+
+import pytest
+
+from governor.alerts.model import AlertKind
+from governor.policy.document import parse_policy
+from tests.builders import TARGET, make_instance
+from tests.unit.worlds.fleet_world import FleetWorld
+from tests.unit.worlds.metric_layouts import (
+    AGENT,
+    CONTAINER_INSIGHTS,
+    DCGM,
+    DCGM_SHARE,
+    NEURON,
+    Layout,
+    insights,
+    node,
+)
+
+PEOPLE = """
+mode: ask
+breaker: {hub_minimum_instances: 10000}
+ownership:
+  contacts:
+    ada: {emails: [ada@example.com]}
+  default_contacts: [ada]
+"""
+EKS_NODE = {
+    "Purpose": "GPU-Workload",
+    "eks:cluster-name": "prod",
+    "eks:nodegroup-name": "gpu",
+    "aws:autoscaling:groupName": "eks-gpu-1",
+}
+PROFILES = [
+    (AGENT, "{}"),
+    (CONTAINER_INSIGHTS, "{profile: container-insights}"),
+    (DCGM, "{profile: dcgm}"),
+    (DCGM_SHARE, "{profile: dcgm, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}"),
+    (NEURON, "{profile: neuron}"),
+    (
+        DCGM,
+        "{profile: custom, namespace: N, utilization: DCGM_FI_DEV_GPU_UTIL, "
+        "power_draw: DCGM_FI_DEV_POWER_USAGE}",
+    ),
+]
+profiles = pytest.mark.parametrize(("layout", "metrics"), PROFILES)
+
+
+def world_of(document: str) -> FleetWorld:
+    """A fleet under the policy of this document."""
+    return FleetWorld(book=parse_policy(PEOPLE + document))
+
+
+def add(
+    world: FleetWorld, layout: Layout, percents: list[float], tags: dict[str, str] | None = None
+) -> str:
+    """An instance that publishes these percentages, one a device or core, by this layout."""
+    instance_id = f"i-{len(world.ec2.instances) + 1:017x}"
+    changes = {} if tags is None else {"tags": tags}
+    instance_type = layout.instance_type
+    world.ec2.add(make_instance(instance_id=instance_id, instance_type=instance_type, **changes))
+    layout.publish(world.metrics, instance_id, percents, bins=96)
+    return instance_id
+
+
+@profiles
+def test_an_idle_host_is_judged_by_every_device_or_core(layout: Layout, metrics: str) -> None:
+    """Idle, with one question; and again when the sweep knows its series."""
+    world = world_of(f"metrics: {metrics}")
+    instance_id = add(world, layout, [0.5] * layout.parts)
+    summary = world.sweep()
+
+    assert ("idle", []) == (world.verdict(instance_id), summary.problems)
+    assert 1 == summary.episodes_started
+    observation = world.state.observations(TARGET)[instance_id]
+    assert layout.parts == len(observation.dimensions or ())
+    world.sweep(5)
+    assert "idle" == world.verdict(instance_id)
+
+
+@profiles
+def test_one_busy_device_or_core_keeps_the_host(layout: Layout, metrics: str) -> None:
+    """One of eight GPUs, or of 32 NeuronCores."""
+    world = world_of(f"metrics: {metrics}")
+    instance_id = add(world, layout, [0.0] * (layout.parts - 1) + [60.0])
+    summary = world.sweep()
+
+    assert "partly-idle" == world.verdict(instance_id)
+    assert 0 == summary.episodes_started
+
+
+@profiles
+def test_a_device_or_core_that_is_silent_is_not_idle(layout: Layout, metrics: str) -> None:
+    """It may work unseen."""
+    world = world_of(f"metrics: {metrics}")
+    instance_id = add(world, layout, [0.0] * (layout.parts - 1))
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+
+def test_each_override_has_its_own_profile() -> None:
+    """One fleet: the agent's hosts by the document, EKS and Trainium by overrides."""
+    world = world_of(
+        """
+overrides:
+- {name: eks, match: {tags: {team: eks}}, set: {metrics: {profile: container-insights}}}
+- {name: trn, match: {instance_families: [trn1]}, set: {metrics: {profile: neuron}}}
+"""
+    )
+    eks = {"Purpose": "GPU-Workload", "team": "eks"}
+    own = {"Purpose": "GPU-Workload"}
+    verdict_by_id = {
+        add(world, AGENT, [0.0] * 8, own): "idle",
+        add(world, AGENT, [0.0] * 7 + [60.0], own): "partly-idle",
+        add(world, CONTAINER_INSIGHTS, [0.0] * 8, eks): "idle",
+        add(world, CONTAINER_INSIGHTS, [60.0] * 8, eks): "busy",
+        add(world, NEURON, [0.0] * 32, own): "idle",
+        add(world, NEURON, [0.0] * 31 + [60.0], own): "partly-idle",
+        # It publishes by another profile than its own: nothing is known of it.
+        add(world, CONTAINER_INSIGHTS, [0.0] * 8, own): "no-data",
+    }
+    world.sweep()
+    assert verdict_by_id == {one: world.verdict(one) for one in verdict_by_id}
+
+
+def test_aggregates_of_a_node_do_not_count_as_devices() -> None:
+    """Container Insights publishes the node's average beside each GPU."""
+    world = world_of("metrics: {profile: container-insights}")
+    instance_id = add(world, CONTAINER_INSIGHTS, [0.0] * 7 + [60.0])
+    world.metrics.publish("node_gpu_utilization", node(instance_id), [1.0] * 96)
+    world.sweep()
+    assert "partly-idle" == world.verdict(instance_id)
+
+
+@pytest.mark.parametrize(
+    ("layout", "metrics"),
+    [(CONTAINER_INSIGHTS, "{profile: container-insights}"), (NEURON, "{profile: neuron}")],
+)
+def test_an_idle_eks_host_gets_the_command_for_its_node_group(layout: Layout, metrics: str) -> None:
+    """It is measured, and left to its node group: nothing is done to it."""
+    world = world_of(f"metrics: {metrics}")
+    idle = add(world, layout, [0.0] * layout.parts, EKS_NODE)
+    working = add(world, layout, [0.0] * (layout.parts - 1) + [60.0], EKS_NODE)
+    summary = world.sweep()
+
+    assert ("managed-elsewhere", "partly-idle") == (
+        world.verdict(idle),
+        world.verdict(working),
+    )
+    alerts = [one for one in world.announcer.sent if one.kind is AlertKind.MANAGED_IDLE]
+    assert [[idle]] == [alert.facts["instance_ids"] for alert in alerts]
+    text = "\n".join((alerts[0].subject, *alerts[0].lines))
+    assert "EKS node group gpu of prod" in text
+    command = "--cluster-name prod --nodegroup-name gpu --scaling-config minSize=0"
+    assert f"aws eks update-nodegroup-config {command}" in text
+    assert (0, []) == (summary.episodes_started, world.ec2.calls)
+
+
+def test_memory_in_bytes_does_not_keep_a_host() -> None:
+    """A gibibyte of the 80 of an H100 is no work; 60 are."""
+    for gibibytes, verdict in ((1, "idle"), (60, "busy")):
+        document = "vetoes: {memory_used_percent: 50}\nmetrics: {profile: container-insights}"
+        world = world_of(document)
+        instance_id = add(world, CONTAINER_INSIGHTS, [0.0] * 8)
+        for part in range(8):
+            dimensions = insights(instance_id, part, CONTAINER_INSIGHTS.instance_type)
+            reading = [gibibytes * 1024.0**3] * 96
+            world.metrics.publish("node_gpu_memory_used", dimensions, reading)
+        world.sweep()
+        assert verdict == world.verdict(instance_id)
