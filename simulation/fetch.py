@@ -31,8 +31,15 @@ from governor.evidence.ports import (
     SeriesFilter,
 )
 from governor.evidence.rules.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
-from governor.evidence.rules.series import Dimensions
+from governor.evidence.rules.profiles import (
+    expected_count,
+    memory_factor,
+    percent_factor,
+    profile_of_names,
+)
+from governor.evidence.rules.series import Dimensions, is_gpu
 from governor.money.ports import PriceBook
+from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
 from governor.remediation.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
@@ -191,7 +198,7 @@ class Fetch:
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
         if aggregate in published:
             return Subject(instance, shape, MetricSource.AGGREGATE, (aggregate,))
-        by_gpu = tuple(sorted(filter(_is_of_one_gpu, published)))
+        by_gpu = tuple(sorted(filter(is_gpu, published)))
         if by_gpu:
             return Subject(instance, shape, MetricSource.PER_GPU, by_gpu)
         sets = tuple(sorted(published)) or (aggregate,)
@@ -209,12 +216,12 @@ class Fetch:
     def _fine_queries(self, subject: Subject) -> list[MetricQuery]:
         """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance
         ran."""
-        utilization = self.wish.metrics.utilization
-        shape = subject.shape
+        names = self.wish.metrics
+        utilization = names.utilization
         queries = [
             self._gpu_query(utilization, dimensions, "Maximum") for dimensions in subject.sets
         ]
-        is_single = shape is not None and shape.accelerator_count == 1
+        is_single = expected_count(subject.shape, profile_of_names(names)) == 1
         if subject.source is MetricSource.AGGREGATE and not is_single:
             queries.append(self._gpu_query(utilization, subject.sets[0], "SampleCount"))
         for figure in replayed_figures():
@@ -230,7 +237,7 @@ class Fetch:
         metrics = metrics_of(figure, self.wish.metrics)
         if row.publisher is Publisher.EC2:
             return [_ec2_query(metric, subject, row.statistic) for metric in metrics]
-        if _factor(figure, subject.shape) is None:
+        if _factor(figure, subject.shape, self.wish.metrics) is None:
             return []
         queries: list[MetricQuery] = []
         for metric in metrics:
@@ -304,7 +311,9 @@ class Fetch:
         """Return the highest of the GPUs' hourly utilization, from the disk."""
         metric = self.wish.metrics.utilization
         queries = [self._gpu_query(metric, dimensions, statistic) for dimensions in subject.sets]
-        return highest(self.store.get(target, queries, hours), hours.bins)
+        names = self.wish.metrics
+        factor = percent_factor(names, profile_of_names(names))
+        return highest(self.store.get(target, queries, hours), hours.bins, factor)
 
     # reading
 
@@ -368,6 +377,7 @@ class Fetch:
             price=self.prices.price(subject.instance, Policy()),
             protection=protection,
             spot_request=spot_request,
+            names=self.wish.metrics,
         )
 
     def _fill_other_days(
@@ -384,6 +394,7 @@ class Fetch:
         for query, hourly_values in zip(queries, stored_series, strict=True):
             hourly_maxima[query.metric, query.dimensions] = hourly_values
         for (metric, dimensions, statistic), values in series.items():
+            # Readings as they are published: `_figures` turns them into percent.
             maxima = hourly_maxima.get((metric, dimensions))
             if maxima is not None and statistic in ("Maximum", "Average"):
                 _fill(values, maxima, wanted)
@@ -393,19 +404,20 @@ class Fetch:
     ) -> Figures:
         """Return the signs of work; NaN where a figure was not read, or where the size of a GPU's
         memory or power is not known."""
+        names = self.wish.metrics
         by_name: dict[str, array[float]] = {}
         for figure in replayed_figures():
             keys = [_key(query) for query in self._figure_queries(figure, subject)]
             parts = [series[key] for key in keys if key in series]
-            factor = _factor(figure, subject.shape)
+            factor = _factor(figure, subject.shape, names)
             if not parts or factor is None:
                 by_name[figure] = holes(bins)
             elif FIGURES[figure].publisher is Publisher.EC2:
                 by_name[figure] = _sum_of_parts(parts, factor)
             else:
                 by_name[figure] = highest(parts, bins, factor)
-        utilization = self.wish.metrics.utilization
-        return Figures(_highest_of(series, utilization, bins, 1.0), by_name)
+        factor = percent_factor(names, profile_of_names(names))
+        return Figures(_highest_of(series, names.utilization, bins, factor), by_name)
 
     def _fine_series(
         self, survey: Survey, subject: Subject, wanted: frozenset[int]
@@ -421,10 +433,6 @@ class Fetch:
             for values, more_values in zip(series.values(), values_of_day, strict=True):
                 values.extend(more_values)
         return series
-
-
-def _is_of_one_gpu(dimensions: Dimensions) -> bool:
-    return "index" in dict(dimensions)
 
 
 def _highest_of(
@@ -472,10 +480,13 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
             values[first : first + BINS_PER_HOUR] = array("d", (value,)) * BINS_PER_HOUR
 
 
-def _factor(figure: str, shape: Shape | None) -> float | None:
-    """Return the factor that turns a reading into the figure; `None` if the instance type does not
-    say what 100% is."""
-    return factor_of(FIGURES[figure].scale, shape, PERIOD.total_seconds())
+def _factor(figure: str, shape: Shape | None, names: Metrics) -> float | None:
+    """Return the factor that turns a reading of a metric of these names into the figure; `None` if
+    the instance type does not say what 100% is."""
+    factor = factor_of(FIGURES[figure].scale, shape, PERIOD.total_seconds())
+    if factor is not None and figure == "memory":
+        factor *= memory_factor(shape, names, profile_of_names(names))
+    return factor
 
 
 def _sum_of_parts(parts: Sequence[array[float]], factor: float) -> array[float]:

@@ -21,6 +21,12 @@ from governor.core.units import UsdPerHour
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery, SeriesFilter
+from governor.evidence.rules.profiles import (
+    expected_count,
+    memory_factor,
+    percent_factor,
+    profile_of_names,
+)
 from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
 from governor.money.rules.cost import marginal_price
 from governor.policy.model.judging import Metrics
@@ -222,6 +228,8 @@ def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> 
     )
     queries = []
     for metric, statistic in figures:
+        if not metric:
+            continue  # The publisher has no such metric.
         for dimensions in chosen:
             queries.append(query_of(names.namespace, metric, dimensions, statistic))
     ec2 = (("InstanceId", instance.instance_id),)
@@ -239,7 +247,12 @@ def _past(
     policy = plan.policy
     names = policy.metrics
     shape = shape_of(instance.instance_type)
-    is_single = shape is not None and shape.accelerator_count == 1
+    profile = profile_of_names(names)
+    is_single = expected_count(shape, profile) == 1
+    factors = {
+        names.memory_used: memory_factor(shape, names, profile),
+        names.utilization: percent_factor(names, profile),
+    }
 
     def by_gpu(
         metric: str, statistic: str, read: Mapping[MetricQuery, array[float]] = hourly
@@ -250,7 +263,11 @@ def _past(
                 # The aggregate of one GPU is that GPU.
                 gpu = "0" if is_single else gpu_label(query.dimensions)
                 series_by_gpu.setdefault(gpu, []).append(read[query])
-        return {gpu: highest(series, len(series[0])) for gpu, series in series_by_gpu.items()}
+        factor = factors.get(metric, 1.0)
+        highest_by_gpu: dict[str, array[float]] = {}
+        for gpu, series in series_by_gpu.items():
+            highest_by_gpu[gpu] = highest(series, len(series[0]), factor)
+        return highest_by_gpu
 
     def price_of(name: str) -> UsdPerHour | None:
         of_other_type = replace(instance, instance_type=name)

@@ -29,8 +29,20 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Price
 from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
-from governor.evidence.rules.figures import FIGURES, can_be_replayed, limit_of, metrics_of
-from governor.evidence.rules.series import Dimensions, merged
+from governor.evidence.rules.figures import (
+    FIGURES,
+    can_be_replayed,
+    limit_of,
+    may_be_frozen,
+    metrics_of,
+)
+from governor.evidence.rules.profiles import (
+    expected_count,
+    is_in_a_known_unit,
+    memory_factor,
+    profile_of_names,
+)
+from governor.evidence.rules.series import Dimensions, gpu_label, merged
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.policy import Mode, Policy
@@ -70,6 +82,8 @@ class Recording:
     price: Price
     protection: Protection = Protection()
     spot_request: SpotRequestType | None = None
+    names: Metrics | None = None
+    """The metrics that were read; `None` takes one series for each GPU."""
     runs: tuple[tuple[int, int], ...] = field(init=False)
     """Stretches of bins `[start, end)` in which the instance ran."""
     _measured: dict[str, bytes] = field(init=False, compare=False, repr=False, default_factory=dict)
@@ -104,15 +118,18 @@ class Recording:
         if metric not in self._measured:
             gpus = self._by_gpu(metric)
             has_hidden_gpu = False
-            if self.source is MetricSource.PER_GPU and self._gpu_count:
-                has_hidden_gpu = len(gpus) < self._gpu_count
+            if self.source is MetricSource.PER_GPU and self._part_count:
+                has_hidden_gpu = len(gpus) < self._part_count
             parts = [] if has_hidden_gpu else list(map(measured, gpus))
             self._measured[metric] = all_of(parts, self.span.bins)
         return self._measured[metric]
 
     @property
-    def _gpu_count(self) -> int | None:
-        return self.shape.accelerator_count if self.shape else None
+    def _part_count(self) -> int | None:
+        """Return how many GPUs, or cores, of the type publish; `None` if that is not known."""
+        if self.names is None:
+            return self.shape.accelerator_count if self.shape else None
+        return expected_count(self.shape, profile_of_names(self.names))
 
     def steady(self, policy: Policy) -> bytes:
         """Return 1 for every bin that leaves a proof of idleness as it is: everything that it needs
@@ -125,7 +142,7 @@ class Recording:
         for (metric, _, _), values in self.series.items():
             if metric in required:
                 parts.append(measured(values))
-        if self.source is MetricSource.AGGREGATE and self._gpu_count != 1:
+        if self.source is MetricSource.AGGREGATE and self._part_count != 1:
             parts += self._bins_with_all_samples(names)
         if self._needs_power(policy):
             parts.append(self._power_measured(policy))
@@ -147,6 +164,8 @@ class Recording:
     def _bins_in_doubt(self, policy: Policy) -> bytes:
         """Return 1 for every bin whose utilization may be a share of 0 to 1, and then is work, and
         which no power confirms."""
+        if is_in_a_known_unit(policy.metrics) and not may_be_frozen(policy.metrics.utilization):
+            return bytes(self.span.bins)
         busy_share = policy.idle.utilization_below_percent / 100
         utilization = self.figures.utilization
         fractions = without(reaching(utilization, busy_share), reaching(utilization, 1.0))
@@ -155,7 +174,7 @@ class Recording:
     def _bins_with_all_samples(self, names: Metrics) -> list[bytes]:
         """Return 1 for every bin in which all GPUs of an aggregate published; 0 for all bins if
         nothing says so."""
-        samples = (self._gpu_count or inf) * PERIOD.total_seconds()
+        samples = (self._part_count or inf) * PERIOD.total_seconds()
         samples /= names.collection_interval_seconds
         parts = []
         for (_, _, statistic), values in self.series.items():
@@ -168,7 +187,9 @@ class Recording:
         enough."""
         rule = policy.approval
         memory_mib = self.shape.memory_mib_each if self.shape else None
+        names = policy.metrics
         limit = rule.released_memory_below_percent / 100 * (memory_mib or 0)
+        limit /= memory_factor(self.shape, names, profile_of_names(names))
         gpus = self._by_gpu(policy.metrics.memory_used)
         is_low = [without(measured(values), reaching(values, limit)) for values in gpus]
         bins = -(-RELEASED_FOR // PERIOD)
@@ -186,8 +207,7 @@ class Recording:
         for dimensions in self.sets:
             values = self.series.get((metric, dimensions, "Maximum"))
             if values is not None:
-                gpu = dict(dimensions).get("index", "all")
-                series_by_gpu.setdefault(gpu, []).append(values)
+                series_by_gpu.setdefault(gpu_label(dimensions), []).append(values)
         return [highest(series, self.span.bins) for series in series_by_gpu.values()]
 
     def activity(self, policy: Policy) -> bytes:

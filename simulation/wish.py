@@ -61,7 +61,8 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 
 def _metric_names(metrics: Metrics) -> tuple[str, ...]:
-    names = [metrics.namespace, metrics.utilization]
+    # The profile decides in which unit the same names are read.
+    names = [metrics.profile, metrics.namespace, metrics.utilization]
     for figure in replayed_figures():
         names += metrics_of(figure, metrics)
     return tuple(names)

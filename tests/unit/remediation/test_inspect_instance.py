@@ -14,10 +14,12 @@ from governor.core.errors import Unavailable
 from governor.core.instance import Lifecycle, Target
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
-from governor.policy.model.judging import IdleRule, Metrics
+from governor.policy.model.judging import IdleRule, Metrics, names_of_profile
+from governor.policy.model.profiles import ProfileName
 from governor.verdict.model import Verdict, VerdictKind
 from tests.builders import NOW, ago
 from tests.twins import Dimensions, MemoryMetrics
+from tests.unit.worlds.metric_layouts import CONTAINER_INSIGHTS, DCGM, NEURON, Layout
 from tests.unit.worlds.world import World
 
 UTILIZATION = "nvidia_smi_utilization_gpu"
@@ -58,9 +60,9 @@ class Bursts(MemoryMetrics):
         }
 
 
-def world_with(bursts: Bursts, **settings: Any) -> World:
+def world_with(bursts: Bursts, changes: dict[str, Any] | None = None, **settings: Any) -> World:
     """A quiet instance whose readings come from `bursts`; the world's own are moved over."""
-    world = World()
+    world = World(changes=changes or {})
     bursts.now = world.clock.now
     world.policies.policy = replace(world.policies.policy, **settings)
     bursts.published |= world.metrics.published
@@ -95,6 +97,30 @@ def test_work_of_the_last_minute_is_seen_in_the_aggregate() -> None:
     world = world_with(bursts)
     bursts.series = {own(world)}
 
+    assert VerdictKind.BUSY is verdict_of(world).kind
+
+
+@pytest.mark.parametrize(
+    ("layout", "profile"),
+    [
+        (CONTAINER_INSIGHTS, ProfileName.CONTAINER_INSIGHTS),
+        (DCGM, ProfileName.DCGM),
+        (NEURON, ProfileName.NEURON),
+    ],
+)
+def test_a_recheck_reads_by_the_profile_of_the_policy(layout: Layout, profile: ProfileName) -> None:
+    """Every device or core, and one of them that works since the window ended."""
+    names = Metrics(**names_of_profile(profile), profile=profile)  # type: ignore[arg-type]
+    bursts = Bursts(at=ago(minutes=1), metric=layout.utilization)
+    changes = {"instance_type": layout.instance_type}
+    world = world_with(bursts, metrics=names, changes=changes)
+    own_id = world.instance.instance_id
+    layout.publish(bursts, own_id, [0.5] * layout.parts, bins=96)
+    assert VerdictKind.IDLE is verdict_of(world).kind
+
+    last = layout.parts - 1
+    busy_part = layout.dimensions(own_id, last, layout.instance_type)  # type: ignore[operator]
+    bursts.series = {tuple(sorted(busy_part.items()))}
     assert VerdictKind.BUSY is verdict_of(world).kind
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from governor.episode.model.plan import Price
 from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.series import Dimensions
+from governor.policy.document import parse_policy
 from governor.policy.model.judging import IdleRule, Vetoes
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Policy
@@ -27,13 +29,20 @@ from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult
 from simulation.recording import PERIOD
-from simulation.replay import ReplayError
+from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
 from tests.builders import TARGET, make_instance
 from tests.properties import examples
 from tests.twins import MemoryEc2, StaticPrices
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE, anywhere, bins, run
+from tests.unit.worlds.metric_layouts import (
+    CONTAINER_INSIGHTS,
+    DCGM,
+    DCGM_SHARE,
+    NEURON,
+    Layout,
+)
 
 NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)
 HOURS = last_days(NOW, 4)
@@ -54,6 +63,10 @@ class Past:
         self.sets = sets
         self.calls: list[tuple[int, Window]] = []
         self.queries: Counter[str] = Counter()
+        self.names = Policy().metrics
+        """The names under which utilization is published."""
+        self.unit = 1.0
+        """What is published for one percent of utilization."""
         self.fail: Callable[[MetricQuery, Window], str | None] = lambda _query, _window: None
 
     def read(self, _: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
@@ -77,12 +90,12 @@ class Past:
         values = self.busy[owner][first : first + window.bins * step]
         if query.namespace == "AWS/EC2":
             known = [1.0] * len(values)
-        elif query.dimensions not in self.sets[owner] or "coder" in query.metric:
+        elif query.dimensions not in self.sets[owner] or re.search("coder|EC_|ENC_", query.metric):
             return None  # Nobody publishes the video encoder's and decoder's figures.
-        elif query.metric != Policy().metrics.utilization:
+        elif query.metric != self.names.utilization:
             known = [20.0] * len(values)
         else:
-            known = list(values)
+            known = [value * self.unit for value in values]
         choose = min if query.statistic == "Minimum" else max
         found = []
         for index in range(0, len(known), step):
@@ -93,7 +106,7 @@ class Past:
     def list_series(
         self, _: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        names = Policy().metrics.namespace, Policy().metrics.utilization
+        names = self.names.namespace, self.names.utilization
         assert ((*names, True), None) == (wanted, instance_id)
         return {owner: [Listed(*names, one) for one in sets] for owner, sets in self.sets.items()}
 
@@ -412,3 +425,43 @@ def test_hours_first_finds_what_reading_everything_would_find(
         first.idle,
         first.idle_left,
     )
+
+
+@pytest.mark.parametrize(
+    ("metrics", "layout", "unit"),
+    [
+        ("{profile: container-insights}", CONTAINER_INSIGHTS, 1.0),
+        ("{profile: dcgm}", DCGM, 1.0),
+        ("{profile: dcgm, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}", DCGM_SHARE, 0.01),
+        ("{profile: neuron}", NEURON, 1.0),
+    ],
+)
+def test_a_back_test_reads_each_metric_profile(
+    store: SeriesStore, metrics: str, layout: Layout, unit: float
+) -> None:
+    """Device by device or core by core, in percent: work is work, rest becomes one question, and a
+    silent device or core leaves it unknown."""
+    document = f"mode: ask\nmetrics: {metrics}"
+    book = parse_policy(document)
+    instance = make_instance(instance_type=layout.instance_type)
+    owner = instance.instance_id
+    rest = bins((BUSY, 50), (2.0, 5), (BUSY, 41))
+    sets = []
+    for part in range(layout.parts):
+        dimensions = layout.dimensions(owner, part, layout.instance_type)  # type: ignore[operator]
+        sets.append(tuple(sorted(dimensions.items())))
+
+    def questions(published: int) -> tuple[int, float]:
+        """Return the questions, and the highest utilization, if so many of them publish."""
+        past = Past({owner: rest}, {owner: sets[:published]})
+        past.names = book.base().policy.metrics
+        past.unit = unit
+        fetch = make_fetch(past, store, instance, policy=book.base().policy)
+        recordings = fetch.fetch(fetch.survey(TARGET, HOURS))
+        replayed = replay("p", book, recordings, approval_delay=timedelta(hours=1))
+        (result,) = replayed.results
+        asked = sum(event.sent_at is not None for event in result.events)
+        return asked, max(recordings[0].figures.utilization)
+
+    assert (1, pytest.approx(BUSY)) == questions(layout.parts)
+    assert 0 == questions(layout.parts - 1)[0]
