@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -166,7 +167,9 @@ def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> N
     for problem in problems:
         where = problem.path or "(document)"
         reason = printable(problem.reason)
-        meant = _meant(problem.path) if problem.reason == "unknown setting" else ""
+        meant = _meant_value(problem.reason)
+        if problem.reason == "unknown setting":
+            meant = _meant(problem.path)
         fact = {
             "severity": "error",
             "line": problem.line,
@@ -174,6 +177,15 @@ def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> N
             "reason": reason + meant,
         }
         out.list(f"{path}:{problem.line or 1}: error: {where}: {reason}{meant}", "problems", fact)
+
+
+def _meant_value(reason: str) -> str:
+    """Return the question after a value that is none of a choice; an empty text for another reason,
+    or without a guess."""
+    value, is_choice, choice = reason.partition("; it must be '")
+    if not is_choice:
+        return ""
+    return nearest(value.removeprefix("is ").strip("'\""), re.findall(r"[\w-]+", choice))
 
 
 def _meant(path: str) -> str:

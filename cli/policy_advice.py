@@ -10,10 +10,18 @@ from datetime import timedelta
 
 from governor.evidence.rules.figures import is_share_by_name, limit_of
 from governor.evidence.rules.freshness import why_never_fresh
+from governor.evidence.rules.profiles import (
+    PROFILES,
+    MetricProfile,
+    Part,
+    ProfileName,
+    is_in_a_known_unit,
+    profile_of,
+)
 from governor.limits.rules.breaker import acts_unasked
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership, addresses
-from governor.policy.model.judging import SecondFigure
+from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.names import KEY_FOR_IAM
 from governor.policy.model.policy import Mode, Policy
 
@@ -29,6 +37,7 @@ def warnings(policy: Policy) -> tuple[str, ...]:
         *_of_acting(policy),
         *_of_judging(policy),
         *_of_measuring(policy),
+        *_of_profile(policy),
         *_of_fresh_readings(policy),
         *_of_exemption(policy),
     )
@@ -257,7 +266,7 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
             f"does not divide metrics.period_seconds ({metrics.period_seconds}), so GPUs in an "
             "aggregated metric may be miscounted, and their instances are no-data; set 60"
         )
-    if is_share_by_name(metrics.utilization):
+    if is_share_by_name(metrics.utilization) and not is_in_a_known_unit(metrics):
         yield (
             f"metrics.utilization: {metrics.utilization} is a share of 0 to 1, in which a busy GPU "
             "looks idle, so its instances are no-data; name a metric in percent, such as "
@@ -269,6 +278,48 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
                 f"vetoes.required names {figure}, whose limit is null: it need not be "
                 "measured; set a limit"
             )
+
+
+def _of_profile(policy: Policy) -> Iterator[str]:
+    """Yield the names that contradict `metrics.profile`, and figures that it cannot measure."""
+    metrics = policy.metrics
+    known = profile_of(metrics.utilization)
+    if known is not None and _is_read_wrongly(known, metrics):
+        yield (
+            f"metrics.utilization: {metrics.utilization} is a metric of {known.publisher}, and "
+            f"metrics.profile is {metrics.profile}, which counts or scales otherwise; set "
+            f"metrics.profile: {known.name}"
+        )
+    if known is not None and known.namespace not in (None, metrics.namespace):
+        yield (
+            f"metrics.namespace: {known.publisher} publishes {metrics.utilization} into "
+            f"{known.namespace}, not into {metrics.namespace}; set metrics.namespace: "
+            f"{known.namespace}"
+        )
+    memory_profiles = [profile for profile in PROFILES if profile.memory == metrics.memory_used]
+    if metrics.memory_used and memory_profiles:
+        names = {profile.name for profile in memory_profiles}
+        is_in_mib = all(profile.mib_per_unit == 1.0 for profile in memory_profiles)
+        if metrics.profile not in names and not is_in_mib:
+            yield (
+                f"metrics.memory_used: {metrics.memory_used} is in bytes, and metrics.profile is "
+                f"{metrics.profile}, which takes MiB; set metrics.profile: {min(names)}"
+            )
+    for figure, name in (("power", metrics.power_draw), ("memory", metrics.memory_used)):
+        if figure in policy.vetoes.required and not name:
+            yield (
+                f"vetoes.required names {figure}, and metrics.profile: {metrics.profile} has no "
+                "metric of it, so its instances are no-data; take it out, or name a metric"
+            )
+
+
+def _is_read_wrongly(known: MetricProfile, metrics: Metrics) -> bool:
+    """Return whether the policy's profile is not the one of its metric of utilization. `custom`
+    reads percent, one series for each device, and so does that of many publishers."""
+    if metrics.profile is known.name:
+        return False
+    is_like_custom = known.part is Part.DEVICE and known.percent_per_unit == 1.0
+    return metrics.profile is not ProfileName.CUSTOM or not is_like_custom
 
 
 def _of_exemption(policy: Policy) -> Iterator[str]:

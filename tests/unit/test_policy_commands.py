@@ -94,6 +94,10 @@ def test_a_mistake_has_its_file_line_and_path(
         ("overrides: [{name: x, match: {tag: {A: b}}, set: {}}]", "tags"),
         ("overrides: [{name: x, match: {}, set: {plan: {actoin: stop}}}]", "action"),
         ("ownership: {contacts: {ml: {email: [a@example.com]}}}", "emails"),
+        ("metrics: {profile: neurn}", "neuron"),
+        ("metrics: {profile: container-insight}", "container-insights"),
+        ("overrides: [{name: x, match: {}, set: {metrics: {profile: dgcm}}}]", "dcgm"),
+        ("mode: aks", "ask"),
         ("zzz: 1", None),
         ("zzz: {window_minutes: 1}", None),
     ],
@@ -180,6 +184,27 @@ def test_an_unknown_setting_is_guessed(
         (
             "metrics: {utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}",
             "metrics.utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE is a share of 0 to 1",
+        ),
+        (
+            "metrics: {utilization: DCGM_FI_DEV_GPU_UTIL}",
+            "metrics.utilization: DCGM_FI_DEV_GPU_UTIL is a metric of the DCGM exporter, and "
+            "metrics.profile is agent, which counts or scales otherwise; set metrics.profile: dcgm",
+        ),
+        (
+            "metrics: {profile: custom, namespace: N, utilization: node_neuroncore_utilization}",
+            "set metrics.profile: neuron",
+        ),
+        (
+            "metrics: {profile: container-insights, namespace: GPU/EC2}",
+            "set metrics.namespace: ContainerInsights",
+        ),
+        (
+            "metrics: {profile: dcgm, memory_used: node_gpu_memory_used}",
+            "node_gpu_memory_used is in bytes, and metrics.profile is dcgm, which takes MiB",
+        ),
+        (
+            "metrics: {profile: neuron}\nvetoes: {required: [power]}",
+            "vetoes.required names power, and metrics.profile: neuron has no metric of it",
         ),
         (
             "mode: ask\napproval: {on_expiry: act}\nvetoes: {power_percent_of_limit: null}",
@@ -632,3 +657,21 @@ def test_places_that_may_be_all_that_the_stack_sweeps_are_warned_of(
 )
 def test_places_beside_which_others_are_left_are_not_warned_of(targets: Targets) -> None:
     assert not [one for one in warnings(Policy(targets=targets)) if "targets.without" in one]
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        "{profile: agent}",
+        "{profile: container-insights}",
+        "{profile: neuron}",
+        "{profile: dcgm, namespace: Ours}",
+        "{profile: dcgm, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}",
+        "{profile: custom, namespace: Ours, utilization: DCGM_FI_DEV_GPU_UTIL}",
+        "{profile: custom, namespace: Ours, utilization: ours}",
+    ],
+)
+def test_names_that_fit_their_profile_bring_no_warning(metrics: str) -> None:
+    """Nor is a share warned of that the profile turns into percent."""
+    plain = warnings(parse_policy("").base().policy)
+    assert plain == warnings(parse_policy(f"metrics: {metrics}").base().policy)
