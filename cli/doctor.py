@@ -11,10 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 
 from cli import aws, status
 from cli.errors import CommandError
 from cli.fleet import over_the_fleet, print_unseen
+from cli.metric_profiles import profile_findings
 from cli.status import Line
 from cli.tables import Column, print_table
 from cli.telemetry import (
@@ -25,6 +27,7 @@ from cli.telemetry import (
     health_of,
     never_passed_1,
     ordered,
+    with_other_profile,
 )
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
@@ -40,7 +43,6 @@ from governor.evidence.rules.figures import FIGURES, Publisher, metrics_of, publ
 from governor.evidence.rules.freshness import clock_offset
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook
-from governor.policy.model.policy import Policy
 from governor.verdict.rules.utilization import peaks_of
 
 _OF_A_DEPLOY = (
@@ -125,7 +127,9 @@ def examine(
     ]
     gather = GatherEvidence(metrics)
     gathered_by_id = gather(target, requests, now)
-    listed_figures = _listed_figures(target, base, metrics)
+    evidence_by_id = {one: gathered.evidence for one, gathered in gathered_by_id.items()}
+    profile_finding_by_id = profile_findings(target, requests, evidence_by_id, metrics)
+    listed_figures = _listed_figures(target, requests, metrics)
     newest_by_id = newest_readings(gather, target, selected, base, now)
     examined = []
     for request in requests:
@@ -140,6 +144,9 @@ def examine(
             listed=listed_figures.get(instance_id, frozenset()),
             clock_offset=clock_offset(newest_by_id[instance_id], now),
         )
+        profile_finding = profile_finding_by_id.get(instance_id)
+        if profile_finding is not None:
+            found = with_other_profile(found, profile_finding)
         examined.append(
             Examined(
                 instance,
@@ -155,17 +162,24 @@ def examine(
 
 
 def _listed_figures(
-    target: Target, base: Policy, metrics: MetricReader
+    target: Target, requests: Sequence[EvidenceRequest], metrics: MetricReader
 ) -> dict[str, frozenset[str]]:
-    """Return by instance id the figures of agents that CloudWatch lists, also those that nobody
-    publishes any more: it lists a series for two weeks. Raises: CloudError."""
-    figures: dict[str, set[str]] = defaultdict(set)
-    for figure in published_by(Publisher.AGENT):
-        for metric in metrics_of(figure, base.metrics):
-            wanted = SeriesFilter(base.metrics.namespace, metric, recently=False)
-            for instance_id in metrics.list_series(target, wanted):
-                figures[instance_id].add(figure)
-    return {instance_id: frozenset(found) for instance_id, found in figures.items()}
+    """Return by instance id the figures of agents that CloudWatch lists under the names of its
+    policy, also those that nobody publishes any more: it lists a series for two weeks. Raises:
+    CloudError."""
+    listing = cache(partial(metrics.list_series, target))
+    figures_by_id: dict[str, frozenset[str]] = {}
+    for request in requests:
+        instance_id = request.instance.instance_id
+        names = request.policy.metrics
+        figures: set[str] = set()
+        for figure in published_by(Publisher.AGENT):
+            for metric in metrics_of(figure, names):
+                wanted = SeriesFilter(names.namespace, metric, recently=False)
+                if instance_id in listing(wanted):
+                    figures.add(figure)
+        figures_by_id[instance_id] = frozenset(figures)
+    return figures_by_id
 
 
 def with_fleet_findings(fleet: Sequence[Examined]) -> list[Examined]:

@@ -49,6 +49,7 @@ _ORDER = tuple(Health)
 CAUSES = {
     "unread": "metrics could not be read",
     "silent": "no utilization of GPUs is published",
+    "other profile": "published by another metric profile than the policy's",
     "thin": "measured too little of the window",
     "unknown type": "the instance type is not in the catalogue",
     "hidden": "fewer GPUs publish utilization than there are",
@@ -122,6 +123,19 @@ def never_passed_1(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapp
                 instances=plural(len(fleet), "instance"),
             )
     return found
+
+
+def other_profile_finding(**values: object) -> Finding:
+    """Return the finding that an instance publishes by another metric profile than its policy's."""
+    return _finding(Health.SILENT, "other profile", **values)
+
+
+def with_other_profile(found: Sequence[Finding], finding: Finding) -> tuple[Finding, ...]:
+    """Return the findings with that of another metric profile in place of those that it explains:
+    silence, and a wrong number of GPUs."""
+    explained = ("silent", "hidden", "too many", "unknown type")
+    kept = [other for other in found if other.cause not in explained]
+    return ordered((*kept, finding))
 
 
 def health_of(found: Sequence[Finding]) -> Health:

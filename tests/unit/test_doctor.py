@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from cli import doctor
 from cli.telemetry import Health, health_of
+from governor.core.instance import Target
+from governor.evidence.model import Window
+from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.policy.document import parse_policy
 from local.engine.cloud import ROOT
 from local.engine.templates import load_template
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
+from tests.unit.worlds.metric_layouts import CONTAINER_INSIGHTS, DCGM, NEURON, Layout
 
 
 def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
@@ -283,3 +288,90 @@ def test_the_alarm_on_heat_is_the_one_that_is_deployed() -> None:
 
     assert f"({doctor.HEAT_ALARM.metric}) " in metric["Expression"]
     assert f'SCHEMA("{doctor.HEAT_ALARM.namespace}", {keys})' in metric["Expression"]
+
+
+PUBLISHERS = [
+    (
+        CONTAINER_INSIGHTS,
+        "ContainerInsights",
+        "publishes by Container Insights (node_gpu_utilization in ContainerInsights), not by "
+        "metrics.profile: agent",
+        "set metrics.profile: container-insights in an override for instance_families: [p5]",
+    ),
+    (
+        DCGM,
+        "OurPrometheus",
+        "publishes by the DCGM exporter (DCGM_FI_DEV_GPU_UTIL in OurPrometheus)",
+        "set metrics.profile: dcgm, metrics.namespace: OurPrometheus in an override for",
+    ),
+    (
+        NEURON,
+        "ContainerInsights",
+        "publishes by Container Insights (node_neuroncore_utilization in ContainerInsights)",
+        "set metrics.profile: neuron in an override for instance_families: [trn1]",
+    ),
+]
+
+
+class NamedMetrics(MemoryMetrics):
+    """Lists series in the namespace in which they were published, and in no other."""
+
+    namespace = ""
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        if wanted.namespace not in (None, self.namespace) or wanted.metric is None:
+            return {}
+        here = wanted._replace(namespace=self.namespace)
+        return super().list_series(target, here, instance_id)
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        known = [one for one in queries if one.namespace in ("AWS/EC2", self.namespace)]
+        return super().read(target, known, window)
+
+
+def with_layout(
+    layout: Layout, namespace: str, policy: str = "", tags: dict[str, str] | None = None
+) -> doctor.Examined:
+    """The examination of one instance that publishes by this layout into this namespace."""
+    ec2, metrics = MemoryEc2(), NamedMetrics(now=lambda: NOW)
+    metrics.namespace = namespace
+    own_id = f"i-{1:017x}"
+    all_tags = {"Purpose": "GPU-Workload", **(tags or {})}
+    ec2.add(make_instance(instance_id=own_id, instance_type=layout.instance_type, tags=all_tags))
+    layout.publish(metrics, own_id, [0.5] * layout.parts, bins=240)
+    (found,) = doctor.examine(TARGET, parse_policy(policy), ec2, metrics, NOW)
+    return found
+
+
+@pytest.mark.parametrize(("layout", "namespace", "seen", "advice"), PUBLISHERS)
+def test_doctor_says_which_profile_fits(
+    layout: Layout, namespace: str, seen: str, advice: str
+) -> None:
+    """In place of silence. With that profile, and its names, the instance can be judged."""
+    (finding,) = with_layout(layout, namespace).found
+    assert (Health.SILENT, "other profile") == (finding.health, finding.cause)
+    assert seen in finding.seen
+    assert advice in finding.advice
+
+    profile = layout.profile.name
+    document = f"metrics: {{profile: {profile}, namespace: {namespace}}}"
+    assert {"costly"} == {found.cause for found in with_layout(layout, namespace, document).found}
+
+
+def test_doctor_names_the_node_group_in_the_override() -> None:
+    """All of its hosts publish alike."""
+    tags = {"eks:nodegroup-name": "gpu", "eks:cluster-name": "prod"}
+    (finding,) = with_layout(CONTAINER_INSIGHTS, "ContainerInsights", tags=tags).found
+    assert finding.advice.endswith('in an override for tags: {"eks:nodegroup-name": "gpu"}')
+
+
+def test_doctor_names_the_profile_of_names_that_are_counted_wrongly() -> None:
+    """The names of cores under the default profile, which expects devices."""
+    document = "metrics: {namespace: ContainerInsights, utilization: node_neuroncore_utilization}"
+    examined = with_layout(NEURON, "ContainerInsights", document)
+    found = {finding.cause: finding for finding in examined.found}
+    assert "other profile" in found
+    assert "too many" not in found
+    assert "set metrics.profile: neuron in an override" in found["other profile"].advice
