@@ -81,6 +81,7 @@ class EveryStore(
         became: Outcome | None = None,
         booking: Sequence[Write] = (),
         restarts_quiet_until: datetime | None = None,
+        logged_in: str = "",
         ledger: LedgerEntry | None = None,
     ) -> bool:
         """Close the episode; `ledger` is the entry that its end books."""
@@ -93,6 +94,7 @@ class EveryStore(
             reason,
             at,
             quiet_until=quiet_until,
+            logged_in=logged_in,
             became=became,
             booking=booking,
             restarts_quiet_until=restarts_quiet_until,

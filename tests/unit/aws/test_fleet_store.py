@@ -47,6 +47,9 @@ def row(instance_id: str = INSTANCE_ID, **changes: object) -> FleetRow:
         expires_at=NOW,
         verb="stop",
         hours=(None, *range(23)),
+        kept_because="session",
+        kept_by="alice@example.com",
+        stays_until=NOW,
     )
     return replace(whole, **changes)  # type: ignore[arg-type]
 
@@ -84,6 +87,9 @@ GOLDEN = {
     "hours": [None, *range(23)],
     "advice": [],
     "created_by": None,
+    "kept_because": "session",
+    "kept_by": "alice@example.com",
+    "stays_until": "2026-11-20T12:00:00.123456+00:00",
 }
 """How a row is stored; a later release reads it so."""
 

@@ -70,6 +70,13 @@ class FleetRow:
     created_by: str | None = None
     """Creator of an `UNGOVERNED` instance: empty if CloudTrail does not know it, `None` until
     CloudTrail is asked."""
+    kept_because: str | None = None
+    """The value of the `KeepReason` for which it stays although it may be idle; `None` if nothing
+    keeps it, and in rows of earlier releases."""
+    kept_by: str = ""
+    """The person, service, tag or override that keeps it; empty if that is not known."""
+    stays_until: UtcDatetime | None = None
+    """The end of that reason; `None` if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ class InspectInstance:
         _, _, session_name = newest.owner.rpartition("/")
         who = printable(session_name)
         reason = f"{who} has an open Session Manager session since {in_utc(newest.since)}"
-        return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
+        return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now, logged_in=who)
 
     def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
         """Return the evidence that one request asks for. Raises: Unavailable if a part of it could

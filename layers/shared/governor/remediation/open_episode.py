@@ -173,7 +173,7 @@ class OpenEpisode:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             finding = "managed" if verdict.is_idle else "not idle"
             why = f"{finding} on the second look: {verdict.reason}"
-            return self._close(ref, policy, outcome, why)
+            return self._close(ref, policy, outcome, why, logged_in=verdict.logged_in)
         history = self.inspect.history(instance, policy, now)
         idle_for = _idle_for(evidence, policy, history, instance)
         reason = verdict.reason
@@ -363,15 +363,20 @@ class OpenEpisode:
         outcome: Outcome,
         reason: str,
         until: UtcDatetime | None = None,
+        *,
+        logged_in: str = "",
     ) -> Opened:
         """Close the episode before anybody was asked, free the lock, and return the reason.
 
         Sweeps leave the instance alone until `until`; `None` leaves the time to the outcome, so
-        that a sweep and this second look do not disagree every few minutes. Raises: CloudError.
+        that a sweep and this second look do not disagree every few minutes. `logged_in` is the
+        person whose open session is the reason; empty if none is. Raises: CloudError.
         """
         now = self.clock.now()
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)
-        self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
+        self.episode_store.close_episode(
+            ref, outcome, reason, now, quiet_until=quiet, logged_in=logged_in
+        )
         return Opened(episode=None, reason=reason)
 
 

@@ -14,7 +14,7 @@ from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.core.units import UtcDatetime, clip, in_utc, plural, sentence
+from governor.core.units import UtcDatetime, clip, in_utc, plural, printable, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.rules.plan import why_left_alone
 from governor.fleet.model import (
@@ -32,10 +32,13 @@ from governor.limits.rules.breaker import HOUR, hour_of
 from governor.money.rules.cost import Rate
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import owner_of
+from governor.sweep.kept_because import Standing, why_kept
 from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
 
 _CREATORS = 10
 """Creators looked up in an hour, first for the most expensive instances."""
+_KEPT_BY_CHARACTERS = 80
 
 
 def keep_page(
@@ -146,14 +149,17 @@ def _governed_rows(
 ) -> list[FleetRow]:
     """Return a row for each instance of the sweep, in its order.
 
-    Episodes that ended since the previous sweep are read first. If that fails, it becomes a problem
-    of the sweep, and the rows may show a later start of the idleness.
+    Episodes that ended since the previous sweep, and new answers that keep an instance, are read
+    first. If that fails, it becomes a problem of the sweep, and the rows may show a later start of
+    the idleness, or not the person.
     """
     previous_rows = {row.instance_id: row for row in previous_page.rows}
     read_ended = partial(
         _read_ended_episodes, approval_store, sweep.cases, open_episodes, previous_rows
     )
     ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
+    read_keepers = partial(_keepers, approval_store, sweep.cases, previous_rows)
+    keepers = sweep.attempt_read("who keeps instances", read_keepers) or {}
     hours_passed = _hours_passed(previous_page, sweep.now)
     rows = []
     for case in sweep.cases:
@@ -165,8 +171,51 @@ def _governed_rows(
             hours=_hours(case, previous_row, hours_passed),
             idle_since=_idle_since(case, episode, previous_row, previous_page.swept_at),
         )
-        rows.append(row)
+        standing = Standing(case, row, sweep.base, keepers.get(case.id, ""))
+        rows.append(_with_reason(row, standing))
     return rows
+
+
+def _with_reason(row: FleetRow, standing: Standing) -> FleetRow:
+    """Return the row with the reason why the instance stays, if there is one."""
+    keep = why_kept(standing)
+    if keep is None:
+        return row
+    return replace(
+        row,
+        kept_because=keep.reason.value,
+        kept_by=printable(clip(keep.by, _KEPT_BY_CHARACTERS)),
+        stays_until=keep.until,
+    )
+
+
+def _keepers(
+    approval_store: Approvals, cases: Sequence[Case], previous_rows: Mapping[str, FleetRow]
+) -> dict[str, str]:
+    """Return, by instance id, the person whose answer keeps the instance; without those that nobody
+    keeps, or whose answer cannot be read.
+
+    Each answer is read once, by one read for all new ones, and then carried over from row to row.
+    Left out are answers of another project: only people who could see the instance there may read
+    who kept it. Raises: CloudError.
+    """
+    keepers: dict[str, str] = {}
+    question_by_instance: dict[str, str] = {}
+    for case in cases:
+        hold = case.record.hold
+        _, project, _ = owner_of(case.instance, case.policy.ownership)
+        if _kept_until(case) is None or hold.kept_by is None or hold.kept_in != project:
+            continue
+        previous_row = previous_rows.get(case.id)
+        if previous_row is not None and previous_row.stays_until == hold.snoozed_until:
+            keepers[case.id] = previous_row.kept_by
+        else:
+            question_by_instance[case.id] = hold.kept_by
+    decided_by = approval_store.decided_by([*question_by_instance.values()])
+    for instance_id, approval_id in question_by_instance.items():
+        if approval_id in decided_by:
+            keepers[instance_id] = decided_by[approval_id]
+    return keepers
 
 
 def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:

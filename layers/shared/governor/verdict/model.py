@@ -164,6 +164,8 @@ class Verdict:
     """The service that runs the instance; `None` if none does."""
     presence: str = ""
     """A sentence about people who may be logged in; empty if nobody is known to be."""
+    logged_in: str = ""
+    """The person whose open session makes it busy; empty if no session does."""
     is_late: bool = False
     """True if there is no data only because the newest readings have been missing for a short time:
     they may still arrive."""

@@ -110,6 +110,20 @@ class Approvals(Store):
                 answered_ids.add(str(item["approval_id"]))
         return answered_ids
 
+    def decided_by(self, approval_ids: Sequence[str]) -> dict[str, str]:
+        """Return the person whose answer decided each of these questions, by the question's id, by
+        one read. Questions that do not exist, are not decided or cannot be read are left out; empty
+        if none is left. Raises: CloudError."""
+        if not approval_ids:
+            return {}
+        table = Readable(self._table)
+        items = table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
+        people: dict[str, str] = {}
+        for approval in table.records(Approval, items):
+            if approval.decision is not None:
+                people[approval.approval_id] = approval.decision.by
+        return people
+
     def open_questions(
         self, refs: Sequence[EpisodeRef]
     ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:

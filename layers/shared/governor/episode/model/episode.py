@@ -396,6 +396,9 @@ class InstanceRecord:
     restarts_quiet_until: UtcDatetime | None = None
     """Until then nobody is asked, in whatever run: the escalation contacts were asked about the
     restarts. Neither work nor another start changes it."""
+    logged_in: str | None = None
+    """The person whose open session ended the last episode before anybody was asked. It counts
+    until `quiet_until`."""
     marked_at: UtcDatetime | None = None
     warned_until: UtcDatetime | None = None
     """The end of a warning that EC2 takes it back; nothing is asked or done about it before."""

@@ -246,6 +246,7 @@ class Episodes(Store):
         became: Outcome | None = None,
         booking: Sequence[Write] = (),
         restarts_quiet_until: datetime | None = None,
+        logged_in: str = "",
     ) -> bool:
         """Close the episode, even if it was never stored, free its lock and carry out the writes
         that book its saving (`booking`), all or nothing.
@@ -253,7 +254,8 @@ class Episodes(Store):
         `quiet_until` is when people may be notified of the same idleness again; `None` if the
         outcome decides that. `restarts_quiet_until` is until when nobody is asked about any run of
         the instance; `None` leaves what is stored. `became` is `STOPPED` or `TERMINATED` if GPU
-        Governor did that to the instance. Return true if this call closed the episode; false if it
+        Governor did that to the instance. `logged_in` is the person whose open session ended the
+        episode; empty if none did. Return true if this call closed the episode; false if it
         was closed before.
         Raises: ConflictError if the episode keeps changing; CloudError.
         """
@@ -284,6 +286,7 @@ class Episodes(Store):
                     quiet_until,
                     restarts_quiet_until,
                     opened=stored is not None,
+                    logged_in=logged_in,
                 )
             writes += booking
             if self._table.try_transaction(*writes):
@@ -341,6 +344,7 @@ def _freeing_writes(
     restarts_quiet_until: datetime | None,
     *,
     opened: bool,
+    logged_in: str,
 ) -> list[Write]:
     """Return the writes that free the locks in `held_locks` and note the episode's end on the
     record of the instance.
@@ -348,7 +352,7 @@ def _freeing_writes(
     `quiet_until` is when people may be notified of the same idleness again; `None` if that is at
     once. `restarts_quiet_until` is until when nobody is asked about any run of the instance; `None`
     leaves what is stored. `opened` says that the episode was stored, so people may not know its
-    outcome yet.
+    outcome yet. `logged_in` is the person whose open session ended it; empty if none did.
     """
     values: Document = {"last_outcome": outcome}
     removed: list[str] = []
@@ -368,6 +372,10 @@ def _freeing_writes(
         values["quiet_launch_time"] = ref.launch_time
     if restarts_quiet_until is not None:
         values["restarts_quiet_until"] = restarts_quiet_until
+    if logged_in:
+        values["logged_in"] = logged_in
+    else:
+        removed.append("logged_in")
 
     lock, record = locks(ref)
     writes: list[Write] = []

@@ -1,0 +1,1 @@
+"""Rules over the pages of the fleet: the list of what stays because of something."""

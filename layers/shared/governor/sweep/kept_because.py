@@ -1,0 +1,235 @@
+"""Finds why an instance stays although it may be idle: one finder for each `KeepReason`.
+
+The result is only shown, in the list of `fleet.rules.kept`: no decision may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Outcome
+from governor.fleet.model import FleetRow
+from governor.fleet.rules.kept import KeepReason
+from governor.policy.model.policy import BY_BUDGET, Mode, Policy
+from governor.sweep.sweep_case import Case
+from governor.verdict.model import WORKING, VerdictKind
+
+
+class Standing(NamedTuple):
+    """An instance as a sweep saw it: its case, its row so far, and the policy without overrides.
+
+    `keep_by` is the person whose answer keeps it; empty if that is not known.
+    """
+
+    case: Case
+    row: FleetRow
+    base: Policy
+    keep_by: str = ""
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """Return the names of the overrides that match the instance; empty if none does."""
+        names = self.case.listed.applied.overrides
+        return tuple(name for name in names if name != BY_BUDGET)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the instance is idle, and nobody is asked or notified of it now."""
+        return self.case.is_idle and self.row.episode is None
+
+
+class Keep(NamedTuple):
+    """One reason: who keeps the instance, and until when; `None` if it has no end."""
+
+    reason: KeepReason
+    by: str = ""
+    until: UtcDatetime | None = None
+
+
+_Found = tuple[str, UtcDatetime | None]
+"""The name of the person, service, tag or override that keeps it, and the end of that."""
+BY_OUTCOME: Mapping[Outcome, KeepReason | None] = {
+    Outcome.STOPPED: None,
+    Outcome.TERMINATED: None,
+    Outcome.OBSERVED: None,
+    Outcome.TOLD: KeepReason.REPORT_ONLY,
+    Outcome.KEPT: None,
+    Outcome.EXEMPTED: None,
+    Outcome.EXPIRED: KeepReason.UNANSWERED,
+    Outcome.WOKE_UP: None,
+    Outcome.VOID: None,
+    Outcome.HELD: KeepReason.HOLD,
+    Outcome.REFUSED: KeepReason.REFUSAL,
+    Outcome.INTERRUPTED: None,
+    Outcome.FAILED: KeepReason.FAILURE,
+}
+"""The reason why nobody is asked after an episode with this outcome. `None`: the instance is not
+idle then, it is asked about again at once, or another finder knows the reason."""
+
+
+def why_kept(standing: Standing) -> Keep | None:
+    """Return the first reason, in the order of `FINDERS`, for which the instance stays; `None` if
+    none is known."""
+    for reason, find in FINDERS.items():
+        found = find(standing)
+        if found is not None:
+            by, until = found
+            return Keep(reason, by, until)
+    return None
+
+
+def _exemption_tag(standing: Standing) -> _Found | None:
+    """Return the tag that exempts it; `None` if none does."""
+    case = standing.case
+    tag = case.policy.exemption.similar_tag_on(case.instance)
+    if tag is None:
+        return None
+    return f"tag {tag}", None
+
+
+def _exemption(standing: Standing) -> _Found | None:
+    """Return the person whose answer exempts it; `None` if no answer does. The name is empty if the
+    instance was in another project then: only people who could see it there may read it."""
+    hold = standing.case.record.hold
+    if hold.exempt_reason is None:
+        return None
+    if hold.exempt_in != standing.row.project:
+        return "", None
+    # The hold ends with its author in brackets: `needed for a demo (link:ada@example.com)`.
+    _, _, author = hold.exempt_reason.rpartition(" (")
+    return author.removesuffix(")"), None
+
+
+def _keep(standing: Standing) -> _Found | None:
+    """Return the person whose answer keeps it, and until when; `None` if no answer does."""
+    if standing.row.kept_until is None:
+        return None
+    return standing.keep_by, standing.row.kept_until
+
+
+def _manager(standing: Standing) -> _Found | None:
+    """Return the service that runs it, if it is idle; `None` otherwise."""
+    verdict = standing.case.verdict
+    if verdict.kind is not VerdictKind.MANAGED_ELSEWHERE or verdict.manager is None:
+        return None
+    return verdict.manager.service, None
+
+
+def _freeze(standing: Standing) -> _Found | None:
+    """Return that a freeze holds it; `None` if none does. It has no end until people release it."""
+    return ("", None) if standing.case.verdict.kind is VerdictKind.FROZEN else None
+
+
+def _session(standing: Standing) -> _Found | None:
+    """Return the person who was logged in at the last second look, and when the next one follows;
+    `None` if that did not end with a session, or is over."""
+    record = standing.case.record
+    is_quiet = standing.is_waiting and standing.row.quiet_until is not None
+    if not is_quiet or not record.logged_in or record.last_outcome is not Outcome.WOKE_UP:
+        return None
+    return record.logged_in, standing.row.quiet_until
+
+
+def _restarts(standing: Standing) -> _Found | None:
+    """Return until when nobody is asked because others start it again; `None` if that is not so."""
+    until = standing.row.restarts_quiet_until
+    if not standing.is_waiting or until is None:
+        return None
+    return "", until
+
+
+def _outcome(reason: KeepReason) -> Callable[[Standing], _Found | None]:
+    """Return the finder of a reason that the outcome of the last episode gives until people are
+    asked again."""
+
+    def find(standing: Standing) -> _Found | None:
+        """Return until when nobody is asked; `None` if the last outcome is another one, or its time
+        is over."""
+        outcome = standing.case.record.last_outcome
+        until = standing.row.quiet_until
+        if outcome is None or until is None or not standing.is_waiting:
+            return None
+        if BY_OUTCOME[outcome] is not reason:
+            return None
+        return "", until
+
+    return find
+
+
+def _report_only(standing: Standing) -> _Found | None:
+    """Return the overrides, or the policy, because of which it is only reported, although other
+    instances are asked about; `None` if people are asked about it."""
+    case = standing.case
+    if not case.is_idle:
+        return None
+    by = ", ".join(standing.overrides)
+    if standing.row.is_reported:
+        return by or "the policy", None
+    is_observed = case.policy.mode is Mode.OBSERVE and standing.base.mode is not Mode.OBSERVE
+    if is_observed and by:
+        return by, None
+    return None
+
+
+def _override(standing: Standing) -> _Found | None:
+    """Return the overrides with a longer window, and the end of that window, once the window of the
+    policy without them is over; `None` otherwise."""
+    case = standing.case
+    if not standing.overrides:
+        return None
+    if standing.is_waiting:
+        until = _asked_later(standing)
+    elif case.verdict.kind in WORKING and case.gathered is None:
+        until = _read_later(standing)
+    else:
+        return None
+    return None if until is None else (", ".join(standing.overrides), until)
+
+
+def _asked_later(standing: Standing) -> UtcDatetime | None:
+    """Return when people are asked about an idle instance, if the policy without overrides would
+    have asked by now; `None` otherwise."""
+    policy = standing.case.policy
+    base = standing.base
+    now = standing.case.listed.now
+    idle_since = standing.row.idle_since
+    if idle_since is None or policy.ask_window <= base.ask_window:
+        return None
+    if now < idle_since + base.ask_window + policy.lag:
+        return None
+    # The proof may come a few readings later than the window ends.
+    return max(idle_since + policy.ask_window + policy.lag, now + policy.period)
+
+
+def _read_later(standing: Standing) -> UtcDatetime | None:
+    """Return when the metrics of an instance that worked are read again, if the policy without
+    overrides would have read them by now; `None` otherwise."""
+    verdict = standing.case.verdict
+    policy = standing.case.policy
+    base = standing.base
+    if verdict.last_busy is None or policy.window <= base.window:
+        return None
+    if standing.case.listed.now < verdict.last_busy + base.window + policy.lag:
+        return None
+    return verdict.not_before
+
+
+FINDERS: Mapping[KeepReason, Callable[[Standing], _Found | None]] = {
+    KeepReason.EXEMPTION_TAG: _exemption_tag,
+    KeepReason.EXEMPTION: _exemption,
+    KeepReason.KEEP: _keep,
+    KeepReason.MANAGER: _manager,
+    KeepReason.FREEZE: _freeze,
+    KeepReason.SESSION: _session,
+    KeepReason.RESTARTS: _restarts,
+    KeepReason.HOLD: _outcome(KeepReason.HOLD),
+    KeepReason.UNANSWERED: _outcome(KeepReason.UNANSWERED),
+    KeepReason.REFUSAL: _outcome(KeepReason.REFUSAL),
+    KeepReason.FAILURE: _outcome(KeepReason.FAILURE),
+    KeepReason.REPORT_ONLY: _report_only,
+    KeepReason.OVERRIDE: _override,
+}
+"""A finder for each reason, in the order in which they are tried: an instance has one reason, so
+that no amount counts twice."""
