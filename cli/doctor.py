@@ -1,6 +1,7 @@
 """`governor doctor`: check that the deploy worked, and that every instance has right telemetry.
 
-It reads only. It judges telemetry, never idleness.
+It also lists instances whose owner tag names nobody whom the policy knows. It reads only. It judges
+telemetry, never idleness.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ from governor.evidence.rules.figures import FIGURES, Publisher, metrics_of, publ
 from governor.evidence.rules.freshness import clock_offset
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook
+from governor.policy.model.policy import Policy
+from governor.policy.rules.owners import NamingTag, unknown_owner
 from governor.verdict.rules.utilization import peaks_of
 
 _OF_A_DEPLOY = (
@@ -97,6 +100,8 @@ class Examined:
     metric: str = ""
     """The metric of its utilization, by its policy."""
     evidence: Evidence | None = None
+    unknown_owner: NamingTag | None = None
+    """Its owner tag, if that names nobody whom the policy knows: others are asked then."""
 
 
 def examine(
@@ -156,6 +161,7 @@ def examine(
                 work=gathered.evidence.work,
                 metric=request.policy.metrics.utilization,
                 evidence=gathered.evidence,
+                unknown_owner=unknown_owner(instance, base.ownership),
             )
         )
     return sorted(examined, key=_rank)
@@ -315,6 +321,7 @@ def _print(fleet: Sequence[Examined], *, as_json: bool, selector: str = _ANY_SEL
     _print_work(fleet)
     print_unseen(sum(not examined.faults_are_seen for examined in fleet), len(fleet))
     _print_unseen_heat(fleet)
+    _print_unknown_owners(fleet)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
 
 
@@ -380,6 +387,29 @@ def _print_unseen_heat(fleet: Sequence[Examined]) -> None:
         )
 
 
+def _print_unknown_owners(fleet: Sequence[Examined]) -> None:
+    """List the instances whose owner tag names nobody whom the policy knows, those with the same
+    owner together."""
+    lines: list[tuple[str, str]] = []
+    for examined in fleet:
+        tag = examined.unknown_owner
+        if tag is not None:
+            line = f"        {_name_of(examined)}: {printable(tag.key)}={tag.value}"
+            lines.append((tag.value.casefold(), line))
+    if not lines:
+        return
+    print(
+        f"{len(lines)} of {plural(len(fleet), 'instance')} have an owner tag that names nobody "
+        "whom the policy knows:\n"
+        "        -> add these people to ownership.contacts of the policy, or correct the tag: "
+        "until then the contact of the project is asked, or the default contacts"
+    )
+    for _, line in sorted(lines)[:_SHOWN]:
+        print(line)
+    if len(lines) > _SHOWN:
+        print(f"        and {len(lines) - _SHOWN} more, which --json lists")
+
+
 def _document(examined: Examined) -> dict[str, object]:
     instance = examined.instance
     return {
@@ -391,8 +421,15 @@ def _document(examined: Examined) -> dict[str, object]:
         "faults_are_seen": examined.faults_are_seen,
         "heat_alarm_sees": examined.heat_alarm_sees,
         "work": examined.work,
+        "unknown_owner": _tag_document(examined.unknown_owner),
         "findings": [_finding_document(finding) for finding in examined.found],
     }
+
+
+def _tag_document(tag: NamingTag | None) -> dict[str, str] | None:
+    if tag is None:
+        return None
+    return {"tag_key": tag.key, "tag_value": tag.value}
 
 
 def _finding_document(finding: Finding) -> dict[str, str]:

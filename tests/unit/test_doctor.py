@@ -241,6 +241,92 @@ def test_a_figure_that_has_stopped_coming_is_named(figure: str, metric: str) -> 
     assert ("no power" in causes(examined)) is (figure == "power")
 
 
+CONTACTS = """
+ownership:
+  contacts:
+    Ada: {emails: [ada@example.com]}
+    ML Platform: {lists: [ml@example.com]}
+  email_domains: [corp.example]
+"""
+
+
+def tagged(*tags_of_instances: dict[str, str], policy: str = CONTACTS) -> list[doctor.Examined]:
+    """The examination of instances with these tags, under this policy."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
+    for number, tags in enumerate(tags_of_instances, 1):
+        selected = {"Purpose": "GPU-Workload", **tags}
+        ec2.add(make_instance(instance_id=f"i-{number:017x}", tags=selected))
+    return doctor.examine(TARGET, parse_policy(policy), ec2, metrics, NOW)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "ADA",
+        "ada@example.com",
+        "ada@example.com, somebody@corp.example",
+        "ml platform",
+        "Ada, carl",
+        "somebody@corp.example",
+        "unassigned",
+        " ",
+    ],
+)
+def test_an_owner_tag_that_names_a_contact_is_not_listed(
+    capsys: pytest.CaptureFixture[str], owner: str
+) -> None:
+    """Letter case and several addresses are understood. An instance without an owner is not
+    listed, either."""
+    found = tagged({"Owner": owner}, {})
+    doctor._print(found, as_json=False)
+    assert "owner tag" not in capsys.readouterr().out
+
+    doctor._print(found, as_json=True)
+    documents = json.loads(capsys.readouterr().out)
+    assert [None, None] == [document["unknown_owner"] for document in documents]
+
+
+def test_owner_tags_that_name_nobody_known_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the key that counts, the value, and the remedy."""
+    found = tagged(
+        {"Owner": "Ada", "owner": "zoe"}, {"owner": "carl@left.example\x1b[2J"}, {"Owner": "zoe"}
+    )
+    doctor._print(found, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index(
+        "2 of 3 instances have an owner tag that names nobody whom the policy knows:"
+    )
+
+    remedy = lines[start + 1]
+    assert remedy.startswith("        -> add these people to ownership.contacts")
+    assert "correct the tag" in remedy
+    listed = [line.strip() for line in lines[start + 2 : start + 4]]
+    assert f"i-{2:017x} g5.xlarge us-east-1 i-{2:017x}: owner=carl@left.example [2J" == listed[0]
+    assert f"i-{3:017x} g5.xlarge us-east-1 i-{3:017x}: Owner=zoe" == listed[1]
+
+    doctor._print(found, as_json=True)
+    documents = json.loads(capsys.readouterr().out)
+    owner_by_id = {one["instance_id"]: one["unknown_owner"] for one in documents}
+    assert {
+        f"i-{1:017x}": None,
+        f"i-{2:017x}": {"tag_key": "owner", "tag_value": "carl@left.example [2J"},
+        f"i-{3:017x}": {"tag_key": "Owner", "tag_value": "zoe"},
+    } == owner_by_id
+
+
+def test_the_list_of_unknown_owners_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    """Instances of one owner stand together, and --json lists all."""
+    many = [{"Owner": "zoe" if number % 2 else "carl"} for number in range(30)]
+    doctor._print(tagged(*many), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index(
+        "30 of 30 instances have an owner tag that names nobody whom the policy knows:"
+    )
+
+    assert all(line.endswith(": Owner=carl") for line in lines[start + 2 : start + 12])
+    assert "        and 20 more, which --json lists" == lines[start + 12]
+
+
 HEAT = "nvidia_smi_temperature_gpu"
 AS_THE_AGENT = {
     "InstanceId": f"i-{1:017x}",

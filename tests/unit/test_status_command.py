@@ -740,6 +740,7 @@ def test_doctor_says_whether_the_deploy_worked(
         metric="",
         faults_are_seen=True,
         heat_alarm_sees=True,
+        unknown_owner=None,
         instance=SimpleNamespace(instance_id="i-1"),
     )
     monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [one])

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from governor.alerts.model import UNASSIGNED, Owner
 from governor.core.instance import Instance
 from governor.core.units import printable
 from governor.policy.model.contacts import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class NamingTag:
+    """A tag that names the owner or the project of an instance. The value is one printable line."""
+
+    key: str
+    value: str
 
 
 def owner_of(instance: Instance, rule: Ownership) -> Owner:
@@ -21,8 +30,10 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
     Without an owner tag the owner is the policy's `default_owner`; without a project tag the
     project is `unassigned`. The zone is `UTC` if nobody is asked.
     """
-    name = _first_tag(instance, rule.owner_tag_keys) or rule.default_owner
-    project = _first_tag(instance, rule.project_tag_keys) or UNASSIGNED
+    owner_tag = _first_tag(instance, rule.owner_tag_keys)
+    project_tag = _first_tag(instance, rule.project_tag_keys)
+    name = owner_tag.value if owner_tag else rule.default_owner
+    project = project_tag.value if project_tag else UNASSIGNED
     contacts = rule.asked(name, project)
     time_zone = contacts[0].time_zone if contacts else "UTC"
     return Owner(name, project, time_zone)
@@ -37,11 +48,22 @@ def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list
     return dict(instances_by_owner)
 
 
-def _first_tag(instance: Instance, keys: tuple[str, ...]) -> str:
-    """Return the value of the first of these tag keys that the instance has with a printable value,
-    as one line; an empty text if it has none."""
+def unknown_owner(instance: Instance, rule: Ownership) -> NamingTag | None:
+    """Return the owner tag of an instance if it names nobody whom the policy knows, so that others
+    are asked. Return `None` if it names a contact, or the instance has no owner tag."""
+    owner_tag = _first_tag(instance, rule.owner_tag_keys)
+    if owner_tag is None or owner_tag.value == rule.default_owner:
+        return None
+    if rule.named_by(owner_tag.value).contacts:
+        return None
+    return owner_tag
+
+
+def _first_tag(instance: Instance, keys: tuple[str, ...]) -> NamingTag | None:
+    """Return the first of the tags with these keys that has a printable value; `None` if the
+    instance has none."""
     for key in keys:
         value = printable(instance.tags.get(key, ""))
         if value:
-            return value
-    return ""
+            return NamingTag(key, value)
+    return None
