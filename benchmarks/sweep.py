@@ -115,8 +115,8 @@ SCHEDULED = [
 ]
 """Runs a month, seconds and MB of the hourly and daily functions, as their properties name them."""
 _A_METRIC = Decimal("0.30")
-_AGENT_METRICS = 7
-"""Metrics of the agent as docs/telemetry-reference.md sets it up."""
+AGENT_METRICS = {"full": 7, "lean": 3}
+"""Measurements of the agent by the parameter `AgentMetrics` of `stacks/telemetry.yaml`."""
 _SETTINGS = {
     "AWS_REGION": REGION,
     "HUB_ACCOUNT_ID": ACCOUNT,
@@ -491,10 +491,16 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
     }
 
 
-def telemetry_usd(size: int, style: Style) -> Decimal:
+def telemetry_metrics(size: int, style: Style, published: str = "full") -> int:
+    """Return how many metrics the agents of such a fleet publish."""
+    series = Fleet(size, style, START, gpus_each=STYLES[style]).series
+    return len(series) * AGENT_METRICS[published]
+
+
+def telemetry_usd(size: int, style: Style, published: str = "full") -> Decimal:
     """Return what the agent's metrics of such a fleet cost a month in one account: 0.30 USD each,
-    0.10 from the 10,001st on."""
-    metrics = len(Fleet(size, style, START, gpus_each=STYLES[style]).series) * _AGENT_METRICS
+    0.10 from the 10,001st on. `published` is `full` or `lean`."""
+    metrics = telemetry_metrics(size, style, published)
     dear = max(0, min(metrics, 10_000) - FREE["metrics"])
     return dear * _A_METRIC + max(0, metrics - 10_000) * Decimal("0.10")
 

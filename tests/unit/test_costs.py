@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import sweep
 from benchmarks.fleet import Style
+from tests.unit.stacks.test_telemetry_stack import LEAN_MEASUREMENTS, MEASUREMENTS
 
 monthly_usd = cache(sweep.monthly_usd)
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,22 @@ def test_the_pages_costs_are_the_benchs(style: Style, size: int) -> None:
 
     telemetry = f"{sweep.telemetry_usd(size, style):,.0f}"
     assert (f"{sum(items.values()):.0f}", f"{reads(items)}", telemetry) == row.groups()
+
+
+@pytest.mark.parametrize(
+    ("style", "size"), [("aggregate", 100), ("aggregate", 1_000), ("per-gpu", 100)]
+)
+def test_the_pages_bills_of_telemetry_are_counts_times_prices(style: Style, size: int) -> None:
+    """The full and the lean configuration, as the bench counts their metrics and the stack has
+    their measurements."""
+    named = {"aggregate": "aggregate", "per-gpu": "per GPU, 8 each"}[style]
+    rows = re.findall(rf"^\| {size:,} \| {named} \| ([\d,]+ \| .*) \|$", PAGE, re.MULTILINE)
+    expected = []
+    for published in ("full", "lean"):
+        expected.append(f"{sweep.telemetry_metrics(size, style, published):,}")
+        expected.append(f"{sweep.telemetry_usd(size, style, published):,.0f}")
+    assert " | ".join(expected) in rows
+    assert {"full": len(MEASUREMENTS), "lean": len(LEAN_MEASUREMENTS)} == sweep.AGENT_METRICS
 
 
 @pytest.mark.parametrize(("size", "usd"), GOALS.items())

@@ -66,7 +66,7 @@ class Past:
         self.names = Policy().metrics
         """The names under which utilization is published."""
         self.unit = 1.0
-        """What is published for one percent of utilization."""
+        """The reading that stands for one percent of utilization."""
         self.fail: Callable[[MetricQuery, Window], str | None] = lambda _query, _window: None
 
     def read(self, _: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
@@ -463,5 +463,6 @@ def test_a_back_test_reads_each_metric_profile(
         asked = sum(event.sent_at is not None for event in result.events)
         return asked, max(recordings[0].figures.utilization)
 
-    assert (1, pytest.approx(BUSY)) == questions(layout.parts)
+    asked, highest = questions(layout.parts)
+    assert (1, pytest.approx(BUSY)) == (asked, highest)
     assert 0 == questions(layout.parts - 1)[0]

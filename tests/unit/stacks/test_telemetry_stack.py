@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +22,11 @@ from tests.unit.template.test_dashboards import body, metrics
 RESOURCES: dict[str, dict[str, Any]] = TELEMETRY["Resources"]
 DOCUMENTS = sorted(name for name, r in RESOURCES.items() if r["Type"] == "AWS::SSM::Document")
 ASSOCIATIONS = sorted(name for name, r in RESOURCES.items() if r["Type"] == "AWS::SSM::Association")
-CONFIGURATION: dict[str, Any] = json.loads(RESOURCES["AgentConfiguration"]["Properties"]["Value"])
+_, *_CONFIGURATIONS = RESOURCES["AgentConfiguration"]["Properties"]["Value"]["Fn::If"]
+CONFIGURATION: dict[str, Any]
+LEAN: dict[str, Any]
+CONFIGURATION, LEAN = map(json.loads, _CONFIGURATIONS)
+LEAN_MEASUREMENTS = LEAN["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"]
 MEASUREMENTS = CONFIGURATION["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"]
 PAGES = ("telemetry.md", "telemetry-reference.md", "interruptions.md")
 DOCUMENTATION = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES)
@@ -95,8 +100,29 @@ def test_the_configuration_fits_a_standard_parameter() -> None:
     """4 KiB, under the prefix that AWS's own policy for the agent may read."""
     properties = RESOURCES["AgentConfiguration"]["Properties"]
 
-    assert len(properties["Value"].encode()) <= 4096
+    assert all(len(text.encode()) <= 4096 for text in _CONFIGURATIONS)
     assert properties["Name"]["Fn::Sub"].startswith("AmazonCloudWatch-")
+
+
+def test_lean_telemetry_is_all_that_the_idle_rule_reads() -> None:
+    """The full configuration with fewer measurements, GPU by GPU and as an aggregate; no alarm
+    waits for a temperature that nobody publishes."""
+    full = deepcopy(CONFIGURATION)
+    full["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"] = LEAN_MEASUREMENTS
+    assert full == LEAN
+    metrics = Metrics()
+    assert {f"nvidia_smi_{name}" for name in LEAN_MEASUREMENTS} == {
+        metrics.utilization,
+        metrics.memory_used,
+        metrics.power_draw,
+    }
+
+    condition = TELEMETRY["Conditions"]["PublishesHeat"]
+    assert {"Fn::Equals": [{"Ref": "AgentMetrics"}, "full"]} == condition
+    assert "full" == TELEMETRY["Parameters"]["AgentMetrics"]["Default"]
+    assert "PublishesHeat" == RESOURCES["HotGpuAlarm"]["Condition"]
+    _, parts = RESOURCES["FleetDashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    assert ["PublishesHeat", ""] == parts["HeatAlarm"]["Fn::If"][::2]
 
 
 def test_the_governor_reads_what_the_agent_publishes() -> None:
@@ -397,6 +423,19 @@ def test_the_documented_costs_are_those_of_the_configuration(gpus: int) -> None:
 
     assert (metrics, metrics * Decimal("0.30")) == (int(row[1]), Decimal(row[2]))
     assert (gpus + 1) * Decimal("0.10") == Decimal(row[3])
+
+    lean_row = re.search(
+        rf"^\| {gpus} GPUs?, lean \| (\d+) \| \$([\d.]+) \| \$([\d.]+) \|$",
+        DOCUMENTATION,
+        re.MULTILINE,
+    )
+    assert lean_row is not None
+    lean_metrics = len(LEAN_MEASUREMENTS) * (gpus + 1)
+    assert (lean_metrics, lean_metrics * Decimal("0.30")) == (
+        int(lean_row[1]),
+        Decimal(lean_row[2]),
+    )
+    assert Decimal("0.10") == Decimal(lean_row[3])
 
 
 def test_what_the_documentation_names_is_there() -> None:

@@ -72,6 +72,10 @@ def body(path: str) -> dict[str, Any]:
     stand out."""
     given = resources(path)[DASHBOARDS[path]]["Properties"]["DashboardBody"]["Fn::Sub"]
     text = given if isinstance(given, str) else given[0]
+    parts = {} if isinstance(given, str) else given[1]
+    if "HeatAlarm" in parts:
+        # An alarm that is there under a condition.
+        text = text.replace("${HeatAlarm}", parts["HeatAlarm"]["Fn::If"][1]["Fn::Sub"])
     parameters = {
         name: str(one.get("Default", ""))
         for name, one in expand_template(ROOT / path).get("Parameters", {}).items()
