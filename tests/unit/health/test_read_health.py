@@ -3,6 +3,7 @@ hide."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -11,17 +12,39 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from governor.core.errors import Throttled
+from governor.core.instance import Target
 from governor.core.units import money
 from governor.evidence.model import Series
+from governor.evidence.ports import Listed, SeriesFilter
 from governor.evidence.rules.series import window_before
 from governor.health.model import FindingKind, GpuFigures
+from governor.health.read_health import HealthRequest, ReadHealth
 from governor.health.rules import health_findings
-from governor.policy.model.judging import Metrics
+from governor.policy.model.judging import Metrics, names_of_profile
 from governor.policy.model.notices import HEAT_AVERAGE
+from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import ProfileName
 from gpu_metrics_publisher import metrics as publisher
-from tests.builders import NOW
+from tests.builders import NOW, TARGET, make_instance
 from tests.properties import examples
+from tests.twins import MemoryMetrics
 from tests.unit.worlds.health_world import AGENT, BINS, HARDWARE, SOUND, HealthWorld, flat
+from tests.unit.worlds.metric_layouts import CONTAINER_INSIGHTS, NEURON, Layout
+
+
+@dataclass
+class Asked(MemoryMetrics):
+    """Keeps the names of the metrics that were listed."""
+
+    listed: set[str | None] = field(default_factory=set)
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        """As the port says."""
+        self.listed.add(wanted.metric)
+        return super().list_series(target, wanted, instance_id)
+
 
 BUSY = {"utilization": flat(95), "memory_utilization": flat(40)}
 
@@ -329,3 +352,24 @@ def test_the_first_look_hides_nothing_that_the_gpus_would_show(
     )
 
     assert whole == world.read(instance_id).findings
+
+
+@pytest.mark.parametrize(
+    ("layout", "profile"),
+    [(NEURON, ProfileName.NEURON), (CONTAINER_INSIGHTS, ProfileName.CONTAINER_INSIGHTS)],
+)
+def test_metrics_that_a_publisher_lacks_are_neither_listed_nor_read(
+    layout: Layout, profile: ProfileName
+) -> None:
+    """CloudWatch refuses a metric without a name, and with it the whole call."""
+    metrics = Asked()
+    own_id = "i-00000000000000001"
+    layout.publish(metrics, own_id, [90.0] * layout.parts)
+    names = Metrics(**names_of_profile(profile), profile=profile)  # type: ignore[arg-type]
+    instance = make_instance(instance_id=own_id, instance_type=layout.instance_type)
+    request = HealthRequest(instance, Policy(metrics=names), advice=True)
+
+    reading = ReadHealth(metrics)(TARGET, [request], NOW)[own_id]
+
+    assert (True, True) == (reading.measured, reading.works)
+    assert "" not in {query.metric for query in metrics.reads} | metrics.listed

@@ -347,16 +347,18 @@ class ReadHealth:
     ) -> None:
         """Read these series in one batch, and note each with its instance: its values, the problem
         if it could not be read, or both if it was read in part. Of several problems of an instance
-        the last one stays. Do nothing without `reads`. It raises nothing."""
-        if not reads:
+        the last one stays. Reads of metrics that the publisher does not have are left out. Do
+        nothing without `reads`. It raises nothing."""
+        possible_reads = [read for read in reads if read.figure.metric(names)[1]]
+        if not possible_reads:
             return
         queries = []
-        for number, read in enumerate(reads):
+        for number, read in enumerate(possible_reads):
             namespace, metric = read.figure.metric(names)
             query = MetricQuery(str(number), namespace, metric, read.dimensions, read.statistic)
             queries.append(query)
         answer = self.metrics.read(target, queries, window)
-        for query, read in zip(queries, reads, strict=True):
+        for query, read in zip(queries, possible_reads, strict=True):
             if query.key in answer.problems:
                 read.owner.reading.problem = f"{query.metric}: {answer.problems[query.key]}"
             series = answer.series.get(query.key)
@@ -377,7 +379,9 @@ def _planned_reads(
     """
     by_id = {request.instance.instance_id: request for request in requests}
     # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
-    agent = listing(SeriesFilter(names.namespace, names.temperature))
+    agent: Mapping[str, Sequence[Listed]] = {}
+    if names.temperature:
+        agent = listing(SeriesFilter(names.namespace, names.temperature))
     if not agent.keys() >= by_id.keys():
         agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
     hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
