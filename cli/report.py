@@ -24,7 +24,9 @@ from governor.aws.dynamodb import DynamoTable
 from governor.core.documents import csv_text, plain
 from governor.core.errors import GovernorError, PolicyError
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, money, printable
+from governor.core.units import UtcDatetime, money, plural, printable
+from governor.fleet.rules.kept import COLUMNS as KEPT_COLUMNS
+from governor.fleet.rules.kept import KeptList
 from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
 from governor.money.report_savings import Books, Reader
@@ -44,6 +46,15 @@ _COLUMNS = (
     Column("when (UTC)", longest=17),
     Column("saved, USD", longest=12, is_number=True),
 )
+_KEPT_COLUMNS = (
+    Column("instance", longest=24, wraps=True),
+    Column("owner", longest=16, wraps=True),
+    Column("why it stays", longest=24, wraps=True),
+    Column("kept by", longest=20, wraps=True),
+    Column("until (UTC)", longest=17),
+    Column("measured", longest=12),
+    Column("USD a month", longest=12, is_number=True),
+)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,6 +69,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--own-cost", action="store_true", help="and of GPU Governor itself, as measured"
     )
+    command.add_argument(
+        "--kept", action="store_true", help="list what stays because of something now, instead"
+    )
     command.set_defaults(run=_run)
 
 
@@ -69,6 +83,8 @@ def _run(arguments: argparse.Namespace) -> None:
     can_show_own_cost = chosen in ("table", "json") and not any(reader)
     if arguments.own_cost and not can_show_own_cost:
         raise CommandError("--own-cost goes with the table or the json of everything")
+    if arguments.kept and (chosen == "html" or arguments.month or arguments.own_cost):
+        raise CommandError("--kept is about now: it goes with table, csv or json alone")
     stack = Stack(arguments.stack_name, aws.session())
     with Progress("reading the ledger") as progress:
         policy = _policy(arguments.stack_name, stack)
@@ -83,6 +99,9 @@ def _run(arguments: argparse.Namespace) -> None:
         if arguments.own_cost:
             progress.show("reading what GPU Governor itself has used")
             own = own_cost.read(stack, report.start, report.end, report.costs.total)
+    if arguments.kept:
+        print(shown_kept(report.kept, chosen), end="")
+        return
     alert = alert_of(report, stack.hub, reader, now)
     print(shown(report, chosen, alert, own), end="")
 
@@ -135,6 +154,37 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
             if own is not None:
                 lines += ["", *own.lines]
             return "".join(f"{line}\n" for line in lines)
+
+
+def shown_kept(kept: KeptList, chosen: str) -> str:
+    """Return what stays because of something as `table`, `csv` or `json`."""
+    match chosen:
+        case "csv":
+            return csv_text(KEPT_COLUMNS, kept.rows)
+        case "json":
+            return f"{json.dumps(kept.document, indent=2, default=plain)}\n"
+        case _:
+            return "".join(f"{line}\n" for line in _kept_table(kept))
+
+
+def _kept_table(kept: KeptList) -> list[str]:
+    if not kept.instances:
+        return ["Nothing stays because of an answer, a tag, a service, a session or the policy."]
+    lines = [
+        f"${money(kept.idle_usd_per_month)} a month is idle and stays because of something.",
+        f"${money(kept.not_measured_usd_per_month)} a month is not measured, so it may be in use.",
+    ]
+    if kept.unpriced:
+        lines.append(f"In no amount: {plural(kept.unpriced, 'instance')} of unknown price.")
+    rows = []
+    for instance in kept.instances:
+        row = instance.row
+        until = "no end" if row.stays_until is None else f"{row.stays_until:%Y-%m-%d %H:%M}"
+        usd = instance.usd_per_month
+        amount = "unknown" if usd is None else money(usd)
+        by = row.kept_by or "unknown"
+        rows.append((row.name, row.owner, instance.words, by, until, instance.measured, amount))
+    return [*lines, "", table_text(_KEPT_COLUMNS, rows)]
 
 
 def _table(report: Report, alert: Alert) -> list[str]:

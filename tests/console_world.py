@@ -19,6 +19,7 @@ from governor.console.page import Caller, Page, Reader, ViewRequest
 from governor.console.views.fleet import fleet
 from governor.console.views.freezes import freezes
 from governor.console.views.instance import instance
+from governor.console.views.kept import kept
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
@@ -60,6 +61,18 @@ _KINDS = (
     "managed-elsewhere",
     "exempt",
 )
+
+
+_KEPT_BECAUSE = {
+    "snoozed": "keep",
+    "exempt": "exemption-tag",
+    "managed-elsewhere": "manager",
+}
+_KEPT_BY = {
+    "snoozed": "link:alice@example.com",
+    "exempt": "tag gpu-governor:exempt=true",
+    "managed-elsewhere": "Amazon EKS",
+}
 
 
 def caller(scope: Scope = EVERYTHING, **changes: Any) -> Caller:
@@ -206,6 +219,9 @@ def many_rows(count: int, seed: int = 1) -> list[FleetRow]:
             idle_since=NOW - idle_for if is_idle else None,
             managed_by="Amazon EKS" if kind == "managed-elsewhere" else None,
             kept_until=NOW + timedelta(days=2) if kind == "snoozed" else None,
+            kept_because=_KEPT_BECAUSE.get(kind),
+            kept_by=_KEPT_BY.get(kind, ""),
+            stays_until=NOW + timedelta(days=2) if kind == "snoozed" else None,
             exempt=kind == "exempt",
             hours=(None,) * 24 if kind == "no-data" else tuple(hours),
         )
@@ -276,12 +292,13 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
 View = Callable[[ViewRequest], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
-VIEWS = ("/", "/fleet", "/freezes", "/savings", "/projects", "/projects/vision", INSTANCE)
+VIEWS = ("/", "/fleet", "/freezes", "/kept", "/savings", "/projects", "/projects/vision", INSTANCE)
 """An address of each view."""
 _ROUTES: Mapping[str, View] = {
     "": overview,
     "fleet": fleet,
     "freezes": freezes,
+    "kept": kept,
     "savings": savings,
     "instances": instance,
     "projects": lambda ask: (project if "name" in ask.query else projects)(ask),

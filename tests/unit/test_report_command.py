@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -14,8 +15,12 @@ from typing import Any
 import pytest
 
 from cli import aws, governor, report, times
+from governor.alerts.model import Alert
 from governor.console.formats import as_json
+from governor.console.views.kept import kept
 from governor.console.views.savings import savings
+from governor.fleet.model import FleetPage
+from governor.fleet.rules.kept import kept_list
 from governor.money.report_savings import Books, Night, Period, ReportSavings
 from governor.money.rules.cost import month_end, month_start, months
 from governor.policy.model.policy import Policy
@@ -23,7 +28,7 @@ from governor.table.once import Once
 from local.demo.fleet import demo_fleet
 from local.demo.past import WEEKS, write_past
 from tests.builders import NOW, TARGET
-from tests.console_world import ConsoleWorld
+from tests.console_world import ConsoleWorld, make_row
 from tests.twins import FakeClock, MemoryEventLog, RecordingAnnouncer, StaticPolicies
 
 POLICY = Policy()
@@ -96,8 +101,92 @@ def test_command_mail_and_page_say_the_same_cents(
     assert [row["x_Episode"] for row in rows] == [one["x_Episode"] for one in page["entries"]]
 
 
+KEPT_ROWS = (
+    make_row(1, kept_because="manager", kept_by="Amazon EKS", verdict="managed-elsewhere"),
+    make_row(2, kept_because="session", stays_until=NOW + timedelta(hours=1), owner="research"),
+    make_row(3, kept_because="exemption", verdict="exempt", usd_per_hour=Decimal("21.95764999")),
+    make_row(4, kept_because="keep", verdict="snoozed", stays_until=NOW + timedelta(days=3)),
+    make_row(5, kept_because="unanswered", usd_per_hour=None),
+    make_row(6, kept_because="unanswered", stays_until=NOW - timedelta(minutes=1)),
+    make_row(7),
+    make_row(8, kept_because="a reason of a later release"),
+)
+
+
+def store_kept(world: ConsoleWorld) -> None:
+    """Store these rows as the page of a sweep that ended now."""
+    page = FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, KEPT_ROWS)
+    assert world.state.keep_page(page)
+
+
+@pytest.mark.usefixtures("deployed")
+def test_what_is_kept_is_the_same_in_every_format(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Page, JSON, CSV, mail and command line: the same rows, whose cents add up to every sum."""
+    store_kept(world)
+    page = kept(world.asked())
+    document: Any = json.loads(as_json(200, page.document).body)
+    by_table = {table.name: list(csv.DictReader(io.StringIO(table.csv))) for table in page.tables}
+    savings_page: Any = json.loads(as_json(200, savings(world.asked()).document).body)
+    printed_kept = json.loads(printed(capsys, "--kept", "--json"))
+    printed_report = json.loads(printed(capsys, "--json"))
+    printed_csv = printed(capsys, "--kept", "--format", "csv")
+    start = month_start(NOW)
+    alert = alert_sent(world, Period(f"month-{MONTHS[-1]}", start, NOW))
+
+    assert document == printed_kept == printed_report["kept"] == savings_page["kept"]
+    rows = list(csv.DictReader(io.StringIO(printed_csv, newline="")))
+    assert rows == by_table["kept"]
+    assert [3, 1, 2, 4, 8, 5] == [int(row["instance_id"][2:]) for row in rows]
+    amounts = {row["instance_id"]: Decimal(row["usd_per_month"] or 0) for row in rows}
+    assert sum(amounts.values()) == Decimal(document["usd_per_month"]) > 100
+    for measured, name in (("idle", "idle"), ("not measured", "not_measured")):
+        of_kind = [amounts[row["instance_id"]] for row in rows if row["measured"] == measured]
+        total = Decimal(document[f"{name}_usd_per_month"])
+        assert sum(of_kind) == total == Decimal(str(alert.facts[f"stays_{name}_usd_per_month"]))
+        sums = [one for one in by_table["reasons"] if one["measured"] == measured]
+        assert sum(Decimal(one["usd_per_month"]) for one in sums) == total
+    assert 1 == document["unpriced"]
+    mail = "\n".join(alert.lines)
+    assert "exempt by an answer: 1 instance, $16,029 a month, not measured" in mail
+    assert "1 instance of unknown price is in neither amount." in mail
+    table = printed(capsys, "--kept")
+    assert all(row["name"] in table for row in rows)
+    assert f"{Decimal(document['idle_usd_per_month']):,.2f} a month is idle" in table
+
+
+@pytest.mark.usefixtures("deployed")
+def test_what_is_kept_is_about_now(world: ConsoleWorld, capsys: pytest.CaptureFixture[str]) -> None:
+    """So a month, or a mail's HTML, is refused; an owner's list has the owner's rows alone."""
+    store_kept(world)
+    assert ["research"] == [
+        row["owner"]
+        for row in json.loads(printed(capsys, "--kept", "--json", "--owner", "research"))[
+            "instances"
+        ]
+    ]
+    for extra in (["--month", MONTHS[0]], ["--format", "html"], ["--own-cost"]):
+        assert 0 != governor.main(["report", "--kept", *extra])
+        assert "--kept" in capsys.readouterr().err
+
+
+def test_a_page_of_an_old_sweep_says_nothing_about_now() -> None:
+    """Its target left the policy, or nobody has swept it for a day."""
+    old = FleetPage("1", "us-east-1", NOW - timedelta(hours=25), "ask", None, KEPT_ROWS)
+    fresh = replace(old, swept_at=NOW - timedelta(hours=23))
+
+    assert 0 == len(kept_list([old], NOW, lambda _: True).instances)
+    assert 6 == len(kept_list([fresh], NOW, lambda _: True).instances)
+
+
 def sent(world: ConsoleWorld, period: Period) -> Any:
     """The facts of the organization's report of this time."""
+    return alert_sent(world, period).facts
+
+
+def alert_sent(world: ConsoleWorld, period: Period) -> Alert:
+    """The organization's report of this time."""
     clock, announcer = FakeClock(NOW), RecordingAnnouncer()
     policies, once = StaticPolicies(POLICY), Once(clock, MemoryEventLog())
     use_case = ReportSavings(
@@ -116,7 +205,7 @@ def sent(world: ConsoleWorld, period: Period) -> Any:
         counts_for=timedelta(days=POLICY.ledger.saving_counts_days),
     )
     use_case._send_reports(books, period, POLICY, NOW, Night())
-    return announcer.sent[0].facts
+    return announcer.sent[0]
 
 
 @pytest.mark.usefixtures("deployed")

@@ -24,6 +24,7 @@ SCHEMAS = {
     "/fleet": "Fleet",
     "/instances/<account>/<region>/<instance_id>": "Instance",
     "/freezes": "ConsoleFreezes",
+    "/kept": "Kept",
     "/savings": "Savings",
     "/projects": "Projects",
     "/projects/<name>": "Project",
@@ -50,9 +51,10 @@ def crowded() -> ConsoleWorld:
     world = lively()
     world.policy = POLICY
     rows = [row for page in world.reader.pages for row in page.rows]
-    world.keep(
-        *(replace(row, usd_per_hour=None) if number % 5 else row for number, row in enumerate(rows))
-    )
+    priced = [
+        replace(row, usd_per_hour=None) if number % 5 else row for number, row in enumerate(rows)
+    ]
+    world.keep(*(replace(row, kept_because="unanswered") for row in priced))
     world.table.items.update({**stored().table.items, **world.table.items})
     return world
 

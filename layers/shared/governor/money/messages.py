@@ -17,6 +17,7 @@ from governor.core.hashing import short_hash
 from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime, listed, money, plural, usd
 from governor.fleet.model import FleetRow
+from governor.fleet.rules.kept import KeptList
 from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.money.rules.forecast import Forecast
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
@@ -177,6 +178,8 @@ def report_alert(
         "cash_low_usd": saved.cash_low_usd,
         "cash_high_usd": saved.cash_high_usd,
         "by_morning_usd": saved.by_morning_usd,
+        "stays_idle_usd_per_month": found.kept.idle_usd_per_month,
+        "stays_not_measured_usd_per_month": found.kept.not_measured_usd_per_month,
         "saved_by_day": [plain(amount) for amount in _saved_by_day(found, now)],
     }
     whose_instances = f"Instances of {_whose(whose)}"
@@ -194,10 +197,27 @@ def report_alert(
     }
     if is_month and found.provisional:
         words["final_at"] = _day(month_end(found.start) + PROVISIONAL)
+    words["stays"] = _staying(found.kept)
+    words["stays_unpriced"] = None
+    if found.kept.unpriced:
+        words["stays_unpriced"] = plural(
+            found.kept.unpriced, "instance of unknown price is", "instances of unknown price are"
+        )
     for group in GROUPS:
         words[f"by_{group}"] = _listed(found.by(group)) if group in shown_groups else ""
     dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
     return alert_from_template("report", hub, dedup_id, now, facts, words, owner=whose)
+
+
+def _staying(kept: KeptList) -> list[str]:
+    """Return a line for each reason why instances stay, the most expensive first: `exempt by a tag:
+    2 instances, $136 a month, not measured`; empty if nothing stays."""
+    lines = []
+    for kept_sum in kept.sums:
+        number = plural(kept_sum.instances, "instance")
+        amount = usd(kept_sum.usd_per_month)
+        lines.append(f"{kept_sum.words}: {number}, {amount} a month, {kept_sum.measured}")
+    return lines
 
 
 def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:

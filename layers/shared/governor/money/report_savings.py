@@ -21,7 +21,8 @@ from governor.core.errors import GovernorError
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, money
-from governor.fleet.model import DayCosts, Share
+from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
 from governor.money.model.ledger import LedgerEntry, Statement
@@ -179,14 +180,16 @@ class ReportSavings:
 
 @dataclass(slots=True)
 class Books:
-    """Entries of the ledger, and costs of days. Each month is read from the table once and then
-    kept here. `counts_for` is how long the saving of an action counts."""
+    """Entries of the ledger, costs of days, and the pages of the last sweeps. Each month, and all
+    pages, are read from the table once and then kept here. `counts_for` is how long the saving of
+    an action counts."""
 
     ledger_store: Ledger
     fleet_store: Fleet
     counts_for: timedelta
     _entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
+    _pages: Sequence[FleetPage] | None = None
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
         """Return the entries booked in the months from that of `start` to that of `end`, both whole
@@ -213,6 +216,16 @@ class Books:
                 for (owner, project), share in costs.shares.items():
                     yield Whose(costs.account, owner, project), share
 
+    def kept(self, now: UtcDatetime, reader: Reader) -> KeptList:
+        """Return what stays because of something now, of what `reader` sees. Raises: CloudError."""
+        if self._pages is None:
+            self._pages = self.fleet_store.pages()
+
+        def is_seen(row: FleetRow) -> bool:
+            return reader.sees(Whose(row.account, row.owner, row.project))
+
+        return kept_list(self._pages, now, is_seen)
+
     def report(
         self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
     ) -> Report:
@@ -223,7 +236,8 @@ class Books:
             if reader.sees(_whose(entry)):
                 entries.append(entry)
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
-        return report(entries, shares, start, end, now, self.counts_for)
+        kept = self.kept(now, reader)
+        return report(entries, shares, start, end, now, self.counts_for, kept)
 
 
 def _whose(entry: LedgerEntry) -> Whose:

@@ -14,7 +14,7 @@ from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeepReason
 from governor.policy.model.policy import BY_BUDGET, Mode, Policy
 from governor.sweep.sweep_case import Case
-from governor.verdict.model import WORKING, VerdictKind
+from governor.verdict.model import HELD_BACK, WORKING
 
 
 class Standing(NamedTuple):
@@ -112,14 +112,14 @@ def _keep(standing: Standing) -> _Found | None:
 def _manager(standing: Standing) -> _Found | None:
     """Return the service that runs it, if it is idle; `None` otherwise."""
     verdict = standing.case.verdict
-    if verdict.kind is not VerdictKind.MANAGED_ELSEWHERE or verdict.manager is None:
+    if verdict.manager is None or not verdict.is_idle:
         return None
     return verdict.manager.service, None
 
 
 def _freeze(standing: Standing) -> _Found | None:
     """Return that a freeze holds it; `None` if none does. It has no end until people release it."""
-    return ("", None) if standing.case.verdict.kind is VerdictKind.FROZEN else None
+    return ("", None) if standing.case.verdict.kind in HELD_BACK else None
 
 
 def _session(standing: Standing) -> _Found | None:

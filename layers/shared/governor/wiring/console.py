@@ -15,6 +15,7 @@ from governor.console.session import Doors
 from governor.console.views.fleet import fleet
 from governor.console.views.freezes import PATH, FreezeForms, freezes
 from governor.console.views.instance import end_hold, instance
+from governor.console.views.kept import kept
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
@@ -34,6 +35,7 @@ VIEWS: Mapping[str, View] = {
     "/fleet": fleet,
     "/instances/<account>/<region>/<instance_id>": instance,
     PATH: freezes,
+    "/kept": kept,
     "/savings": savings,
     "/projects": projects,
     "/projects/<name>": project,

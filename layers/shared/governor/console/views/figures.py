@@ -22,6 +22,7 @@ from governor.core import units
 from governor.core.instance import Target, tag_command
 from governor.core.units import Usd, UtcDatetime, left, plural, sentence
 from governor.fleet.model import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.fleet.rules.kept import KeptList, kept_list
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
 from governor.verdict.model import NOTES, Family, known_kind
@@ -268,6 +269,17 @@ def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> li
             if sees(entry.episode.account, entry.project, entry.owner):
                 entries.append(entry)
     return entries
+
+
+def kept(request: ViewRequest) -> KeptList:
+    """Return what stays because of something now, of what the caller may see. Raises:
+    CloudError."""
+    sees = request.scope.sees
+
+    def is_seen(row: FleetRow) -> bool:
+        return sees(row.account, row.project, row.owner)
+
+    return kept_list(request.reader.pages, request.now, is_seen)
 
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:

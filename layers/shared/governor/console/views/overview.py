@@ -58,6 +58,7 @@ def overview(request: ViewRequest) -> Page:
             **rates,
             **pause_values(request),
             "has_pages": bool(request.reader.pages),
+            "kept": figures.kept(request),
             "saved": saved,
             "before": saved_before,
             "last_month": last_month,

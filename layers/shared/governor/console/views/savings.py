@@ -36,7 +36,8 @@ def savings(request: ViewRequest) -> Page:
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
     shares = [share for _, _, share in figures.shares(request, days[0], days[-1])]
     costs = figures.total(shares)
-    month_report = report(entries, [costs], start, end, now, counts_for)
+    kept = figures.kept(request)
+    month_report = report(entries, [costs], start, end, now, counts_for, kept)
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
@@ -60,6 +61,7 @@ def savings(request: ViewRequest) -> Page:
             "groups": largest_groups,
             "booked": shown,
             "counts_for": counts_for,
+            "kept": kept,
             "pages": pages,
             "count": len(month_report.lines),
             "names": name_by_id,

@@ -179,9 +179,12 @@ class KeptList:
             "idle_usd_per_month": self.idle_usd_per_month,
             "not_measured_usd_per_month": self.not_measured_usd_per_month,
             "unpriced": self.unpriced,
-            "by_reason": self.sums,
+            "by_reason": [kept_sum._asdict() for kept_sum in self.sums],
             "instances": [dict(zip(COLUMNS, row, strict=True)) for row in self.rows],
         }
+
+
+NOTHING_KEPT = KeptList()
 
 
 def words_of(reason: str) -> str:
