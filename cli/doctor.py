@@ -44,7 +44,6 @@ from governor.evidence.rules.figures import FIGURES, Publisher, metrics_of, publ
 from governor.evidence.rules.freshness import clock_offset
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook
-from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import NamingTag, unknown_owner
 from governor.verdict.rules.utilization import peaks_of
 

@@ -50,7 +50,8 @@ def override(world: FleetWorld, instance_id: str, policy: Policy, name: str = "l
     def applied(instance: Instance) -> AppliedPolicy:
         if instance.instance_id == instance_id:
             return AppliedPolicy(policy, "test", (name,))
-        return applied_to(instance)
+        of_others: AppliedPolicy = applied_to(instance)
+        return of_others
 
     world.policies.applied_to = applied  # type: ignore[method-assign]
 

@@ -736,7 +736,8 @@ def test_overrides_that_contradict_each_other_sink_one_instance_only() -> None:
             raise PolicyError(
                 [PolicyProblem("overrides.a+b", "window_minutes must be a whole number of periods")]
             )
-        return applied_to(instance)
+        of_others: AppliedPolicy = applied_to(instance)
+        return of_others
 
     world.policies.applied_to = contradict  # type: ignore[method-assign]
     summary = world.sweep()
