@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -28,12 +29,12 @@ from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.aws.pricing import AwsPrices
 from governor.core.errors import GovernorError, PolicyError
-from governor.core.instance import Target
+from governor.core.instance import Instance, Target
 from governor.core.units import money, printable
 from governor.evidence.model import Window
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.model.policy import Policy
-from governor.policy.ports import Policies
+from governor.policy.ports import Policies, policy_or_base
 from simulation import advice, report
 from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, Survey, last_days
 from simulation.outcome import Replay
@@ -44,7 +45,7 @@ from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
 from simulation.tradeoff import other_waits
-from simulation.wish import Wish, wish_of
+from simulation.wish import Wish, wish_of, wishes_of
 
 _DAYS = 14
 _DAYS_TO_CHOOSE_BY = 56
@@ -276,6 +277,17 @@ def _wish(books: Sequence[NamedBook]) -> Wish:
     return wish_of(policies)
 
 
+def _wishes(books: Sequence[NamedBook]) -> list[Wish]:
+    """Return what all the policies need, by the names of the metrics that they read. All of them
+    must read an instance by the same names, or it is refused."""
+    policies: list[Policy] = []
+    of_instance: list[Callable[[Instance], Policy]] = []
+    for _, book in books:
+        policies += [policy for _, policy in policies_of(book)]
+        of_instance.append(partial(policy_or_base, book))
+    return wishes_of(policies, of_instance)
+
+
 def _from_traces(path: Path, books: Sequence[NamedBook]) -> tuple[list[Recording], Sequence[str]]:
     wish = _wish(books)
     left_out: list[str] = []
@@ -298,25 +310,28 @@ def _from_account(
     """
     clients = Clients()
     cache = arguments.cache or default_cache()
+    wishes = _wishes(books)
     with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store, Counter() as counter:
         fetch = Fetch(
             metrics=CloudWatchMetrics(clients),
             instances=Ec2Instances(clients),
             prices=AwsPrices(clients),
             store=store,
-            wish=_wish(books),
+            wish=wishes[0],
             progress=counter.show,
         )
+        fetches = [replace(fetch, wish=wish) for wish in wishes]
         default_days = _DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS
         days = arguments.days or default_days
         hours = last_days(datetime.now(tz=UTC), days)
         targets = _targets(arguments.region)
         with Progress("listing instances and their metrics"):
-            surveys = [fetch.survey(target, hours) for target in targets]
+            surveyed = [(one, one.survey(target, hours)) for one in fetches for target in targets]
+        surveys = [survey for _, survey in surveyed]
         _check_surveys(surveys, fetch, days, arguments)
         recordings: list[Recording] = []
-        for survey in surveys:
-            recordings += fetch.fetch(survey)
+        for one, survey in surveyed:
+            recordings += one.fetch(survey)
     return recordings, _account_notes(hours, surveys, recordings)
 
 

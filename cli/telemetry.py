@@ -225,7 +225,11 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
         is_needed = is_required or acts_unasked
         health = Health.WRONG if is_needed else Health.UNSURE
         yield _finding(
-            health, "no power", doubt=doubt, needed=is_needed, metric=policy.metrics.power_draw
+            health,
+            "no power",
+            doubt=doubt,
+            needed=is_needed,
+            metric=policy.metrics.power_draw or "a metric of power, name it as metrics.power_draw",
         )
 
 

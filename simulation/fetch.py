@@ -125,7 +125,8 @@ class Fetch:
         Raises:
             CloudError: EC2 or CloudWatch refused.
         """
-        instances = self.instances.list_selected(target, self.wish.selector)
+        selected = self.instances.list_selected(target, self.wish.selector)
+        instances = [instance for instance in selected if self.wish.reads(instance)]
         names = self.wish.metrics
         by = SeriesFilter(names.namespace, names.utilization)
         listed = self.metrics.list_series(target, by) if instances else {}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
+from governor.core.instance import Instance
 from governor.evidence.rules.figures import metrics_of
 from governor.policy.model.judging import Metrics
 from governor.policy.model.names import TagMatch
@@ -30,6 +33,43 @@ class Wish:
     figures: frozenset[str]
     busy_from_percent: float
     shortest: timedelta
+    reads: Callable[[Instance], bool] = lambda _: True
+    """Returns whether an instance is read by these metrics. Raises: ReplayError."""
+
+
+def wishes_of(
+    policies: Sequence[Policy], policies_of_instance: Sequence[Callable[[Instance], Policy]]
+) -> list[Wish]:
+    """Return a wish for each set of metric names that these policies, bases and overrides alike,
+    read: each is for the instances whose policy has these names.
+
+    `policies_of_instance` return the policy of an instance, one for each document.
+
+    Raises:
+        ReplayError: they select by different tags, or need finer data than there are.
+    """
+    groups: dict[tuple[str, ...], list[Policy]] = defaultdict(list)
+    for policy in policies:
+        groups[_metric_names(policy.metrics)].append(policy)
+    if len({policy.selector for policy in policies}) > 1:
+        raise ReplayError("the policies have different selectors: back-test them one by one")
+
+    def names_of(instance: Instance) -> tuple[str, ...]:
+        own_names = {_metric_names(of(instance).metrics) for of in policies_of_instance}
+        if len(own_names) != 1 or not own_names <= groups.keys():
+            raise ReplayError(
+                f"the policies read metrics of different names for {instance.instance_id}: "
+                "back-test them one by one"
+            )
+        return own_names.pop()
+
+    def reads(names: tuple[str, ...], instance: Instance) -> bool:
+        return names_of(instance) == names
+
+    wishes = []
+    for names, group in groups.items():
+        wishes.append(replace(wish_of(group), reads=partial(reads, names)))
+    return wishes
 
 
 def wish_of(policies: Sequence[Policy]) -> Wish:

@@ -31,7 +31,7 @@ from simulation.outcome import InstanceResult
 from simulation.recording import PERIOD
 from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore
-from simulation.wish import wish_of
+from simulation.wish import wish_of, wishes_of
 from tests.builders import TARGET, make_instance
 from tests.properties import examples
 from tests.twins import MemoryEc2, StaticPrices
@@ -467,3 +467,36 @@ def test_a_back_test_reads_each_metric_profile(
     assert 1 == asked
     assert pytest.approx(BUSY) == highest
     assert 0 == questions(layout.parts - 1)[0]
+
+
+def test_each_instance_is_read_by_the_metrics_of_its_own_policy() -> None:
+    """One back-test of a fleet whose overrides have other profiles."""
+    document = "overrides: [{name: t, match: {instance_families: [trn1]}, set: {metrics: %s}}]"
+    book = parse_policy(document % "{profile: neuron}")
+    wishes = wishes_of(book.variants, [lambda instance: book.applied_to(instance).policy])
+    gpu = make_instance(instance_type="g5.xlarge")
+    trainium = make_instance(instance_type="trn1.32xlarge")
+
+    assert ["nvidia_smi_utilization_gpu", "node_neuroncore_utilization"] == [
+        wish.metrics.utilization for wish in wishes
+    ]
+    assert [True, False] == [wish.reads(gpu) for wish in wishes]
+    assert [False, True] == [wish.reads(trainium) for wish in wishes]
+
+
+def test_two_documents_that_read_an_instance_differently_are_refused() -> None:
+    """No recording serves both."""
+    book = parse_policy("")
+    other = parse_policy("metrics: {profile: neuron}")
+    policies = [*book.variants, *other.variants]
+    wishes = wishes_of(policies, [lambda _: book.base().policy, lambda _: other.base().policy])
+    with pytest.raises(ReplayError, match=r"different names for i-\w+: back-test them one by one"):
+        wishes[0].reads(make_instance())
+
+
+def test_a_fetch_leaves_out_instances_of_other_metrics(store: SeriesStore) -> None:
+    """Another fetch reads them."""
+    fetch = make_fetch(world(), store, WORKS, RESTS)
+    only_rests = replace(fetch.wish, reads=lambda one: one.instance_id == RESTS.instance_id)
+    survey = replace(fetch, wish=only_rests).survey(TARGET, HOURS)
+    assert [RESTS.instance_id] == [one.instance.instance_id for one in survey.subjects]
