@@ -11,7 +11,7 @@ from governor.core.instance import Instance
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.profiles import MetricProfile, ProfileName, profile_of
+from governor.evidence.rules.profiles import ProfileName, profile_of
 from governor.evidence.rules.series import gpu_label
 from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, VerdictKind
@@ -38,12 +38,10 @@ def metrics_with(layout: Layout, values: list[float]) -> MemoryMetrics:
     return metrics
 
 
-def gathered(
-    metrics: MemoryMetrics, instance: Instance, policy: Policy, profile: MetricProfile | None
-) -> Evidence:
+def gathered(metrics: MemoryMetrics, instance: Instance, policy: Policy) -> Evidence:
     """The evidence of one instance."""
     figures = wanted_figures(policy)
-    request = EvidenceRequest(instance, policy, figures=figures, profile=profile)
+    request = EvidenceRequest(instance, policy, figures=figures)
     return GatherEvidence(metrics)(TARGET, [request], NOW)[instance.instance_id].evidence
 
 
@@ -55,7 +53,7 @@ def verdict_of(layout: Layout, values: list[float]) -> tuple[VerdictKind, str]:
     policy = Policy(metrics=names)
     instance = make_instance(instance_id=OWN, instance_type=layout.instance_type)
     metrics = metrics_with(layout, values)
-    evidence = gathered(metrics, instance, policy, profile)
+    evidence = gathered(metrics, instance, policy)
     verdict = judge(instance, NO_HOLD, evidence, policy, NOW)
     return verdict.kind, verdict.reason
 
@@ -91,7 +89,7 @@ def test_without_a_profile_cores_are_not_taken_for_devices() -> None:
     policy = Policy(metrics=replace(names, profile=ProfileName.AGENT))
     instance = make_instance(instance_id=OWN, instance_type="trn1.32xlarge")
     metrics = metrics_with(NEURON, [0.0] * 32)
-    evidence = gathered(metrics, instance, policy, None)
+    evidence = gathered(metrics, instance, policy)
     verdict = judge(instance, NO_HOLD, evidence, policy, NOW)
     assert VerdictKind.NO_DATA is verdict.kind
     assert "32 GPUs seem to publish where 16 exist" in verdict.reason
@@ -108,7 +106,7 @@ def test_memory_in_bytes_is_compared_with_the_memory_of_the_gpu() -> None:
         half = [40.0 * 1024**3] * 12
         metrics.publish("node_gpu_memory_used", insights(OWN, part, "p5.48xlarge"), half)
     figures = frozenset({"memory"})
-    request = EvidenceRequest(instance, policy, figures=figures, profile=profile)
+    request = EvidenceRequest(instance, policy, figures=figures)
     evidence = GatherEvidence(metrics)(TARGET, [request], NOW)[OWN].evidence
     assert 50.0 == pytest.approx(evidence.memory_used_percent, abs=0.5)
 

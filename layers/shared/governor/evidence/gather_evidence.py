@@ -53,7 +53,7 @@ class GatherEvidence:
         if request.dimensions:
             return len(request.dimensions)
         shape = self.shape(request.instance.instance_type)
-        return expected_count(shape, request.metric_profile) or 1
+        return expected_count(shape, request.profile) or 1
 
     def __call__(
         self,

@@ -62,7 +62,7 @@ class Pending:
     @property
     def expected(self) -> int | None:
         """Return how many GPUs, or cores, of its type publish; `None` if that is not known."""
-        return expected_count(self.shape, self.request.metric_profile)
+        return expected_count(self.shape, self.request.profile)
 
     @property
     def readings(self) -> Mapping[str, Series]:
@@ -75,7 +75,7 @@ class Pending:
         factor = factor_of(FIGURES[figure].scale, self.shape, period.total_seconds())
         if factor is not None and figure == "memory":
             names = self.request.policy.metrics
-            factor *= memory_factor(self.shape, names, self.request.metric_profile)
+            factor *= memory_factor(self.shape, names, self.request.profile)
         return factor
 
     def series(self, figure: str) -> Series | None:
@@ -139,7 +139,7 @@ class Pending:
 
     def _in_percent(self, series: Series) -> Series:
         """Return the readings of utilization in percent."""
-        factor = percent_factor(self.request.policy.metrics, self.request.metric_profile)
+        factor = percent_factor(self.request.policy.metrics, self.request.profile)
         if factor == 1.0:
             return series
         percent: list[float | None] = []

@@ -31,7 +31,6 @@ class EvidenceRequest:
         only_if: reads them only if this says so of the utilization that was seen; `None` reads
             them in any case.
         length: how far to look back; `None` takes the policy's idle window.
-        profile: whose metrics the policy names; `None` takes the profile of the policy.
     """
 
     instance: Instance
@@ -43,7 +42,6 @@ class EvidenceRequest:
     figures: frozenset[str] = frozenset()
     only_if: Callable[[Evidence, Policy], bool] | None = None
     length: timedelta | None = None
-    profile: MetricProfile | None = None
 
     @property
     def window(self) -> timedelta:
@@ -53,10 +51,10 @@ class EvidenceRequest:
         return max(length, evidence.END)
 
     @property
-    def metric_profile(self) -> MetricProfile | None:
+    def profile(self) -> MetricProfile | None:
         """Return whose metrics are read: their unit, and whether a series is that of a device or a
         core. `None` for names of the policy's own: percent, one series a device, and MiB."""
-        return self.profile or profile_of_names(self.policy.metrics)
+        return profile_of_names(self.policy.metrics)
 
     def wants_figures(self, seen: Evidence) -> bool:
         """Return whether to read more than the utilization that was seen: the request names

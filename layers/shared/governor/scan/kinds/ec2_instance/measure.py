@@ -135,7 +135,6 @@ class _Publishers:
                 only_if=is_candidate,
                 # The agent's interval, by which an aggregate is counted, is not known here.
                 per_gpu=in_full,
-                profile=source.profile,
             )
             for host in hosts
         ]
