@@ -101,9 +101,23 @@ def test_command_mail_and_page_say_the_same_cents(
     assert [row["x_Episode"] for row in rows] == [one["x_Episode"] for one in page["entries"]]
 
 
+FINE_PRICE = Decimal("1.00600049")
+"""Two months at this price would not add up if each were rounded when it leaves."""
 KEPT_ROWS = (
-    make_row(1, kept_because="manager", kept_by="Amazon EKS", verdict="managed-elsewhere"),
-    make_row(2, kept_because="session", stays_until=NOW + timedelta(hours=1), owner="research"),
+    make_row(
+        1,
+        kept_because="manager",
+        kept_by="Amazon EKS",
+        verdict="managed-elsewhere",
+        usd_per_hour=FINE_PRICE,
+    ),
+    make_row(
+        2,
+        kept_because="session",
+        stays_until=NOW + timedelta(hours=1),
+        owner="research",
+        usd_per_hour=FINE_PRICE,
+    ),
     make_row(3, kept_because="exemption", verdict="exempt", usd_per_hour=Decimal("21.95764999")),
     make_row(4, kept_because="keep", verdict="snoozed", stays_until=NOW + timedelta(days=3)),
     make_row(5, kept_because="unanswered", usd_per_hour=None),

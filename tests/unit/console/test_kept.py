@@ -1,0 +1,64 @@
+"""The page of what stays: who keeps it, until when, and only what the caller may see."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from governor.approvals.model.terms import Scope
+from governor.console.views.kept import kept
+from governor.console.views.overview import overview
+from governor.console.views.savings import savings
+from tests.builders import NOW
+from tests.console_world import ConsoleWorld, caller, html, make_row
+
+UNTIL = NOW + timedelta(days=2)
+
+
+def stored() -> ConsoleWorld:
+    """A fleet with one kept instance of each of two projects, and one that nothing keeps."""
+    world = ConsoleWorld()
+    world.keep(
+        make_row(
+            1, verdict="snoozed", kept_because="keep", kept_by="link:<b>ada</b>", stays_until=UNTIL
+        ),
+        make_row(2, project="llm", kept_because="unanswered", stays_until=UNTIL),
+        make_row(3),
+    )
+    return world
+
+
+def test_the_page_names_who_keeps_it_and_until_when() -> None:
+    """With the reason in words; a name cannot become markup."""
+    text = html(kept, stored(), path="/kept")
+
+    assert "kept by an answer" in text
+    assert "nobody answered the question" in text
+    assert "link:&lt;b&gt;ada&lt;/b&gt;" in text
+    assert "notebook-1" in text
+    assert "notebook-3" not in text
+    assert "$734 a month is idle" in text
+
+
+def test_a_caller_sees_their_own_scope_alone() -> None:
+    """In the rows and in every sum, also on the pages that lead there."""
+    world = stored()
+    who = caller(Scope(projects=frozenset({"llm"})))
+    document: Any = kept(world.asked(who)).document
+    savings_document: Any = savings(world.asked(who)).document
+
+    assert ["notebook-2"] == [row["name"] for row in document["instances"]]
+    assert document["idle_usd_per_month"] == document["usd_per_month"] > 0
+    assert document == savings_document["kept"]
+    assert "1 instance stays" in html(overview, world, who)
+    assert "ada" not in html(kept, world, who, path="/kept")
+
+
+def test_the_pages_lead_to_the_list_if_it_has_rows() -> None:
+    """The overview and the savings; without rows the page says so, and nothing leads to it."""
+    world = stored()
+    empty = ConsoleWorld()
+    for view in (overview, savings):
+        assert 'href="/kept"' in html(view, world)
+        assert 'href="/kept"' not in html(view, empty)
+    assert "Nothing that you may see stays" in html(kept, empty, path="/kept")
