@@ -24,6 +24,7 @@ from governor.events.contract import WARNINGS
 from governor.events.messages import warning_alert
 from governor.events.model.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
 from governor.evidence.rules.figures import FIGURES, can_be_replayed
+from governor.fleet.rules.kept import KeepReason
 from governor.notify.registry import CHANNELS
 from governor.scan.kind import Kind
 from governor.scan.registry import KINDS
@@ -38,6 +39,7 @@ MOST_FILES = {
     "A new event source": 3,
     "A new verdict": 4,
     "A new cloud action": 5,
+    "A new reason to keep an instance": 2,
     "A new kind of resource": 2,
 }
 """The product files that each recipe may name."""
@@ -199,6 +201,13 @@ def test_each_warning_is_brought_and_each_that_is_brought_is_read() -> None:
     assert {response.detail_type for response in RESPONSES.values()} <= answered
     assert brought["handle_spot_interruption"]
     assert brought["handle_spot_interruption"] <= set(WARNINGS)
+
+
+def test_a_reason_to_keep_an_instance_is_known_to_its_recipe_alone() -> None:
+    """Its words, and the finder that says who and until when."""
+    for reason in KeepReason:
+        known_to = who_names(f"KeepReason.{reason.name}")
+        assert known_to == recipe("A new reason to keep an instance")
 
 
 def test_a_step_that_accompanies_another_is_known_to_its_recipe_alone() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,13 +10,14 @@ import pytest
 
 from governor.approvals.model.approval import Answer
 from governor.core.instance import Instance, Lifecycle, Session
-from governor.episode.model.episode import Outcome
+from governor.episode.model.episode import InstanceRecord, Outcome
 from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import WORDS, KeepReason, KeptList, kept_list
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import AppliedPolicy, Mode, Policy
-from governor.sweep.kept_because import BY_OUTCOME, FINDERS
-from governor.verdict.model import Hold
+from governor.sweep.kept_because import BY_OUTCOME, FINDERS, Standing, why_kept
+from governor.sweep.sweep_case import Case, ListedInstance
+from governor.verdict.model import IDLE, LEFT_ALONE, Hold, Verdict, VerdictKind
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.builders import asked, decision, opener, ref_of
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -67,6 +68,55 @@ def test_every_reason_has_words_and_a_finder() -> None:
     assert set(KeepReason) == set(WORDS) == set(FINDERS)
     assert all(WORDS.values())
     assert set(Outcome) == set(BY_OUTCOME)
+
+
+REASON_BY_VERDICT = {
+    VerdictKind.EXEMPT: {KeepReason.EXEMPTION_TAG, KeepReason.EXEMPTION},
+    VerdictKind.SNOOZED: {KeepReason.KEEP},
+    VerdictKind.MANAGED_ELSEWHERE: {KeepReason.MANAGER},
+    VerdictKind.FROZEN: {KeepReason.FREEZE},
+}
+REASON_BY_END = {
+    "snoozed_until": KeepReason.KEEP,
+    "quiet_until": KeepReason.UNANSWERED,
+    "restarts_quiet_until": KeepReason.RESTARTS,
+    "warned_until": None,  # EC2 takes it back within minutes.
+}
+
+
+def test_whatever_keeps_an_instance_has_a_reason() -> None:
+    """A new verdict that leaves an instance alone, or a new time until which nobody is asked, must
+    be decided about here."""
+    leaves_it_alone = {kind for kind in (*LEFT_ALONE, *IDLE) if kind is not VerdictKind.IDLE}
+    ends = {
+        field.name
+        for record in (InstanceRecord, Hold)
+        for field in fields(record)
+        if field.name.endswith("_until")
+    }
+
+    assert leaves_it_alone == set(REASON_BY_VERDICT)
+    assert ends == set(REASON_BY_END)
+
+
+def test_a_freeze_keeps_what_is_idle() -> None:
+    """It is measured idle, and the freeze has no end until people release it."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    instance = world.ec2.instances[instance_id]
+    listed_instance = ListedInstance(
+        instance,
+        AppliedPolicy(world.policy, "test"),
+        InstanceRecord(TARGET, instance_id),
+        world.state.observations(TARGET)[instance_id],
+        NOW,
+    )
+    case = Case(listed_instance, Verdict(VerdictKind.FROZEN, "idle"))
+
+    assert (KeepReason.FREEZE, "", None) == why_kept(
+        Standing(case, row(world, instance_id), world.policy)
+    )
 
 
 def test_what_nothing_keeps_is_not_listed() -> None:

@@ -183,6 +183,12 @@ def test_a_partition_is_written_by_few(kind: str) -> None:
     )
 
 
+def test_reports_read_the_pages_of_the_fleet_and_write_none() -> None:
+    """Each report lists what stays because of something, as the last sweeps saw it."""
+    assert may("ReportSavings", "dynamodb:Query", "FLEET")
+    assert not any(may("ReportSavings", action, "FLEET") for action in (*WRITES, *DELETES))
+
+
 def test_the_step_before_a_sweep_updates_the_freeze_of_all_targets_alone() -> None:
     """It reads who ended that freeze; it reaches no breaker of a target, and deletes none."""
     hub = "BREAKER#hub"
