@@ -203,8 +203,10 @@ def _keepers(
     question_by_instance: dict[str, str] = {}
     for case in cases:
         hold = case.record.hold
+        if _kept_until(case) is None or hold.kept_by is None:
+            continue
         _, project, _ = owner_of(case.instance, case.policy.ownership)
-        if _kept_until(case) is None or hold.kept_by is None or hold.kept_in != project:
+        if hold.kept_in != project:
             continue
         previous_row = previous_rows.get(case.id)
         if previous_row is not None and previous_row.stays_until == hold.snoozed_until:

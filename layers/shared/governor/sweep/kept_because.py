@@ -83,6 +83,8 @@ def why_kept(standing: Standing) -> Keep | None:
 def _exemption_tag(standing: Standing) -> _Found | None:
     """Return the tag that exempts it; `None` if none does."""
     case = standing.case
+    if not standing.row.exempt:
+        return None
     tag = case.policy.exemption.similar_tag_on(case.instance)
     if tag is None:
         return None
