@@ -643,3 +643,16 @@ def test_figures_with_a_problem_do_not_count() -> None:
     )
     assert "for how long is not measured" in report.rows[0].judgment.evidence
     assert 1 == len(report.unread)
+
+
+@pytest.mark.parametrize("newest", [(None,) * 24, (None,) * 23 + (0.0,)])
+def test_a_hole_in_the_newest_figures_proves_no_empty_reservation(
+    newest: tuple[float | None, ...],
+) -> None:
+    # The figures before the hole say nothing of the hours after which a reservation is empty.
+    row = only_row(
+        CapacityReservations(), reservations(reservation(4, 4)), metrics=used(*(0.0,) * 48, *newest)
+    )
+    assert (row.judgment.finding, row.judgment.strength) == (Finding.UNUSED, Strength.WEAK)
+    assert "for how long is not measured" in row.judgment.evidence
+    assert "describe-capacity-reservations" in row.command

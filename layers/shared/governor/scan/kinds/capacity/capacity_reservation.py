@@ -60,8 +60,9 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
     def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
         """Return that it is unused, unless it is exempt, if instances of it are free, and were for
         the hours after which the policy reports an empty reservation. EC2's count of free instances
-        is a fact. A reservation that began within those hours is too young, and one of which every
-        instance was used in them is busy."""
+        is a fact about this moment: without figures of those hours the evidence is weak. A
+        reservation that began within those hours is too young, and one of which every instance was
+        used in them is busy."""
         exempt = exemption(place.policy, resource)
         if exempt is not None:
             return exempt
@@ -78,18 +79,20 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
             evidence = f"{free} now, but all were used within {span(after)}"
             return Judgment(Finding.BUSY, Strength.STRONG, evidence)
         evidence = f"{free} now by EC2's count{_more(resource, place)}"
-        return Judgment(Finding.UNUSED, Strength.STRONG, evidence, unused.since)
+        strength = Strength.STRONG if unused.is_measured else Strength.WEAK
+        return Judgment(Finding.UNUSED, strength, evidence, unused.since)
 
     def command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
         """Return the command that gives the unused instances back, as far as AWS allows that: to
         the reservation that lent them, by a cancellation if none is kept, or else by a smaller
-        count. Return the one that shows the reservation if nothing can be given back; an empty text
-        if it is exempt."""
+        count. Return the one that shows the reservation if nothing can be given back, or the
+        evidence is weak; an empty text if it is exempt."""
         reservation_id = resource.resource_id
         if judgment.finding is Finding.EXEMPT:
             return ""
         kept = resource.total - _count(resource)
-        if judgment.finding is not Finding.UNUSED or kept < resource.committed:
+        is_proved = judgment.finding is Finding.UNUSED and judgment.strength is Strength.STRONG
+        if not is_proved or kept < resource.committed:
             return aws_command(
                 resource.target,
                 "ec2",

@@ -12,6 +12,9 @@ from typing import NamedTuple
 from governor.core.units import UtcDatetime
 from governor.evidence.model import Series, Window
 
+_MINIMUM_COVERAGE_PERCENT = 80
+"""With fewer readings an hour of full use may be missing."""
+
 
 @dataclass(frozen=True, slots=True)
 class FreePart:
@@ -35,6 +38,9 @@ def free_part(
         return FreePart(free_now, None, is_measured=False)
     first_that_counts = window.bins - counting // window.period
     newest = [value for index, value in readings_by_bin.items() if index >= first_that_counts]
+    if 100 * len(newest) < _MINIMUM_COVERAGE_PERCENT * (counting // window.period):
+        # Older readings say nothing of the hours that decide.
+        return FreePart(free_now, None, is_measured=False)
     most_used = ceil(max(newest, default=0))
     count = max(0, min(free_now, total - most_used))
     fuller = [index for index, value in readings_by_bin.items() if value > total - count]
