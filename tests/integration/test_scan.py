@@ -112,7 +112,7 @@ def test_an_unused_endpoint_costs_what_sagemaker_asks(report: PlaceReport) -> No
     row = row_of(report, "chat-poc")
     assert "7.9186" == str(row.usd_per_hour)
     assert "research" == row.owner
-    words = "0 invocations in 7 days; mean utilization per GPU 0%"
+    words = "0 invocations in 7 days; utilization per GPU up to 0%"
     assert words == row.judgment.evidence
 
 

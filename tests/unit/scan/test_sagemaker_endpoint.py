@@ -174,7 +174,7 @@ def test_gpu_figures_are_scaled_to_one_gpu() -> None:
     """SageMaker adds up the four GPUs of the instance: 8% are 2% of one."""
     row = row_of(endpoint("chat"), SeriesTwin({**MEASURED, ("GPUUtilization", "main"): 8.0}))
     assert Finding.UNUSED is row.judgment.finding
-    assert row.judgment.evidence.endswith("; mean utilization per GPU 2%")
+    assert row.judgment.evidence.endswith("; utilization per GPU up to 2%")
 
 
 @pytest.mark.parametrize(("sum_of_gpus", "finding"), [(19.9, "unused"), (20.0, "busy")])
@@ -416,3 +416,12 @@ def test_all_calls_are_on_the_list_of_the_kind() -> None:
     scan(api)
     called = {operation for operation, _ in api.calls}
     assert called <= set(SageMakerEndpoints.operations)
+
+
+def test_gpus_that_worked_in_a_few_hours_are_never_called_unused() -> None:
+    # Four GPUs at full load for three hours of a week are 2% on average.
+    hours = (0.0,) * 165 + (400.0,) * 3
+    values = {**MEASURED, ("GPUUtilization", "main"): hours}
+    row = row_of(endpoint("chat"), SeriesTwin(values))
+    assert (row.judgment.finding, row.judgment.strength) == (Finding.BUSY, Strength.STRONG)
+    assert "delete" not in row.command

@@ -23,7 +23,7 @@ def judge_endpoint(
     One invoked variant, or a waiting request, makes it busy. Without any it is unused if it is old
     enough, its instances were measured in enough of the time, and do not work for themselves; only
     likely idle if it has metrics by instance, which are not read. `busy_from_percent` is the mean
-    utilization of a GPU from which it works.
+    utilization of a GPU in an hour from which it works.
     """
     if use is None:
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, "its metrics were not read")
@@ -74,5 +74,5 @@ def _calls(use: EndpointUse, now: UtcDatetime) -> str:
     if use.backlog > 0:
         text += f", up to {use.backlog:,.0f} requests waiting"
     if use.gpu_percent is not None:
-        text += f"; mean utilization per GPU {use.gpu_percent:.0f}%"
+        text += f"; utilization per GPU up to {use.gpu_percent:.0f}%"
     return text

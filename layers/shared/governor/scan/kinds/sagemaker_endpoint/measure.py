@@ -49,8 +49,8 @@ class EndpointUse:
     """The share of hours in which the instances of a variant published their utilization; of the
     variant with the smallest share."""
     gpu_percent: Percent | None = None
-    """The mean utilization of one GPU, of the busiest variant. `None` if it is not published, as of
-    accelerators that are no GPUs, or if the number of GPUs is not known."""
+    """The mean utilization of one GPU in the busiest hour of the busiest variant. `None` if it is
+    not published, as of accelerators that are no GPUs, or if the number of GPUs is not known."""
     problem: str = ""
     """The reason why a figure could not be read; empty if all were."""
 
@@ -118,14 +118,15 @@ def _measured_percent(
 
 
 def _gpu_percent(endpoint: Endpoint, answer: MetricAnswer, first: int) -> Percent | None:
-    """Return the mean utilization of one GPU of the busiest variant; `None` if it is not known."""
+    """Return the mean utilization of one GPU in the busiest hour of the busiest variant; `None` if
+    it is not known. The mean of a week would hide a few hours of work."""
     utilization: list[Percent] = []
     for variant in endpoint.variants:
         values = readings(answer, _host_queries(endpoint, variant).gpu, first)
         gpus = _gpus_of_an_instance(variant)
         if values and gpus:
             # SageMaker adds the GPUs of an instance up: eight busy ones are 800%.
-            utilization.append(sum(values) / len(values) / gpus)
+            utilization.append(max(values) / gpus)
     return max(utilization, default=None)
 
 
