@@ -6,13 +6,20 @@ from shlex import join
 
 from governor.core.instance import Target
 
+_LOADED_BY_THE_CLI = ("file://", "fileb://", "http://", "https://")
+"""Source: AWS CLI user guide, "Loading a parameter from a file"; version 1 loads pages, too."""
+
 
 def aws_command(target: Target, service: str, operation: str, **options: str) -> str:
     """Return a command of the AWS CLI in the target's Region, quoted for a shell. `options` are
     named with underscores: `min_size="0"` becomes `--min-size 0`.
 
     A value that begins with a dash, as a name may, stays with its option as `--name=-value`.
+    Return an empty text if a value begins like an address: the AWS CLI would send the content of
+    that file or page in its place, and a tag may hold anything.
     """
+    if any(value.startswith(_LOADED_BY_THE_CLI) for value in options.values()):
+        return ""
     parts = ["aws", service, operation, "--region", target.region]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
