@@ -10,6 +10,7 @@ from typing import Any
 from governor.core.errors import TargetsNotSwept, Unavailable
 from governor.core.parsing import parse
 from governor.money.costs import SumUpMonth
+from governor.sweep.close_sweep import ClosedSweep
 from governor.wiring.basics import Ready
 from governor.wiring.closing import HubSteps, hub_steps
 from governor.wiring.observability import MetricUnit, count, logger, observed
@@ -22,26 +23,29 @@ def handler(event: dict[str, Any], context: Any, steps: Ready[HubSteps]) -> dict
     """Do what concerns all targets, and sum up the month, after the sweeps of all targets; return
     the sums.
 
-    Raises, after the figures were published: TargetsNotSwept, also for targets that cannot be swept
-    for a new reason; it hides no failure of the sums but is known first. Unavailable, if somebody
-    could not be notified.
+    Raises, after the figures were published: TargetsNotSwept for targets that were not swept for a
+    new reason; it hides no failure of the sums but is known first. Unavailable, if somebody could
+    not be notified.
     """
     swept = parse(SweptPayload, event)
-    newly_unswept = 0
+    has_failures = "failed" in swept.outcomes
+    closed = ClosedSweep()
     try:
         close_sweep, sum_up_month = steps()
-        closed = close_sweep()
-        newly_unswept = len(closed.newly_unswept)
+        closed = close_sweep(has_failures=has_failures)
         return _summed_up(sum_up_month, closed.problems)
     finally:
-        _fail_if_unswept(swept, newly_unswept)
+        _fail_if_unswept(swept, closed)
 
 
-def _fail_if_unswept(swept: SweptPayload, newly_unswept: int) -> None:
-    """Do nothing if every target was swept, or cannot be for a reason that people know. Raises:
+def _fail_if_unswept(swept: SweptPayload, closed: ClosedSweep) -> None:
+    """Do nothing if every target was swept, or was not for a reason that people know. A failure
+    that could not be noted in the table, as of a child that died, is never known. Raises:
     TargetsNotSwept."""
-    failed = swept.target_count - swept.outcomes.count("swept")
-    missing = failed + newly_unswept
+    noted = swept.outcomes.count("failed")
+    not_noted = swept.target_count - swept.outcomes.count("swept") - noted
+    new = max(noted - len(closed.known_failures), 0)
+    missing = not_noted + new + len(closed.newly_unswept)
     if missing:
         raise TargetsNotSwept(
             f"{missing} of {swept.target_count} targets were not swept: governor status names them "

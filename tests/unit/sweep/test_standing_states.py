@@ -21,6 +21,7 @@ from governor.core.errors import (
     Unavailable,
 )
 from governor.core.instance import Target
+from governor.core.units import iso
 from governor.episode.model.episode import Failing, InstanceRecord
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import (
@@ -29,6 +30,7 @@ from governor.episode.rules.standing import (
     may_not_tag,
     state_of_target,
 )
+from governor.fleet.unswept import unswept
 from governor.notify.compose import message_of
 from governor.notify.email import fitting
 from governor.notify.pagerduty import pagerduty_events
@@ -37,6 +39,7 @@ from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
 from governor.policy.model.judging import Place, Targets
 from governor.policy.model.policy import Mode, Policy
+from governor.sweep.known_failures import FindKnownFailures
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.wiring.closing import HubSteps
 from tests.builders import NOW, TARGET
@@ -67,7 +70,9 @@ class Hub:
     def __init__(self, policy: Policy = POLICY) -> None:
         self.world = FleetWorld(policy)
         self.refusals: dict[Target, CloudError] = {}
-        self.outcomes: list[str] = []
+        self.outcomes: list[str | None] = []
+        self.without_note: set[Target] = set()
+        """Targets whose failure Step Functions cannot note in the table."""
         self.world.ec2.list_selected = self._list(  # type: ignore[method-assign]
             self.world.ec2.list_selected
         )
@@ -89,8 +94,8 @@ class Hub:
             try:
                 self.world.sweep_target(place)
                 self.outcomes.append("swept")
-            except CloudError:
-                self.outcomes.append("failed")
+            except CloudError as error:
+                self.outcomes.append(self._note_failure(place, error))
         payload = {"outcomes": self.outcomes, "target_count": len(places)}
         steps = HubSteps(self.world.close_sweep, _summed_up())
         try:
@@ -98,6 +103,17 @@ class Hub:
         except (TargetsNotSwept, Unavailable):
             return False
         return True
+
+    def _note_failure(self, place: Target, error: CloudError) -> str | None:
+        """Note the failure as the state machine does, and return its outcome."""
+        if place in self.without_note:
+            return None
+        key = ("UNSWEPT", f"{place.account}#{place.region}")
+        why = json.dumps({"Error": type(error).__name__, "Cause": "{}"})
+        failed_at = iso(self.world.clock.moment)
+        item = {"pk": key[0], "sk": key[1], "failed_at": failed_at, "why": why}
+        self.world.state.items[key] = item
+        return "failed"
 
     @property
     def begun(self) -> list[Alert]:
@@ -241,19 +257,134 @@ def test_another_state_of_the_same_target_sounds_the_alarm_again() -> None:
         CloudError("odd", operation="ec2:DescribeInstances", code="InvalidParameterValue"),
     ],
 )
-def test_a_failure_beside_or_in_place_of_a_state_fails_every_sweep(
+def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_anew(
     place: Target, error: CloudError
 ) -> None:
-    """A later sweep may repair it, so it is no state; a state elsewhere does not hide it."""
+    """A state elsewhere does not hide it. It fails two sweeps, and then those of each later day."""
     hub = Hub()
     hub.refusals[FAR] = NOT_ENABLED
     hub.sweep()
     assert hub.sweep()
 
     hub.refusals[place] = error
-    assert [False] * 3 == [hub.sweep() for _ in range(3)]
-    assert 1 == len(hub.begun)
+    succeeded = [hub.sweep() for _ in range(288)]
+    assert [False, False, *[True] * 286] == succeeded
+    assert 2 == [hub.sweep() for _ in range(287)].count(False), "once more on the next day"
+    assert 1 <= len(hub.begun) <= 2
     assert [] == hub.over, "a target that fails otherwise was not swept"
+
+
+THROTTLED = Throttled("slow", operation="ec2:DescribeInstances", code="RequestLimitExceeded")
+AWAY = Unavailable("away", operation="ec2:DescribeInstances")
+
+
+def known(place: Target = FAR, error: CloudError = THROTTLED) -> Hub:
+    """A hub where this place fails, and sweeps do not fail for that any more."""
+    fourth_place = Place(TARGET.account, FAR.region)
+    hub = Hub(replace(POLICY, targets=replace(TARGETS, without=(fourth_place,))))
+    hub.sweep()
+    hub.refusals[place] = error
+    assert [False, False, True, True] == [hub.sweep() for _ in range(4)]
+    return hub
+
+
+def test_a_lasting_failure_lets_the_alarm_sound_for_a_second_target() -> None:
+    """And is shown meanwhile, by `governor status` and the console."""
+    hub = known(FAR)
+    hub.refusals[MEMBER] = THROTTLED
+
+    assert [False, False, True] == [hub.sweep() for _ in range(3)]
+    assert {FAR, MEMBER} == set(unswept(hub.world.state.memory))
+
+
+def test_another_error_of_a_failing_target_is_a_new_failure() -> None:
+    hub = known()
+    hub.refusals[FAR] = AWAY
+    assert [False, False, True] == [hub.sweep() for _ in range(3)]
+
+
+@pytest.mark.parametrize("swept_times", [1, 2])
+def test_a_failure_after_the_target_was_swept_is_new(swept_times: int) -> None:
+    """However soon after the earlier one, and with the same error."""
+    hub = known()
+    del hub.refusals[FAR]
+    assert [True] * swept_times == [hub.sweep() for _ in range(swept_times)]
+
+    hub.refusals[FAR] = THROTTLED
+    assert [False, False, True] == [hub.sweep() for _ in range(3)]
+
+
+def test_a_failure_of_all_targets_fails_every_sweep() -> None:
+    """Nothing is swept at all. A target in a state is not swept, either."""
+    hub = known(FAR)
+    hub.refusals[MEMBER] = THROTTLED
+    hub.refusals[TARGET] = NOT_ENABLED
+    assert not any(hub.sweep() for _ in range(20))
+
+    del hub.refusals[TARGET]
+    assert [False, False, True] == [hub.sweep() for _ in range(3)], "the second one is new"
+
+    only = Hub(Policy(mode=Mode.ASK))
+    only.refusals[TARGET] = THROTTLED
+    assert not any(only.sweep((TARGET,)) for _ in range(20))
+
+
+def test_a_failure_that_cannot_be_noted_fails_every_sweep_beside_a_known_one() -> None:
+    """Nobody could see its reason. The known failure is not counted in its place."""
+    hub = known(FAR)
+    hub.refusals[MEMBER] = THROTTLED
+    hub.without_note = {MEMBER}
+    assert not any(hub.sweep() for _ in range(10))
+
+    del hub.refusals[FAR]
+    assert not any(hub.sweep() for _ in range(10))
+
+    hub.refusals[FAR] = ROLE_MISSING
+    assert not any(hub.sweep() for _ in range(10))
+
+
+def test_a_damaged_note_fails_every_sweep() -> None:
+    hub = known(FAR)
+    hub.refusals[MEMBER] = THROTTLED
+    noted = hub._note_failure
+
+    def damaged(place: Target, error: CloudError) -> str | None:
+        outcome = noted(place, error)
+        if place == MEMBER:
+            hub.world.state.items["UNSWEPT", f"{place.account}#{place.region}"]["why"] = "["
+        return outcome
+
+    with mock.patch.object(hub, "_note_failure", side_effect=damaged):
+        assert not any(hub.sweep() for _ in range(10))
+
+
+@pytest.mark.parametrize("broken", ["claim_all", "done_all"])
+def test_a_failure_that_cannot_be_remembered_as_known_fails_every_sweep(broken: str) -> None:
+    """Too many alarms are better than none."""
+    hub = Hub()
+    hub.sweep()
+    hub.refusals[FAR] = THROTTLED
+    once = hub.world.close_sweep.find_known_failures.once
+    with mock.patch.object(once.claim_store, broken, side_effect=Unavailable("away")):
+        assert not any(hub.sweep() for _ in range(5))
+
+
+def test_failures_that_cannot_be_read_fail_every_sweep() -> None:
+    hub = known(FAR)
+    find = hub.world.close_sweep.find_known_failures
+    with mock.patch.object(FindKnownFailures, "__call__", side_effect=Unavailable("away")):
+        assert not any(hub.sweep() for _ in range(5))
+    assert find.read_failures()
+
+
+def test_the_old_failure_of_a_target_that_is_swept_hides_no_other_one() -> None:
+    """Its note stays in the table."""
+    hub = known(FAR)
+    del hub.refusals[FAR]
+    hub.sweep()
+    hub.refusals[MEMBER] = THROTTLED
+    assert [False, False, True] == [hub.sweep() for _ in range(3)]
+    assert {FAR, MEMBER} == set(unswept(hub.world.state.memory))
 
 
 def test_many_targets_make_one_message() -> None:

@@ -192,7 +192,7 @@ FAMILIES = (
     Family("expire_snapshots", "expiry", "remediation", "limits.freezes"),
     Family("ask_owner", "approvals", "approvals", "limits.freezes"),
     Family("conclude_approval", "conclusion", "approvals"),
-    Family("sum_up_month", "closing", "money sweep", "evidence.request"),
+    Family("sum_up_month", "closing", "money sweep", "evidence.request fleet.unswept"),
     Family("report_savings", "money", "money"),
     Family("refresh_prices", "money", "money"),
     Family(

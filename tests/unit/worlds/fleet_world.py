@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from governor.episode.model.plan import Price
 from governor.evidence.gather_evidence import GatherEvidence
+from governor.fleet.unswept import unswept
 from governor.money.book_saving import BookSaving
 from governor.money.costs import CountCosts
 from governor.policy.accounts import Accounts
@@ -24,6 +26,7 @@ from governor.sweep.end_failures import EndFailures
 from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
+from governor.sweep.known_failures import FindKnownFailures
 from governor.sweep.sweep_alerts import SweepAlerts
 from governor.sweep.sweep_case import SweepSummary
 from governor.sweep.sweep_target import SweepTarget
@@ -152,6 +155,15 @@ class FleetWorld:
                 fleet_store=self.state,
                 once=Once(self.clock, self.log),
                 announcer=self.announcer,
+                hub=TARGET,
+            ),
+            find_known_failures=FindKnownFailures(
+                clock=self.clock,
+                policies=self.policies,
+                fleet_store=self.state,
+                failure_store=self.state,
+                read_failures=partial(unswept, self.state.memory),
+                once=Once(self.clock, self.log),
                 hub=TARGET,
             ),
             once=Once(self.clock, self.log),

@@ -25,6 +25,7 @@ from governor.health.store import Findings
 from governor.policy.accounts import swept_targets
 from governor.policy.ports import Policies
 from governor.sweep.end_failures import EndFailures
+from governor.sweep.known_failures import FindKnownFailures
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.sweep.sweep_case import attempt
 from governor.table.once import Once
@@ -36,6 +37,8 @@ class ClosedSweep:
 
     newly_unswept: tuple[StandingState, ...] = ()
     """States of whole targets of which no sweep of the last day has notified people."""
+    known_failures: frozenset[Target] = frozenset()
+    """Targets whose sweep failed again for a reason for which earlier sweeps have failed."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -49,19 +52,22 @@ class CloseSweep:
     finding_store: Findings
     fleet_store: Fleet
     end_failures: EndFailures
+    find_known_failures: FindKnownFailures
     once: Once
     announcer: Announcer
     hub: Target
 
-    def __call__(self) -> ClosedSweep:
+    def __call__(self, *, has_failures: bool = False) -> ClosedSweep:
         """Notify people of states that began, and of those that are over, and delete the latter.
         Notify people of causes of failures that are gone. Close incidents that are over.
 
-        Return the targets that cannot be swept for a new reason, and problems: a failed step is a
-        problem and is not raised.
+        Return the targets that cannot be swept for a new reason, those that failed for a known one
+        if the sweep `has_failures`, and problems: a failed step is a problem and is not raised.
         """
         closed = ClosedSweep()
         attempt(closed.problems, "standing states", self._follow_states, closed)
+        if has_failures:
+            attempt(closed.problems, "known failures", self._find_known_failures, closed)
         attempt(closed.problems, "recovered", self.end_failures)
         attempt(closed.problems, "incidents over", self._close_incidents)
         return closed
@@ -83,6 +89,10 @@ class CloseSweep:
             attempt(closed.problems, f"message: {kind.value} is over", notify)
         replaced = [state for state in states if _is_replaced(state, states)]
         self.failure_store.drop_standing(replaced)
+
+    def _find_known_failures(self, closed: ClosedSweep) -> None:
+        """Set `known_failures`. Raises: CloudError; then no failure is known."""
+        closed.known_failures = self.find_known_failures()
 
     def _ended(self, states: Sequence[StandingState]) -> list[StandingState]:
         """Return the states that are over: a later sweep of the target ended without meeting the

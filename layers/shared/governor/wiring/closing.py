@@ -3,12 +3,15 @@ targets."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
+from governor.fleet.unswept import unswept
 from governor.money.costs import SumUpMonth
 from governor.policy.document import PolicyBook
 from governor.sweep.close_sweep import CloseSweep
 from governor.sweep.end_failures import EndFailures
+from governor.sweep.known_failures import FindKnownFailures
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import present, ready
@@ -40,6 +43,7 @@ def _close_sweep(parts: Parts, policies: PolicyBook) -> CloseSweep:
         finding_store=parts.finding_store,
         fleet_store=parts.fleet_store,
         end_failures=_end_failures(parts),
+        find_known_failures=_find_known_failures(parts, policies),
         once=parts.once,
         announcer=parts.announcer,
         hub=parts.hub,
@@ -55,6 +59,19 @@ def _end_failures(parts: Parts) -> EndFailures:
         fleet_store=parts.fleet_store,
         once=parts.once,
         announcer=parts.announcer,
+        hub=parts.hub,
+    )
+
+
+def _find_known_failures(parts: Parts, policies: PolicyBook) -> FindKnownFailures:
+    """Return the step that tells known failures of targets from new ones."""
+    return FindKnownFailures(
+        clock=parts.clock,
+        policies=policies,
+        fleet_store=parts.fleet_store,
+        failure_store=parts.failure_store,
+        read_failures=partial(unswept, parts.table),
+        once=parts.once,
         hub=parts.hub,
     )
 

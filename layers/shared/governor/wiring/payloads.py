@@ -29,8 +29,9 @@ class PlanPayload(Payload):
 
 
 class SweptPayload(Payload):
-    """The outcomes of a sweep of `target_count` targets; `None` for a child that died. There are no
-    targets where `targets.without` leaves out every place."""
+    """The outcomes of a sweep of `target_count` targets. `failed` means that the table holds the
+    reason; `None` stands for a failure that could not be noted, and for a child that died. There
+    are no targets where `targets.without` leaves out every place."""
 
     outcomes: list[Literal["swept", "failed"] | None]
     target_count: int = Field(ge=0)
