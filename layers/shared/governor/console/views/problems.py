@@ -25,6 +25,8 @@ from governor.fleet.model import FleetRow
 from governor.limits.rules.breaker import why_frozen
 from governor.verdict.model import HELD_BACK, Family
 
+_MISSED_A_SWEEP = timedelta(minutes=6)
+"""More than the five minutes between two sweeps."""
 _STALE = timedelta(hours=1)
 """A target that was not swept for this long is reported as a problem."""
 
@@ -147,7 +149,10 @@ def _sweep_problems(request: ViewRequest, states: Sequence[StandingState]) -> It
     for target, page in figures.targets_in(request):
         if target in in_state:
             continue
-        failure = request.reader.unswept.get(target)
+        failure = None
+        # Where every sweep came through, the last failures are not worth one more read.
+        if states or page is None or request.now - page.swept_at > _MISSED_A_SWEEP:
+            failure = request.reader.unswept.get(target)
         if failure is not None and (page is None or failure.at > page.swept_at):
             error = (
                 f": {printable(failure.error)}" if figures.is_whole(target, request.scope) else ""
