@@ -26,6 +26,7 @@ from governor.scan.unread import interrupted, unread_of
 PLACES_AT_A_TIME = 16
 """Each has rates of its own at AWS."""
 SHIPPED_PRICES = "AWS's list prices (instances have the shipped ones of us-east-1 instead)"
+_SPOT_PRICES = "Spot prices"
 _ANY_REGION = "us-east-1"
 _PLACES_A_CLEANING = 32
 """Clients of botocore refer to themselves, so that Python frees them late: a hundred places would
@@ -80,6 +81,8 @@ def scan_places(
     missing = [line for report in reports for line in report.unread]
     if prices.problem is not None:
         missing.append(unread_of(_caller(places).account, SHIPPED_PRICES, prices.problem))
+    for target, error in prices.spot_problems.items():
+        missing.append(unread_of(str(target), _SPOT_PRICES, error))
     return Report(
         scanned_at=now,
         rows=by_waste(rows),

@@ -151,6 +151,32 @@ def test_without_the_right_to_read_prices_the_report_says_which_ones_it_uses(
     assert 1 == large.operations().count("pricing:GetProducts")
 
 
+def test_a_spot_price_that_cannot_be_read_makes_the_report_incomplete(
+    cloud: CloudTwin, run: Run
+) -> None:
+    """The sum lacks the instance, so that the status is never 0."""
+
+    def spot(asked: Asked) -> Any:
+        record = {**_instance(asked, 1), "InstanceLifecycle": "spot"}
+        return {"Reservations": [{"Instances": [record]}]}
+
+    def refuse(_: Asked) -> Any:
+        raise Refused("UnauthorizedOperation")
+
+    cloud.answers["ec2:DescribeRegions"] = {"Regions": [{"RegionName": REGIONS[0]}]}
+    cloud.answers["ec2:DescribeInstances"] = spot
+    cloud.answers["ec2:DescribeSpotPriceHistory"] = refuse
+    ended = run(KINDS, "--json")
+    assert 4 == ended.status
+    (line,) = json.loads(ended.out)["not_read"]
+    operation = "ec2:DescribeSpotPriceHistory"
+    assert ("Spot prices", operation, True) == (
+        line["topic"],
+        line["operation"],
+        line["is_missing_right"],
+    )
+
+
 def test_ten_regions_and_500_instances_take_less_than_a_minute(
     large: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

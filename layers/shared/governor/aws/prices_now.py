@@ -12,6 +12,7 @@ from governor.aws.price_lists import AwsPriceLists
 from governor.aws.pricing import AwsPrices
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Instance, Lifecycle, Target
+from governor.episode.model.plan import Price
 from governor.money.rules.prices import PriceList
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class AwsPricesNow(AwsPrices):
         self._reading = Lock()
         self.problem: CloudError | None = None
         """The first refusal of a price, so that shipped ones are used; `None` if there was none."""
+        self.spot_problems: dict[Target, CloudError] = {}
+        """The last refusal of Spot prices by place: those instances have no price."""
 
     def _prices_for(self, instance: Instance) -> PriceList:
         """Return the prices of an instance's type in its Region; an empty list for Spot, or if they
@@ -48,6 +51,15 @@ class AwsPricesNow(AwsPrices):
             if key not in self._read:
                 self._read[key] = self._read_type(region, instance.instance_type)
             return self._read[key]
+
+    def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
+        """Return the Spot price of the instance; its amount is `None` if EC2 knows none. Raises:
+        CloudError, which is also kept in `spot_problems`."""
+        try:
+            return super()._read_spot_price(instance, now)
+        except CloudError as error:
+            self.spot_problems[instance.target] = error
+            raise
 
     def _read_type(self, region: str, instance_type: str) -> PriceList:
         """Return the prices of a type in a Region; an empty list if there are none, or they cannot
