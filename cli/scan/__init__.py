@@ -164,7 +164,9 @@ def _own_region() -> str:
 
 
 def exit_status(report: Report, fail_over: Decimal | None) -> int:
-    """Return the exit status of a report; waste above the limit counts before what is missing."""
+    """Return the exit status of a report; waste above the limit counts before what is missing.
+    Where a sum is compared, waste without a price is missing, too."""
     if fail_over is not None and report.waste_usd_per_month > fail_over:
         return WASTE
-    return NOTHING if report.is_complete else INCOMPLETE
+    is_sum_short = fail_over is not None and report.unpriced_waste > 0
+    return INCOMPLETE if is_sum_short or not report.is_complete else NOTHING

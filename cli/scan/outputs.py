@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 
 from cli.errors import CommandError
@@ -19,7 +20,29 @@ _STANDARD_OUTPUT = "-"
 
 def print_report(report: Report, arguments: argparse.Namespace) -> None:
     """Print the report on standard output: JSON, CSV, commands that tag, or else the table. Where
-    it is not the table, what limits the report goes to standard error."""
+    it is not the table, what limits the report goes to standard error.
+
+    Raises: CommandError if standard output cannot be written; BrokenPipeError if nobody reads it.
+    """
+    _allow_all_characters()
+    try:
+        _print(report, arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"the report could not be written: {error.strerror}") from None
+
+
+def _allow_all_characters() -> None:
+    """Print a character that the encoding of a terminal lacks by its number: names hold any."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _print(report: Report, arguments: argparse.Namespace) -> None:
+    """Print the report, and what limits it."""
     if arguments.json:
         print(json.dumps(report_document(report), indent=2, default=plain))
         return

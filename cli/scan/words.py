@@ -15,6 +15,8 @@ _PLACES_OF_OWN_COST = 4
 def headline(report: Report) -> str:
     """Return the first sentence: what is wasted a month, by how many, where."""
     where = _where(report)
+    if not report.rows and not report.is_complete:
+        return "No accelerator was found in the parts that could be read."
     if not report.rows:
         return f"No accelerator was found in {where}, and nothing that one left behind."
     wasted = sum(row.judgment.finding.is_waste for row in report.rows)
@@ -33,7 +35,7 @@ def remarks(report: Report) -> list[str]:
     if report.weak_waste_usd_per_month:
         amount = usd(report.weak_waste_usd_per_month)
         sentences.append(f"{amount} of it is likely, by weak evidence: ask before you act.")
-    unpriced = sum(_is_unpriced_waste(row) for row in report.rows)
+    unpriced = report.unpriced_waste
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
         sentences.append(f"The sum lacks {count} whose price is not known.")
@@ -64,11 +66,6 @@ def refusal_text(refusal: Refusal) -> str:
     elif refusal.operations:
         text += f"{', '.join(refusal.operations)}: "
     return f"{text}{refusal.reason}"
-
-
-def _is_unpriced_waste(row: Row) -> bool:
-    """Return whether the row is waste that the sum lacks."""
-    return row.judgment.finding.is_waste and row.usd_per_hour is None
 
 
 def _is_unmeasured(row: Row) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import errno
 import io
 import json
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from cli.errors import CommandError
 from cli.scan import exit_status
 from cli.scan.outputs import print_report, write_files
 from cli.scan.page import page_html
@@ -392,3 +394,48 @@ def test_ten_thousand_rows_in_every_format(capsys: pytest.CaptureFixture[str]) -
     print_report(whole, arguments)
     write_files(whole, arguments)
     assert 10_000 == len(json.loads(capsys.readouterr().out)["rows"])
+
+
+def test_waste_without_a_price_never_passes_a_limit() -> None:
+    """Nobody knows that the sum is not above it."""
+    assert 4 == exit_status(report([row(1, IDLE, None)]), Decimal(100))
+    assert 0 == exit_status(report([row(1, IDLE, None)]), None)
+    assert 0 == exit_status(report([row(1, BUSY, None)]), Decimal(100))
+
+
+def test_a_report_without_rows_and_places_claims_nothing() -> None:
+    """An account that was not read may be full of accelerators."""
+    line = Unread(ACCOUNTS[0], "the whole account", "ec2:DescribeRegions", "no", True)
+    for unread in ([line], [line, line]):
+        text = report_text(report([], unread))
+        assert text.startswith("No accelerator was found in the parts that could be read.")
+        assert "nothing that one left behind" not in text
+    assert "nothing that one left behind" in " ".join(report_text(report([])).split())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_gets_the_report(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with an emoji is no reason for a traceback."""
+    output = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", output)
+    for chosen in ({}, {"csv": "-"}):
+        options = {"json": False, "csv": None, "tag": False, **chosen}
+        print_report(report([row(1, IDLE, name="🚀")]), argparse.Namespace(**options))
+    output.flush()
+
+
+def test_a_full_disk_behind_the_output_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a pipeline that keeps the report."""
+
+    class Full(io.StringIO):
+        """A file on a full disk."""
+
+        def write(self, text: str, /) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    options = argparse.Namespace(json=True, csv=None, tag=False)
+    with pytest.raises(CommandError, match="the report could not be written: No space left"):
+        print_report(report([row(1, IDLE)]), options)

@@ -181,6 +181,11 @@ class Report:
         return sum((row.waste_usd_per_month for row in self.rows), Decimal())
 
     @property
+    def unpriced_waste(self) -> int:
+        """Return how many wasted rows the sum lacks, because their price is not known."""
+        return sum(row.judgment.finding.is_waste and row.usd_per_hour is None for row in self.rows)
+
+    @property
     def weak_waste_usd_per_month(self) -> Usd:
         """Return the part of the waste that only weak evidence shows; zero if there is none."""
         weak = (row for row in self.rows if row.judgment.strength is not Strength.STRONG)
