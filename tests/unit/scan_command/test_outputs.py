@@ -432,7 +432,7 @@ def test_a_full_disk_behind_the_output_is_a_clear_error(monkeypatch: pytest.Monk
     class Full(io.StringIO):
         """A file on a full disk."""
 
-        def write(self, text: str, /) -> int:
+        def write(self, _: str, /) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("sys.stdout", Full())

@@ -151,6 +151,18 @@ def test_without_the_right_to_read_prices_the_report_says_which_ones_it_uses(
     assert 1 == large.operations().count("pricing:GetProducts")
 
 
+def test_a_volume_asks_for_the_price_of_no_instance_type(cloud: CloudTwin, run: Run) -> None:
+    """It has no type: AWS refuses an empty one, and each scan with a volume was incomplete."""
+    cloud.answers["ec2:DescribeRegions"] = {"Regions": [{"RegionName": REGIONS[0]}]}
+    made = datetime.now(UTC) - timedelta(days=90)
+    volume = {"VolumeId": "vol-1", "Size": 8000, "VolumeType": "gp3", "CreateTime": made}
+    cloud.answers["ec2:DescribeVolumes"] = {"Volumes": [volume]}
+    ended = run(KINDS, "--json")
+    document = json.loads(ended.out)
+    assert ([], 0) == (document["not_read"], ended.status)
+    assert ["640.00"] == [row["usd_per_month"] for row in document["rows"]]
+
+
 def test_a_spot_price_that_cannot_be_read_makes_the_report_incomplete(
     cloud: CloudTwin, run: Run
 ) -> None:

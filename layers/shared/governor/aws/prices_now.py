@@ -40,10 +40,10 @@ class AwsPricesNow(AwsPrices):
         """The last refusal of Spot prices by place: those instances have no price."""
 
     def _prices_for(self, instance: Instance) -> PriceList:
-        """Return the prices of an instance's type in its Region; an empty list for Spot, or if they
-        could not be read."""
+        """Return the prices of an instance's type in its Region; an empty list for Spot, without a
+        type, as where only storage is asked for, or if they could not be read."""
         region = instance.target.region
-        if instance.lifecycle is Lifecycle.SPOT:
+        if instance.lifecycle is Lifecycle.SPOT or not instance.instance_type:
             return PriceList(region)
         key = (region, instance.instance_type)
         # One read at a time: GetProducts allows five a second.
