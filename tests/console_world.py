@@ -133,13 +133,19 @@ class ConsoleWorld:
     def __post_init__(self) -> None:
         self.state = SealedStateTable(self.table)
 
-    def keep(self, *rows: FleetRow, mode: str = "ask", problem: str | None = None) -> None:
-        """Store the rows as the pages of their targets, swept two minutes ago."""
+    def keep(
+        self,
+        *rows: FleetRow,
+        mode: str = "ask",
+        problem: str | None = None,
+        minutes_ago: int = 2,
+    ) -> None:
+        """Store the rows as the pages of their targets, swept so many minutes ago."""
         for target in sorted({Target(row.account, row.region) for row in rows}):
             own = tuple(
                 row for row in rows if (row.account, row.region) == (target.account, target.region)
             )
-            swept = NOW - timedelta(minutes=2)
+            swept = NOW - timedelta(minutes=minutes_ago)
             page = FleetPage(target.account, target.region, swept, mode, problem, own)
             assert self.state.keep_page(page)
 

@@ -166,7 +166,7 @@ def test_states_are_shown_until_they_are_over_to_those_who_see_the_place() -> No
 def test_a_state_hides_no_later_failure_of_its_target() -> None:
     """The sweep fails for another reason now, and that is shown."""
     world = ConsoleWorld()
-    world.keep(make_row(1))
+    world.keep(make_row(1), minutes_ago=12)
     page = world.state.page(TARGETS[0])
     assert page is not None
     met_at = page.swept_at + timedelta(minutes=5)
