@@ -30,6 +30,7 @@ from governor.episode.rules.standing import (
     may_not_tag,
     state_of_target,
 )
+from governor.fleet.model import FleetPage
 from governor.fleet.unswept import unswept
 from governor.notify.compose import message_of
 from governor.notify.email import fitting
@@ -385,6 +386,31 @@ def test_the_old_failure_of_a_target_that_is_swept_hides_no_other_one() -> None:
     hub.refusals[MEMBER] = THROTTLED
     assert [False, False, True] == [hub.sweep() for _ in range(3)]
     assert {FAR, MEMBER} == set(unswept(hub.world.state.memory))
+
+
+def test_a_swept_target_whose_page_is_not_stored_hides_no_new_failure() -> None:
+    """Its old failure looks as if it lasted."""
+    hub = known(FAR)
+    del hub.refusals[FAR]
+    hub.refusals[MEMBER] = THROTTLED
+    keep_page = hub.world.state.keep_page
+
+    def keep(page: FleetPage) -> bool:
+        if page.target == FAR:
+            raise Unavailable("away")
+        return keep_page(page)
+
+    with mock.patch.object(hub.world.state, "keep_page", side_effect=keep):
+        assert [False, False, True] == [hub.sweep() for _ in range(3)]
+
+
+def test_a_place_that_was_never_swept_is_told_from_another_one() -> None:
+    """As when an account is added while another one fails."""
+    hub = Hub()
+    hub.refusals = {FAR: THROTTLED, MEMBER: THROTTLED}
+    before = (TARGET, FAR)
+    assert [False, False, True] == [hub.sweep(before) for _ in range(3)]
+    assert [False, False, True] == [hub.sweep() for _ in range(3)]
 
 
 def test_many_targets_make_one_message() -> None:

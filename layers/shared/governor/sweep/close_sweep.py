@@ -38,7 +38,8 @@ class ClosedSweep:
     newly_unswept: tuple[StandingState, ...] = ()
     """States of whole targets of which no sweep of the last day has notified people."""
     known_failures: frozenset[Target] = frozenset()
-    """Targets whose sweep failed again for a reason for which earlier sweeps have failed."""
+    """Targets whose sweep failed again for a reason for which earlier sweeps have failed; empty if
+    the failure of one of them is new."""
     problems: list[str] = field(default_factory=list)
 
 

@@ -48,8 +48,8 @@ class FindKnownFailures:
     hub: Target
 
     def __call__(self) -> frozenset[Target]:
-        """Return the targets with a known failure, and count this sweep as one that fails for the
-        others; empty if all failures are new. Raises: CloudError; then count every failure as new.
+        """Return the targets that failed, if each of their failures is known; empty if one is new,
+        for which this sweep must fail. Raises: CloudError; then the sweep must fail, too.
         """
         targets = swept_targets(self.policies.base().policy, self.hub)
         state_by_target = self._states_of_targets()
@@ -59,9 +59,9 @@ class FindKnownFailures:
         )
         if not failures or not is_any_swept:
             return frozenset()
-        new_keys = self._new_keys(list(failures.values()))
-        known = [target for target, key in failures.items() if key not in new_keys]
-        return frozenset(known)
+        if self._new_keys(list(failures.values())):
+            return frozenset()
+        return frozenset(failures)
 
     def _states_of_targets(self) -> dict[Target, StandingState]:
         """Return by target the newest state that keeps the whole target from being swept; empty if
