@@ -227,6 +227,12 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     assert "@media print" in html
 
 
+def test_a_long_id_is_broken_on_a_phone() -> None:
+    """The ARN of a provisioned throughput is wider than the screen."""
+    phone = page_html(fleet(1)).partition("@media (max-width: 45rem)")[2].partition("@media")[0]
+    assert ".id { white-space: normal; overflow-wrap: anywhere; }" in phone
+
+
 def test_an_incomplete_report_says_so_in_every_format() -> None:
     """On the table and the page before the first row."""
     line = Unread(f"{ACCOUNTS[0]}/us-east-1", "Studio apps", "sagemaker:ListApps", "no right", True)
