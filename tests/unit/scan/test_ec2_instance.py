@@ -305,6 +305,8 @@ def test_capacity_that_is_paid_for_is_no_waste_of_the_instance() -> None:
     row = world.row(instance(lifecycle=Lifecycle.CAPACITY_BLOCK))
     assert Decimal() == row.waste_usd_per_month
     assert "stopping it saves nothing" in row.judgment.evidence
+    # A stop would lose the local disks and save nothing.
+    assert not row.command
 
 
 def test_an_unknown_price_stays_unknown() -> None:

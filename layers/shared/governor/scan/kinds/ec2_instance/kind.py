@@ -80,12 +80,13 @@ class Ec2Instances(Kind[Host, Measured]):
         elif measured.beside is not None:
             finding, strength = rules.judge_beside(measured.beside, place.policy)
         evidence = words.evidence_of(resource, measured, finding, place.policy)
+        is_stoppable = words.why_unstoppable(resource, measured) is None
         return InstanceJudgment(
             finding=finding,
             strength=strength,
             evidence=evidence,
             idle_since=_idle_since(measured) if finding.is_waste else None,
-            can_stop=words.why_unstoppable(resource, measured) is None,
+            can_stop=is_stoppable and not words.is_prepaid(resource),
         )
 
     def command(self, resource: Host, judgment: Judgment) -> str:

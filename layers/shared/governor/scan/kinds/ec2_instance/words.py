@@ -116,7 +116,7 @@ def _before_a_stop(host: Host, measured: Measured) -> list[str]:
     why_not = why_unstoppable(host, measured)
     if why_not is not None:
         return [why_not]
-    if instance.lifecycle in PREPAID or instance.host_id is not None:
+    if is_prepaid(host):
         return ["Its capacity is paid for, used or not: stopping it saves nothing"]
     shape = shape_of(instance.instance_type)
     if shape is None or shape.local_nvme == "unknown":
@@ -124,6 +124,11 @@ def _before_a_stop(host: Host, measured: Measured) -> list[str]:
     if shape.local_nvme:
         return [f"{_LOSES_DISKS} ({shape.local_nvme} GB)"]
     return []
+
+
+def is_prepaid(host: Host) -> bool:
+    """Return whether its capacity is paid for, used or not, so that a stop saves nothing."""
+    return host.instance.lifecycle in PREPAID or host.instance.host_id is not None
 
 
 def why_unstoppable(host: Host, measured: Measured) -> str | None:
