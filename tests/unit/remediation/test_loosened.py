@@ -17,6 +17,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.judging import SecondFigure, Targets
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.profiles import ProfileName
 from governor.policy.rules.changes import asked_under, settings_of
 from tests.unit.worlds.world import ALICE, PEOPLE, World
 
@@ -55,6 +56,7 @@ REFUSED: dict[str, Any] = {
     "targets.units": ("ou-abcd-11111111",),
     "targets.regions": ("ap-south-1",),
     "plan.action": Action.TERMINATE,
+    "metrics.profile": ProfileName.CUSTOM,
     "metrics.namespace": "GPU/Other",
     "metrics.utilization": "idle_utilization",
     "metrics.memory_used": "other",

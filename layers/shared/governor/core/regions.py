@@ -88,6 +88,26 @@ def instance_page(region: str, instance_id: str) -> str | None:
     )
 
 
+_ORGANIZATIONS_REGIONS = {
+    "aws": "us-east-1",
+    "aws-cn": "cn-northwest-1",
+    "aws-us-gov": "us-gov-west-1",
+}
+_COST_EXPLORER_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-northwest-1"}
+
+
+def organizations_region(region: str) -> str:
+    """Return the Region in which AWS Organizations answers for the partition of this Region; the
+    Region itself where that is not known."""
+    return _ORGANIZATIONS_REGIONS.get(partition_of(region), region)
+
+
+def cost_explorer_region(region: str) -> str | None:
+    """Return the Region in which Cost Explorer answers for the partition of this Region; `None`
+    where it does not answer, or that is not known."""
+    return _COST_EXPLORER_REGIONS.get(partition_of(region))
+
+
 @cache
 def partitions() -> tuple[Partition, ...]:
     """Return all partitions that botocore knows, without their pseudo Regions such as

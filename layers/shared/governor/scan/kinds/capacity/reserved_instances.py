@@ -14,7 +14,7 @@ from typing import Any
 from governor.core.catalog import shape_of
 from governor.core.errors import CloudError
 from governor.core.instance import LINUX, Lifecycle
-from governor.core.regions import partition_of
+from governor.core.regions import organizations_region
 from governor.core.units import UsdPerHour, UtcDatetime, as_utc
 from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
@@ -30,8 +30,6 @@ _DESCRIBE_RESERVED = "ec2:DescribeReservedInstances"
 _DESCRIBE_INSTANCES = "ec2:DescribeInstances"
 _DESCRIBE_ORGANIZATION = "organizations:DescribeOrganization"
 _NO_ORGANIZATION = "AWSOrganizationsNotInUseException"
-_HOMES = {"aws": "us-east-1", "aws-cn": "cn-northwest-1", "aws-us-gov": "us-gov-west-1"}
-"""The Region in which AWS Organizations answers, by partition."""
 _TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 _VPC = " (Amazon VPC)"
 
@@ -211,7 +209,7 @@ def _may_be_shared(place: Place) -> bool:
     """Return whether the account is in an organization, read once; true also if that is not known,
     which is reported."""
     account = place.target.account
-    home = _HOMES.get(partition_of(place.target.region), place.target.region)
+    home = organizations_region(place.target.region)
 
     def ask() -> bool:
         """Return whether AWS Organizations knows the account."""

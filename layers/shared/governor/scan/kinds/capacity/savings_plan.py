@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.core.errors import CloudError
-from governor.core.regions import partition_of
+from governor.core.regions import cost_explorer_region
 from governor.core.units import UsdPerHour, UtcDatetime, parse_iso
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command
@@ -23,8 +23,6 @@ from governor.scan.model import Finding, Judgment, Resource, Strength
 _TOPIC = "Savings Plans"
 _DETAILS = "ce:GetSavingsPlansUtilizationDetails"
 _NO_PLANS = "DataUnavailableException"
-_HOMES = {"aws": "us-east-1", "aws-cn": "cn-northwest-1"}
-"""The Region in which Cost Explorer answers, by partition. Others have none."""
 _DAYS = timedelta(days=7)
 _LATE = timedelta(days=1)
 """Cost Explorer's figures of the last day are not complete."""
@@ -50,7 +48,7 @@ class SavingsPlans(Kind[Plan, None]):
     def list(self, place: Place) -> Sequence[Plan]:
         """Return the plans with an unused part; empty if there are none, another place of the
         account has them, or Cost Explorer does not answer in this partition. Raises: CloudError."""
-        home = _HOMES.get(partition_of(place.target.region))
+        home = cost_explorer_region(place.target.region)
         key = (_DETAILS, place.target.account)
         asks = place.kept.get(key, lambda: place.target)
         if home is None or asks != place.target:
