@@ -244,7 +244,8 @@ class _InstanceReads:
         """Yield a read of each known Xid number for all GPUs behind a suspect aggregate, else for
         the suspects alone, which are labels of GPUs. Yield nothing without suspects.
 
-        A series of one Xid has the dimensions of their sum and one more, so it need not be listed.
+        A series of one Xid has the dimensions of their sum and one more (`Xid`), so its dimensions
+        are known without listing them. Nothing is read here: only the requests are made.
         """
         if not suspects:
             return

@@ -375,8 +375,9 @@ class Dispatch:
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """Return the contacts to notify of an alert, as the policy names them now: people who
-        joined since are notified, people who left are not. Those for escalations are among them for
-        some kinds (`ESCALATED`), and if the alert says so. Empty if the policy names nobody."""
+        joined after the alert was made are notified, people who left are not. Those for escalations
+        are among them for some kinds (`ESCALATED`), and if the alert says so. Empty if the policy
+        names nobody."""
         ownership = self.policies.base().policy.ownership
         asked = ownership.asked(alert.owner, alert.project)
         is_to_all = alert.facts.get(ASKS_ESCALATION_CONTACTS) is True

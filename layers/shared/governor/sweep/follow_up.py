@@ -282,11 +282,11 @@ class FollowUp:
             episodes.still_open[case.id] = still_open
 
     def _end_unlisted(self, sweep: Sweep, ref: EpisodeRef, episodes: _Episodes) -> None:
-        """Void the question about an instance that no longer runs or has lost its tag. Then close
-        the episode if its workflow died, or hand its workflow the answer.
+        """Void the question about an instance that no longer runs or has lost the tag of the
+        selector. Then close the episode if its workflow died, or hand its workflow the answer.
 
-        A question about an instance that an earlier episode stopped stays open, if it is sealed. An
-        episode that acts already is not voided. Raises: CloudError.
+        A question about an instance that an earlier episode stopped stays open, unless a release
+        without seals asked it. An episode that acts already is not voided. Raises: CloudError.
         """
         stored = episodes.stored.get(ref)
         episode = self.episode_store.episode(ref) if stored is None else stored.episode

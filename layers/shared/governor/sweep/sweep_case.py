@@ -255,7 +255,8 @@ class Case:
 
     @property
     def change(self) -> Change:
-        """Return the change of its verdict since the previous sweep, as the breakers count it."""
+        """Return the change of its verdict since the previous sweep, as the breakers count it. The
+        verdict before is `None` at the first sweep, and if this release does not know its name."""
         previous = self.previous
         last_known = known_kind(previous.last_known) if previous.last_known else None
         # If the previous readings were only late, compare with the last sweep that had readings:

@@ -278,7 +278,7 @@ def _stops(request: ViewRequest) -> list[Stop]:
 
 def _is_at(request: ViewRequest, place: FleetRow | EpisodeRef) -> bool:
     """Return whether the row or episode belongs to the instance of the page: same account, Region
-    and id."""
+    and id. The route of the page puts all three into the query."""
     return (place.account, place.region, place.instance_id) == _PLACE(request.query)
 
 

@@ -208,7 +208,7 @@ class Ownership(Section):
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Return the contacts who are asked in addition if nobody answers: the escalation and
         default contacts, without those who were asked first. Return an empty tuple if there are
-        none."""
+        none. Each of them has a contact: a policy with another name is refused."""
         asked_before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         contacts = [self.contacts[name] for name in names]
