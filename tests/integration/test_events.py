@@ -136,7 +136,7 @@ def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(st
     assert [] == stage.scene.simulation.commands()
 
 
-def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> None:
+def test_every_sample_meets_its_rules_and_its_replay_meets_none(stage: Stage) -> None:
     """EventBridge marks what it replays from an archive: last week's warnings must not be told and
     hooked."""
     events = stage.scene.cloud.client("events")
@@ -160,7 +160,9 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
     for sample in samples:
         event = of_this_account(json.loads(sample.read_text()))
         if sample.stem != "malformed-other-service":
-            assert (sample, 1) == (sample, met(event))
+            # That an instance stopped is looked at twice: it may be a start that EC2 took back.
+            rules = 2 if sample.stem == "stopped" else 1
+            assert (sample, rules) == (sample, met(event))
         assert (sample, 0) == (sample, met({**event, "replay-name": "last-week"}))
 
 

@@ -109,13 +109,18 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_QUIET_LOOKS = 15
+
+
 def _settled(scene: Scene) -> dict[str, Any]:
-    """The state, once look after look finds the same."""
+    """The state, once look after look finds the same. On a busy machine a workflow that has begun
+    shows nothing for seconds."""
     looks: list[dict[str, Any]] = []
 
     def at_rest() -> dict[str, Any] | None:
-        looks[:] = [*looks[-3:], _state(scene)]
-        return None if len(looks) < 4 or any(one != looks[-1] for one in looks) else looks[-1]
+        looks[:] = [*looks[-_QUIET_LOOKS + 1 :], _state(scene)]
+        is_quiet = all(one == looks[-1] for one in looks)
+        return looks[-1] if len(looks) == _QUIET_LOOKS and is_quiet else None
 
     return scene.wait_for(at_rest, "the stack does not come to rest")
 
