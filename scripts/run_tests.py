@@ -1,16 +1,14 @@
-"""`make test` and `make check`: a queue of units of work, and one worker more than cores.
+"""`make test` and `make check`: a queue of units of work, and one worker a core.
 
 A unit is a process of pytest over some files, or a check that is no test. The longest unit is
 started first (`scripts/work_queue.py`), and files are packed into units of about the same length
-(`scripts/durations.py`), so all cores have work to the end. Units on the local cloud wait half of
-their time, for timers and simulated AWS; the further worker uses the cores meanwhile. A unit's
-output is printed when it has ended. The last line sums up all tests; the exit status is 1 if
-anything failed.
+(`scripts/durations.py`), so all cores have work to the end. A unit's output is printed when it has
+ended. The last line sums up all tests; the exit status is 1 if anything failed.
 
     --checks        also the checks that are no tests, deployments by SAM CLI, and the tests in a
                     browser where Chromium is installed
     --in-a-browser  only the tests in a browser
-    --workers N     so many units at once, instead of one more than cores
+    --workers N     so many units at once, instead of one a core
     --record        write the measured seconds to tests/seconds.json
 
 All other arguments go to every process of pytest.
@@ -110,14 +108,9 @@ def parse(arguments: Sequence[str]) -> Choice:
     parser.add_argument("--checks", action="store_true")
     parser.add_argument("--in-a-browser", action="store_true")
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--workers", type=int, default=default_workers())
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     asked, passed_on = parser.parse_known_args(arguments)
     return Choice(asked.checks, asked.in_a_browser, asked.record, asked.workers, tuple(passed_on))
-
-
-def default_workers() -> int:
-    """Return one more than this machine has cores: a unit on the local cloud often waits."""
-    return (os.cpu_count() or 1) + 1
 
 
 def groups(files: Sequence[str]) -> dict[str, Group]:

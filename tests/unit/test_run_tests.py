@@ -82,16 +82,6 @@ def test_the_whole_way_from_the_command_line_to_the_exit_status(
     assert capfd.readouterr().out.endswith("6 passed, 1 failed, 0 skipped\n")
 
 
-def test_one_unit_more_than_cores_runs_at_once_unless_said_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Units on the local cloud wait half of their time, and would leave a core idle."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-
-    assert 3 == run_tests.parse([]).workers
-    assert 1 == run_tests.parse(["--workers", "1"]).workers
-
-
 def test_closing_lines_are_read_with_and_without_a_frame() -> None:
     """As pytest closes: skips and errors among them."""
     printed = (
