@@ -15,8 +15,8 @@ from governor.core.units import printable
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.ports import Listed, MetricReader, SeriesFilter
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.profiles import PROFILES, MetricProfile, Part, profile_of
 from governor.policy.model.judging import Metrics, names_of_profile
+from governor.policy.model.profiles import PROFILES, MetricProfile, Part, profile_of
 
 _GROUP_TAGS = ("eks:nodegroup-name", "karpenter.sh/nodepool", "eks:cluster-name")
 """Tags that the hosts of one group share, the narrowest first."""

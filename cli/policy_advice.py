@@ -10,20 +10,14 @@ from datetime import timedelta
 
 from governor.evidence.rules.figures import is_share_by_name, limit_of
 from governor.evidence.rules.freshness import why_never_fresh
-from governor.evidence.rules.profiles import (
-    PROFILES,
-    MetricProfile,
-    Part,
-    ProfileName,
-    is_in_a_known_unit,
-    profile_of,
-)
+from governor.evidence.rules.profiles import is_in_a_known_unit
 from governor.limits.rules.breaker import acts_unasked
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership, addresses
 from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.names import KEY_FOR_IAM
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.profiles import PROFILES, MetricProfile, Part, ProfileName, profile_of
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600

@@ -31,16 +31,12 @@ from governor.evidence.ports import (
     SeriesFilter,
 )
 from governor.evidence.rules.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
-from governor.evidence.rules.profiles import (
-    expected_count,
-    memory_factor,
-    percent_factor,
-    profile_of_names,
-)
+from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
 from governor.evidence.rules.series import Dimensions, is_gpu
 from governor.money.ports import PriceBook
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import profile_of_names
 from governor.remediation.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest, replayed_figures

@@ -21,16 +21,12 @@ from governor.core.units import UsdPerHour
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery, SeriesFilter
-from governor.evidence.rules.profiles import (
-    expected_count,
-    memory_factor,
-    percent_factor,
-    profile_of_names,
-)
+from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
 from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
 from governor.money.rules.cost import marginal_price
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import profile_of_names
 from governor.policy.rules.owners import owner_of
 from simulation.fetch import Fetch, query_of
 from simulation.recording import highest

@@ -36,16 +36,12 @@ from governor.evidence.rules.figures import (
     may_be_frozen,
     metrics_of,
 )
-from governor.evidence.rules.profiles import (
-    expected_count,
-    is_in_a_known_unit,
-    memory_factor,
-    profile_of_names,
-)
+from governor.evidence.rules.profiles import expected_count, is_in_a_known_unit, memory_factor
 from governor.evidence.rules.series import Dimensions, gpu_label, merged
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.profiles import profile_of_names
 from governor.verdict.rules.second_figure import asks_in_auto, has_power_limit
 
 PERIOD = timedelta(seconds=BIN_SECONDS)

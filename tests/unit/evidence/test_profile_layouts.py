@@ -11,9 +11,9 @@ from governor.core.instance import Instance
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.profiles import ProfileName, profile_of
 from governor.evidence.rules.series import gpu_label
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import ProfileName, profile_of
 from governor.verdict.model import NO_HOLD, VerdictKind
 from governor.verdict.rules.judge import judge
 from governor.verdict.rules.judging import wanted_figures

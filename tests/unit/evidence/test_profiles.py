@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from governor.core.catalog import accelerated_types, shape_of
-from governor.evidence.rules.profiles import (
-    CORES_OF_A_DEVICE,
+from governor.evidence.rules.profiles import CORES_OF_A_DEVICE, expected_count, memory_factor
+from governor.policy.model.judging import Metrics, names_of_profile
+from governor.policy.model.profiles import (
     PROFILES,
     Accelerators,
     ProfileName,
-    expected_count,
-    memory_factor,
     profile_of,
     profile_of_names,
 )
-from governor.policy.model.judging import Metrics, names_of_profile
 
 
 def test_each_metric_of_utilization_belongs_to_one_profile() -> None:

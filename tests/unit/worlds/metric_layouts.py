@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from governor.evidence.rules.profiles import MetricProfile, profile_of
+from governor.policy.model.profiles import MetricProfile, profile_of
 from tests.twins import MemoryMetrics
 
 CORES_OF_TRN1 = 2

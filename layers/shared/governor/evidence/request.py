@@ -12,9 +12,9 @@ from datetime import timedelta
 from governor.core.instance import Instance
 from governor.evidence.model import Evidence, Series
 from governor.evidence.rules import series as evidence
-from governor.evidence.rules.profiles import MetricProfile, profile_of_names
 from governor.evidence.rules.series import Dimensions
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import MetricProfile, profile_of_names
 
 
 @dataclass(frozen=True, slots=True)

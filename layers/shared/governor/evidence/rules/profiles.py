@@ -12,29 +12,11 @@ from collections.abc import Mapping
 from governor.core.instance import Shape
 from governor.policy.model.judging import Metrics
 from governor.policy.model.profiles import (
-    PROFILES,
-    Accelerators,
     MetricProfile,
     Part,
     ProfileName,
-    profile_of,
     profile_of_names,
 )
-
-__all__ = [
-    "CORES_OF_A_DEVICE",
-    "PROFILES",
-    "Accelerators",
-    "MetricProfile",
-    "Part",
-    "ProfileName",
-    "expected_count",
-    "is_in_a_known_unit",
-    "memory_factor",
-    "percent_factor",
-    "profile_of",
-    "profile_of_names",
-]
 
 CORES_OF_A_DEVICE: Mapping[str, int] = {
     "AWS Inferentia": 4,

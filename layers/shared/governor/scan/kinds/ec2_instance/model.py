@@ -10,7 +10,7 @@ from typing import NamedTuple
 from governor.core.instance import Instance, SpotRequestType
 from governor.core.managers import Manager
 from governor.evidence.model import Window
-from governor.evidence.rules.profiles import MetricProfile
+from governor.policy.model.profiles import MetricProfile
 from governor.scan.model import Resource
 from governor.verdict.model import VerdictKind
 

@@ -14,7 +14,7 @@ from governor.core.catalog import shape_of
 from governor.core.errors import AccessDenied, CloudError
 from governor.evidence.ports import Listed, SeriesFilter
 from governor.evidence.read_batch import Passes
-from governor.evidence.rules.profiles import PROFILES, Accelerators, MetricProfile
+from governor.policy.model.profiles import PROFILES, Accelerators, MetricProfile
 from governor.scan.kind import Place
 from governor.scan.kinds.ec2_instance.model import Host, Source
 

@@ -8,9 +8,9 @@ from governor.core.homes import home_of
 from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
 from governor.core.managers import Manager
 from governor.core.units import full_stop, printable, span
-from governor.evidence.rules.profiles import Part
 from governor.money.rules.cost import PREPAID
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import Part
 from governor.scan.kinds.commands import aws_command
 from governor.scan.kinds.ec2_instance import rules
 from governor.scan.kinds.ec2_instance.model import Beside, Host, Measured, Reading
