@@ -15,7 +15,7 @@ from typing import Any
 
 from governor.aws.clients import Adapter, Clients
 from governor.aws.ec2_records import literal, read_instance, read_reservation
-from governor.core.catalog import families
+from governor.core.catalog import family_patterns
 from governor.core.errors import (
     CloudError,
     NotFound,
@@ -323,7 +323,7 @@ class Ec2Instances(Adapter):
 
 def _accelerated() -> dict[str, Any]:
     """Return EC2's filter for all accelerated instance types."""
-    return {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
+    return {"Name": "instance-type", "Values": family_patterns()}
 
 
 def is_not_known(error: CloudError) -> bool:

@@ -59,6 +59,11 @@ def families() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
 
 
+def family_patterns() -> list[str]:
+    """Return a pattern for each family, such as `p5.*`, by which EC2 filters instance types."""
+    return [f"{family}.*" for family in families()]
+
+
 def accelerated_types() -> tuple[str, ...]:
     """Return the names of all types in the table, in its order, such as `p5.48xlarge`."""
     return tuple(_rows())

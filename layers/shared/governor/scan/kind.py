@@ -95,7 +95,7 @@ class Place:
     def could_not_read(self, topic: str, error: CloudError) -> None:
         """Report that AWS refused a part of the scan here. One line stands for all refusals of an
         operation about a topic."""
-        self._report(unread_line(self.target, topic, error))
+        self._report(unread_of(str(self.target), topic, error))
 
     def read_each(
         self,
@@ -122,11 +122,6 @@ class Place:
         known = {(other.topic, other.operation) for other in self.unread}
         if (line.topic, line.operation) not in known:
             self.unread.append(line)
-
-
-def unread_line(target: Target, topic: str, error: CloudError) -> Unread:
-    """Return the line about something that AWS refused to show."""
-    return unread_of(str(target), topic, error)
 
 
 class Kind(ABC, Generic[Listed, Measured]):

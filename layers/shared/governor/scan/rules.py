@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from governor.core.units import Usd
+from governor.core.units import Usd, letters_and_digits
 from governor.scan.model import Row, Unread
 
 OWNER_KEYS = ("owner", "createdby", "creator", "user", "contact", "email", "team")
@@ -35,16 +35,11 @@ def _place_in_report(row: Row) -> tuple[int, Decimal, str, str, str]:
 def owner_of(tags: Sequence[tuple[str, str]]) -> str | None:
     """Return the value of the first tag whose key names an owner, in the order of `OWNER_KEYS`;
     `None` if there is none, or its value is blank."""
-    value_by_key = {_letters(key): value.strip() for key, value in tags}
+    value_by_key = {letters_and_digits(key): value.strip() for key, value in tags}
     for key in OWNER_KEYS:
         if value_by_key.get(key):
             return value_by_key[key]
     return None
-
-
-def _letters(key: str) -> str:
-    """Return the key in lower case, letters and digits alone: `Created-By` is `createdby`."""
-    return "".join(character for character in key.casefold() if character.isalnum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Any
 
 from governor.core.errors import CloudError
 from governor.core.units import printable
-from governor.scan.kind import UNREADABLE, Kind, Place, unread_line
+from governor.scan.kind import UNREADABLE, Kind, Place
 from governor.scan.model import Resource, Row, Unread
 from governor.scan.rules import owner_of
+from governor.scan.unread import unread_of
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
         try:
             rows += kind.completed(place, list(_rows(kind, place)))
         except CloudError as error:
-            unread.append(unread_line(place.target, kind.words, error))
+            unread.append(unread_of(str(place.target), kind.words, error))
         except UNREADABLE as error:
             _log.info("%s in %s cannot be read", kind.words, place.target, exc_info=True)
             why = f"AWS's answer cannot be read: {error!r}"

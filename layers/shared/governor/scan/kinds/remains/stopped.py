@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from governor.core.catalog import families
+from governor.core.catalog import family_patterns
 from governor.core.units import UtcDatetime
 from governor.scan.kind import Place
 from governor.scan.kinds.remains.rules import stopped_since
@@ -36,7 +36,7 @@ def stopped_here(place: Place) -> Sequence[StoppedInstance]:
     def ask() -> list[StoppedInstance]:
         """Return the instances of all pages."""
         filters = [
-            {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]},
+            {"Name": "instance-type", "Values": family_patterns()},
             {"Name": "instance-state-name", "Values": ["stopped"]},
         ]
         instances: list[StoppedInstance] = []
