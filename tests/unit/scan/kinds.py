@@ -61,13 +61,13 @@ class KindTwin(Kind[Resource, Judgment]):
         """Return the one price."""
         return self.usd_per_hour
 
-    def judge(self, place: Place, resource: Resource, measured: Judgment | None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Resource, measured: Judgment | None) -> Judgment:
         """Return the test's judgment, or that nothing was measured."""
         if measured is None:
             return Judgment(Finding.NOT_MEASURED, Strength.NONE, "nothing was measured")
         return measured
 
-    def command(self, resource: Resource, judgment: Judgment) -> str:
+    def own_command(self, resource: Resource, judgment: Judgment) -> str:
         """Return a command that names the resource."""
         return f"look at {resource.resource_id}"
 

@@ -70,6 +70,13 @@ def test_a_refusal_of_the_clients_is_a_defect_and_stops_the_scan() -> None:
         scan_place(place(), [KindTwin(error=SafetyError("not on the list"))])
 
 
+def test_an_exempt_resource_of_any_kind_is_no_waste_and_has_no_command() -> None:
+    """A kind need not think of it, so that a new one can't forget it."""
+    exempt = resource(tags={"gpu-governor": "exempt"})
+    (row,) = scan_place(place(), [KindTwin([exempt], {"r-1": IDLE})]).rows
+    assert (Finding.EXEMPT, "") == (row.judgment.finding, row.command)
+
+
 def test_kinds_whose_calls_are_billed_are_read_only_if_that_was_asked_for() -> None:
     """Cost Explorer bills each request."""
     kind = KindTwin([resource()], is_billed=True)

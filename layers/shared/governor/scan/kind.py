@@ -18,7 +18,8 @@ from governor.core.units import UsdPerHour, UtcDatetime, printable
 from governor.evidence.ports import MetricReader
 from governor.money.ports import PriceBook
 from governor.policy.model.policy import Policy
-from governor.scan.model import Judgment, Resource, Row, Unread
+from governor.scan.exemption import exemption
+from governor.scan.model import Finding, Judgment, Resource, Row, Unread
 from governor.scan.ports import AcceleratedInstances, ReadApi
 from governor.scan.unread import unread_of
 
@@ -144,22 +145,37 @@ class Kind(ABC, Generic[Listed, Measured]):
     def list(self, place: Place) -> Sequence[Listed]:
         """Return the resources of this kind in a place; empty if there are none."""
 
-    @abstractmethod
     def measure(self, place: Place, resources: Sequence[Listed]) -> Mapping[str, Measured]:
-        """Return what was measured, by resource id. A resource without measurements is left out."""
+        """Return what was measured, by resource id. A resource without measurements is left out.
+        By default nothing is measured: AWS publishes nothing, or the list has it already."""
+        return {}
 
     @abstractmethod
     def price(self, place: Place, resource: Listed) -> UsdPerHour | None:
         """Return the price of an hour; `None` if it is not known."""
 
-    @abstractmethod
     def judge(self, place: Place, resource: Listed, measured: Measured | None) -> Judgment:
-        """Return the judgment. Without measurements (`None`) it is never idleness."""
+        """Return the judgment; that it is exempt if its tag says so, however it is spelled."""
+        exempt = exemption(place.policy, resource)
+        if exempt is not None:
+            return exempt
+        return self.own_judgment(place, resource, measured)
 
     @abstractmethod
+    def own_judgment(self, place: Place, resource: Listed, measured: Measured | None) -> Judgment:
+        """Return the judgment of a resource without the exemption tag. Without measurements
+        (`None`) it is never idleness."""
+
     def command(self, resource: Listed, judgment: Judgment) -> str:
         """Return the exact command that ends the waste, or that looks closer; empty if there is
-        none. Names are quoted for a shell."""
+        none, or the resource is exempt. Names are quoted for a shell."""
+        if judgment.finding is Finding.EXEMPT:
+            return ""
+        return self.own_command(resource, judgment)
+
+    @abstractmethod
+    def own_command(self, resource: Listed, judgment: Judgment) -> str:
+        """Return the command for a resource that is not exempt; empty if there is none."""
 
     def completed(self, place: Place, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows of a place with what is asked for only few of them, such as who created

@@ -106,11 +106,13 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
         price."""
         return None
 
-    def judge(self, place: Place, resource: Throughput, measured: ThroughputUse | None) -> Judgment:
+    def own_judgment(
+        self, place: Place, resource: Throughput, measured: ThroughputUse | None
+    ) -> Judgment:
         """Return the judgment by its calls. It is never above weak evidence of idleness."""
         return judge_throughput(resource, measured, place.now)
 
-    def command(self, resource: Throughput, judgment: Judgment) -> str:
+    def own_command(self, resource: Throughput, judgment: Judgment) -> str:
         """Return the command that shows it; empty if it works, or is too young to be judged."""
         if judgment.finding in (Finding.BUSY, Finding.TOO_YOUNG):
             return ""

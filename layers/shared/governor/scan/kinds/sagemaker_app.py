@@ -57,7 +57,7 @@ class App(Resource):
 
 
 class SageMakerApps(Kind[App, None]):
-    """Apps of Studio in service on accelerated types."""
+    """Apps of Studio in service on accelerated types. AWS publishes no figure about an app."""
 
     name = "sagemaker-app"
     words = _TOPIC
@@ -78,15 +78,11 @@ class SageMakerApps(Kind[App, None]):
             apps += place.read_each(_TOPIC, _LIST, page.get("Apps") or (), read)
         return _with_settings(place, apps) if apps else []
 
-    def measure(self, place: Place, resources: Sequence[App]) -> Mapping[str, None]:
-        """Return nothing: AWS publishes no figure about an app."""
-        return {}
-
     def price(self, place: Place, resource: App) -> UsdPerHour | None:
         """Return the list price; `None` if it is not known."""
         return usd_per_hour(place, resource.ml_type, f"{STUDIO}{resource.app_type}-")
 
-    def judge(self, place: Place, resource: App, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: App, measured: None) -> Judgment:
         """Return that its activity is not measured, and what is known instead."""
         running = f"{resource.app_type} running"
         if resource.since is not None:
@@ -94,7 +90,7 @@ class SageMakerApps(Kind[App, None]):
         evidence = f"{running}, idle shutdown {resource.idle_shutdown}; activity not measured"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
-    def command(self, resource: App, judgment: Judgment) -> str:
+    def own_command(self, resource: App, judgment: Judgment) -> str:
         """Return the command that shows it."""
         app = ("--app-type", resource.app_type, "--app-name", resource.app_name)
         owner = ("--user-profile-name", resource.user_profile or "")

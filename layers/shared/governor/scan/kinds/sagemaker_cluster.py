@@ -34,7 +34,7 @@ class Cluster(Resource):
 
 
 class SageMakerClusters(Kind[Cluster, None]):
-    """HyperPod clusters with accelerated nodes."""
+    """HyperPod clusters with accelerated nodes. SageMaker publishes no utilization of nodes."""
 
     name = "sagemaker-cluster"
     words = _TOPIC
@@ -58,10 +58,6 @@ class SageMakerClusters(Kind[Cluster, None]):
         records = [answer for answer in answers if answer]
         return list(place.read_each(_TOPIC, _DESCRIBE, records, read))
 
-    def measure(self, place: Place, resources: Sequence[Cluster]) -> Mapping[str, None]:
-        """Return nothing: SageMaker publishes no utilization of nodes."""
-        return {}
-
     def price(self, place: Place, resource: Cluster) -> UsdPerHour | None:
         """Return the list price of the accelerated nodes; `None` if one is not known, or a training
         plan pays."""
@@ -75,7 +71,7 @@ class SageMakerClusters(Kind[Cluster, None]):
             total += each * count
         return total
 
-    def judge(self, place: Place, resource: Cluster, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Cluster, measured: None) -> Judgment:
         """Return that its activity is not measured, and what is known instead."""
         since = resource.since or place.now
         evidence = f"created {span(place.now - since)} ago; activity of its nodes not measured"
@@ -83,7 +79,7 @@ class SageMakerClusters(Kind[Cluster, None]):
             evidence += "; a training plan pays in advance"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
-    def command(self, resource: Cluster, judgment: Judgment) -> str:
+    def own_command(self, resource: Cluster, judgment: Judgment) -> str:
         """Return the command that lists its nodes."""
         where = ("--region", resource.target.region)
         name = ("--cluster-name", resource.resource_id)

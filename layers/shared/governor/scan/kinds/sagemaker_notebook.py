@@ -13,7 +13,6 @@ from shlex import join
 from typing import Any
 
 from governor.core.units import UsdPerHour, as_utc, printable, span
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.sagemaker.hardware import hardware, is_accelerated
 from governor.scan.kinds.sagemaker.price_list import GET_PRODUCTS, NOTEBOOK, usd_per_hour
@@ -42,7 +41,7 @@ class Notebook(Resource):
 
 
 class SageMakerNotebooks(Kind[Notebook, None]):
-    """Notebook instances in service on accelerated types."""
+    """Notebook instances in service on accelerated types. AWS publishes no figure about one."""
 
     name = "sagemaker-notebook"
     words = _TOPIC
@@ -64,28 +63,19 @@ class SageMakerNotebooks(Kind[Notebook, None]):
             notebooks += place.read_each(_TOPIC, _LIST, records, read)
         return _with_tags(place, _with_idle_shutdown(place, notebooks))
 
-    def measure(self, place: Place, resources: Sequence[Notebook]) -> Mapping[str, None]:
-        """Return nothing: AWS publishes no figure about a notebook instance."""
-        return {}
-
     def price(self, place: Place, resource: Notebook) -> UsdPerHour | None:
         """Return the list price; `None` if it is not known."""
         return usd_per_hour(place, resource.ml_type, NOTEBOOK)
 
-    def judge(self, place: Place, resource: Notebook, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Notebook, measured: None) -> Judgment:
         """Return that its activity is not measured, and what is known instead; or that it is
         exempt."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         running = "running" if resource.since is None else _running(place, resource)
         evidence = f"{running}, idle shutdown {resource.idle_shutdown}; activity not measured"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
-    def command(self, resource: Notebook, judgment: Judgment) -> str:
-        """Return the command that shows it; empty if it is exempt."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
+    def own_command(self, resource: Notebook, judgment: Judgment) -> str:
+        """Return the command that shows it."""
         where = ("--region", resource.target.region)
         name = ("--notebook-instance-name", resource.resource_id)
         return join(("aws", "sagemaker", "describe-notebook-instance", *where, *name))

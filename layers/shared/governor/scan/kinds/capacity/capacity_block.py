@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from governor.core.units import UsdPerHour, plural
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.capacity.reservations import (
     BLOCK,
@@ -22,7 +21,10 @@ _TOPIC = "Capacity Blocks"
 
 
 class CapacityBlocks(Kind[ReservedCapacity, None]):
-    """Capacity Blocks of accelerated types that have begun and have free instances."""
+    """Capacity Blocks of accelerated types that have begun and have free instances.
+
+    Their use is not measured: AWS does not say whether CloudWatch has it.
+    """
 
     name = "capacity-block"
     words = _TOPIC
@@ -37,21 +39,14 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
 
         return list(place.read_each(_TOPIC, DESCRIBE, records_here(place), read))
 
-    def measure(self, place: Place, resources: Sequence[ReservedCapacity]) -> Mapping[str, None]:
-        """Return nothing: AWS does not say whether CloudWatch has the use of a block."""
-        return {}
-
     def price(self, place: Place, resource: ReservedCapacity) -> UsdPerHour | None:
         """Return `None`: EC2 does not show what was paid for a block, and no hour costs anything
         more."""
         return None
 
-    def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
         """Return that it is unused, unless it is exempt: EC2's count of free instances is a
         fact."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         until = "its end" if resource.ends_at is None else f"{resource.ends_at:%Y-%m-%d %H:%M UTC}"
         evidence = (
             f"{resource.free_now} of {plural(resource.total, 'instance')} free now by EC2's count; "
@@ -59,10 +54,8 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
         )
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence)
 
-    def command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
-        """Return the command that shows the block; empty if it is exempt."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
+    def own_command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
+        """Return the command that shows the block."""
         return aws_command(
             resource.target,
             "ec2",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from governor.core.units import UsdPerHour, plural, span
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.calls import GET_METRIC_DATA
 from governor.scan.kinds.capacity.reservations import (
@@ -27,7 +26,8 @@ _TOPIC = "Capacity Reservations"
 class CapacityReservations(Kind[ReservedCapacity, None]):
     """Capacity Reservations of accelerated types with free instances, which this account pays.
 
-    A row counts the free instances alone: the others are rows of their own.
+    A row counts the free instances alone: the others are rows of their own. The use is read with
+    the list, because the price depends on it.
     """
 
     name = "capacity-reservation"
@@ -45,10 +45,6 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         reservations = list(place.read_each(_TOPIC, DESCRIBE, records_here(place), read))
         return with_use(place, _TOPIC, reservations)
 
-    def measure(self, place: Place, resources: Sequence[ReservedCapacity]) -> Mapping[str, None]:
-        """Return nothing: the use is read with the list, because the price depends on it."""
-        return {}
-
     def price(self, place: Place, resource: ReservedCapacity) -> UsdPerHour | None:
         """Return the On-Demand price of the unused instances, or of those that are free now if all
         were used within hours; `None` if it is not known."""
@@ -57,15 +53,12 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         )
         return None if usd is None else usd * _count(resource)
 
-    def judge(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
         """Return that it is unused, unless it is exempt, if instances of it are free, and were for
         the hours after which the policy reports an empty reservation. EC2's count of free instances
         is a fact about this moment: without figures of those hours the evidence is weak. A
         reservation that began within those hours is too young, and one of which every instance was
         used in them is busy."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         unused = resource.unused
         after = timedelta(hours=place.policy.advice.empty_reservation_after_hours)
         free = f"{resource.free_now} of {plural(resource.total, 'instance')} free"
@@ -82,14 +75,12 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         strength = Strength.STRONG if unused.is_measured else Strength.WEAK
         return Judgment(Finding.UNUSED, strength, evidence, unused.since)
 
-    def command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
+    def own_command(self, resource: ReservedCapacity, judgment: Judgment) -> str:
         """Return the command that gives the unused instances back, as far as AWS allows that: to
         the reservation that lent them, by a cancellation if none is kept, or else by a smaller
         count. Return the one that shows the reservation if nothing can be given back, or the
         evidence is weak; an empty text if it is exempt."""
         reservation_id = resource.resource_id
-        if judgment.finding is Finding.EXEMPT:
-            return ""
         kept = resource.total - _count(resource)
         is_proved = judgment.finding is Finding.UNUSED and judgment.strength is Strength.STRONG
         if not is_proved or kept < resource.committed:

@@ -16,7 +16,6 @@ from governor.core.errors import CloudError
 from governor.core.instance import LINUX, Lifecycle
 from governor.core.regions import organizations_region
 from governor.core.units import UsdPerHour, UtcDatetime, as_utc
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.capacity.reservations import DESCRIBE, records_here
 from governor.scan.kinds.capacity.rules import Reserved, Use, unused_by_id
@@ -48,7 +47,8 @@ class Purchase(Resource):
 
 
 class ReservedInstances(Kind[Purchase, None]):
-    """Active Reserved Instances of accelerated types that no instance here uses."""
+    """Active Reserved Instances of accelerated types that no instance here uses: what runs now is
+    compared with the list."""
 
     name = "reserved-instances"
     words = _TOPIC
@@ -82,22 +82,15 @@ class ReservedInstances(Kind[Purchase, None]):
                 with_unused.append(changed)
         return with_unused
 
-    def measure(self, place: Place, resources: Sequence[Purchase]) -> Mapping[str, None]:
-        """Return nothing: what runs now is compared with the list."""
-        return {}
-
     def price(self, place: Place, resource: Purchase) -> UsdPerHour | None:
         """Return what the unused part costs; `None` if that is not known."""
         if resource.usd_of_one is None:
             return None
         return resource.usd_of_one * resource.unused
 
-    def judge(self, place: Place, resource: Purchase, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Purchase, measured: None) -> Judgment:
         """Return that it is unused, by weak evidence, if no other account can use it; else that its
         use is not measured."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         until = "" if resource.ends_at is None else f", until {resource.ends_at:%Y-%m-%d}"
         evidence = (
             f"{resource.unused} of {resource.reserved.count} pay for nothing that runs here "
@@ -108,10 +101,8 @@ class ReservedInstances(Kind[Purchase, None]):
             return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
         return Judgment(Finding.UNUSED, Strength.WEAK, evidence)
 
-    def command(self, resource: Purchase, judgment: Judgment) -> str:
+    def own_command(self, resource: Purchase, judgment: Judgment) -> str:
         """Return the command that shows the purchase: none ends it early."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
         return aws_command(
             resource.target,
             "ec2",

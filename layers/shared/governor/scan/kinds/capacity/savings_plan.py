@@ -38,7 +38,8 @@ class Plan(Resource):
 
 
 class SavingsPlans(Kind[Plan, None]):
-    """Savings Plans that may pay for accelerators, and were not used up in the last seven days."""
+    """Savings Plans that may pay for accelerators, and were not used up in the last seven days, by
+    the use that Cost Explorer gives with the list."""
 
     name = "savings-plan"
     words = _TOPIC
@@ -71,15 +72,11 @@ class SavingsPlans(Kind[Plan, None]):
                 raise
         return plans
 
-    def measure(self, place: Place, resources: Sequence[Plan]) -> Mapping[str, None]:
-        """Return nothing: Cost Explorer gives the use with the list."""
-        return {}
-
     def price(self, place: Place, resource: Plan) -> UsdPerHour | None:
         """Return what the unused part of an hour costs."""
         return resource.unused_usd_per_hour
 
-    def judge(self, place: Place, resource: Plan, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Plan, measured: None) -> Judgment:
         """Return that a part is unused: Cost Explorer's figure is a fact."""
         evidence = (
             f"{resource.unused_percent:.0f}% of the commitment was not used in 7 days, by Cost "
@@ -87,7 +84,7 @@ class SavingsPlans(Kind[Plan, None]):
         )
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence)
 
-    def command(self, resource: Plan, judgment: Judgment) -> str:
+    def own_command(self, resource: Plan, judgment: Judgment) -> str:
         """Return the command that shows the plan."""
         return aws_command(
             resource.target,

@@ -69,6 +69,11 @@ class Ec2Instances(Kind[Host, Measured]):
         return marginal_price(resource.instance, price).usd_per_hour
 
     def judge(self, place: Place, resource: Host, measured: Measured | None) -> Judgment:
+        """Return the judgment. The product's own judge, which measures go through, knows
+        exemptions."""
+        return self.own_judgment(place, resource, measured)
+
+    def own_judgment(self, place: Place, resource: Host, measured: Measured | None) -> Judgment:
         """Return the judgment by its accelerators, or else by the figures beside them."""
         if measured is None:
             measured = Measured(problem="nothing was measured")
@@ -89,7 +94,7 @@ class Ec2Instances(Kind[Host, Measured]):
             can_stop=is_stoppable and not words.is_prepaid(resource),
         )
 
-    def command(self, resource: Host, judgment: Judgment) -> str:
+    def own_command(self, resource: Host, judgment: Judgment) -> str:
         """Return the command that stops it, shrinks its group, or looks closer."""
         can_stop = isinstance(judgment, InstanceJudgment) and judgment.can_stop
         return words.command_for(resource, judgment, can_stop=can_stop)

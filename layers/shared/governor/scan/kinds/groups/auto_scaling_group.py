@@ -13,6 +13,7 @@ from governor.scan.kinds.ec2_types import SPOT_PRICES
 from governor.scan.kinds.groups import auto_scaling
 from governor.scan.kinds.groups.keeper import Keeper, Keepers
 from governor.scan.kinds.tags import tags_in
+from governor.scan.model import Judgment
 
 _TOPIC = "Auto Scaling groups"
 
@@ -37,7 +38,7 @@ class AutoScalingGroups(Keepers):
         records = auto_scaling.records_here(place)
         return list(place.read_each(_TOPIC, auto_scaling.DESCRIBE, records, read))
 
-    def command_of(self, resource: Keeper) -> str:
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
         """Return the command that lets the group shrink to nothing. It ends no instance itself."""
         return aws_command(
             resource.target,

@@ -15,6 +15,7 @@ from governor.scan.kinds.commands import aws_command
 from governor.scan.kinds.ec2_types import SPOT_PRICES, is_accelerated
 from governor.scan.kinds.groups.keeper import Keeper, Keepers
 from governor.scan.kinds.groups.rules import Choice, has_accelerators, in_words
+from governor.scan.model import Judgment
 
 _TOPIC = "Batch compute environments"
 _DESCRIBE = "batch:DescribeComputeEnvironments"
@@ -45,7 +46,7 @@ class BatchEnvironments(Keepers):
             environments += place.read_each(_TOPIC, _DESCRIBE, records, read)
         return environments
 
-    def command_of(self, resource: Keeper) -> str:
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
         """Return the command that lets the environment shrink to nothing when no job runs."""
         return aws_command(
             resource.target,

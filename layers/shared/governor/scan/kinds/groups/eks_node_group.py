@@ -19,6 +19,7 @@ from governor.scan.kinds.groups import auto_scaling
 from governor.scan.kinds.groups.keeper import Keeper, Keepers
 from governor.scan.kinds.groups.rules import in_words
 from governor.scan.kinds.tags import tags_in
+from governor.scan.model import Judgment
 
 _TOPIC = "EKS node groups"
 _DESCRIBE = "eks:DescribeNodegroup"
@@ -66,7 +67,7 @@ class EksNodeGroups(Keepers):
                 checked.append(described)
         return checked
 
-    def command_of(self, resource: Keeper) -> str:
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
         """Return the command that lets the node group shrink to nothing. It ends no node itself."""
         assert isinstance(resource, NodeGroup)
         return aws_command(

@@ -19,6 +19,7 @@ from governor.scan.kinds.groups.templates import (
     launches_of_configs,
 )
 from governor.scan.kinds.tags import name_in, tags_in
+from governor.scan.model import Judgment
 
 _SPOT_FLEETS = "Spot fleets"
 _DESCRIBE_SPOT_FLEETS = "ec2:DescribeSpotFleetRequests"
@@ -53,7 +54,7 @@ class SpotFleets(Keepers):
             fleets += place.read_each(_SPOT_FLEETS, _DESCRIBE_SPOT_FLEETS, records, read)
         return fleets
 
-    def command_of(self, resource: Keeper) -> str:
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
         """Return the command that shows the instances of the fleet: to lower its capacity would end
         some of them."""
         return aws_command(
@@ -84,7 +85,7 @@ class Ec2Fleets(Keepers):
             fleets += place.read_each(_EC2_FLEETS, _DESCRIBE_FLEETS, records, read)
         return fleets
 
-    def command_of(self, resource: Keeper) -> str:
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
         """Return the command that shows the instances of the fleet: to lower its capacity would end
         some of them."""
         return aws_command(

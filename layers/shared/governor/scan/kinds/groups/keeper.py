@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from governor.core.instance import Lifecycle
 from governor.core.units import UsdPerHour
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.ec2_types import price_of_type
 from governor.scan.kinds.groups.rules import Choice, least_usd_per_hour
@@ -29,11 +27,8 @@ class Keeper(Resource):
 
 
 class Keepers(Kind[Keeper, None]):
-    """A kind of group or fleet. Its instances are rows of their own, so it is never waste."""
-
-    def measure(self, place: Place, resources: Sequence[Keeper]) -> Mapping[str, None]:
-        """Return nothing: the work of its instances is measured with them."""
-        return {}
+    """A kind of group or fleet. Its instances are rows of their own, with what they do measured, so
+    it is never waste."""
 
     def price(self, place: Place, resource: Keeper) -> UsdPerHour | None:
         """Return the least that an hour of what it keeps costs; `None` if that is not known. No sum
@@ -45,21 +40,11 @@ class Keepers(Kind[Keeper, None]):
             )
         return least_usd_per_hour(resource.choices, resource.capacity, price_by_type)
 
-    def judge(self, place: Place, resource: Keeper, measured: None) -> Judgment:
-        """Return that it keeps instances running, or that its tag exempts it."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
+    def own_judgment(self, place: Place, resource: Keeper, measured: None) -> Judgment:
+        """Return that it keeps instances running."""
         return Judgment(Finding.KEEPS_RUNNING, Strength.NONE, resource.evidence)
 
-    def command(self, resource: Keeper, judgment: Judgment) -> str:
-        """Return the command that lowers what it keeps, or that shows its instances; empty if it is
-        exempt."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
-        return self.command_of(resource)
-
     @abstractmethod
-    def command_of(self, resource: Keeper) -> str:
-        """Return the command for one that is not exempt. It must not end a running instance, which
-        may be at work."""
+    def own_command(self, resource: Keeper, judgment: Judgment) -> str:
+        """Return the command that lowers what it keeps, or that shows its instances. It must not
+        end a running instance, which may be at work."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from governor.core.units import UsdPerHour, UtcDatetime
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command
 from governor.scan.kinds.remains.rules import judge_stopped
@@ -52,31 +51,22 @@ class ElasticIps(Kind[Address, None]):
 
         return list(place.read_each(_TOPIC, _DESCRIBE, records, read))
 
-    def measure(self, place: Place, resources: Sequence[Address]) -> Mapping[str, None]:
-        """Return nothing: EC2 says what an address belongs to."""
-        return {}
-
     def price(self, place: Place, resource: Address) -> UsdPerHour | None:
         """Return the price of an address."""
         return price_of_address(place)
 
-    def judge(self, place: Place, resource: Address, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Address, measured: None) -> Judgment:
         """Return that it is unused if it belongs to nothing, or to an instance that was stopped for
         30 days."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         if resource.instance_id:
             rest = f"the address belongs to {resource.instance_id}"
             return judge_stopped(resource.since, place.now, rest)
         evidence = "associated with nothing; AWS does not say since when, nor who left it"
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence)
 
-    def command(self, resource: Address, judgment: Judgment) -> str:
+    def own_command(self, resource: Address, judgment: Judgment) -> str:
         """Return the command that releases an address that belongs to nothing; the one that shows
         it if it belongs to an instance. A released address does not come back."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
         if resource.instance_id:
             operation = "describe-addresses"
             return aws_command(

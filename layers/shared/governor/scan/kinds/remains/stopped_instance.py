@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from governor.core.instance import Volume
 from governor.core.units import UsdPerHour, in_parts, plural
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command
 from governor.scan.kinds.ec2_types import hardware
@@ -56,29 +55,20 @@ class StoppedInstances(Kind[Stopped, None]):
             resources.append(_resource(place, instance, own_ids, volume_by_id))
         return resources
 
-    def measure(self, place: Place, resources: Sequence[Stopped]) -> Mapping[str, None]:
-        """Return nothing: EC2 says since when an instance is stopped."""
-        return {}
-
     def price(self, place: Place, resource: Stopped) -> UsdPerHour | None:
         """Return the price of the volumes; `None` if a size is not known."""
         return price_of_volumes(place, resource.volumes)
 
-    def judge(self, place: Place, resource: Stopped, measured: None) -> Judgment:
+    def own_judgment(self, place: Place, resource: Stopped, measured: None) -> Judgment:
         """Return that it is unused once it was stopped for 30 days."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         size = sum(volume.size_gib or 0 for volume in resource.volumes)
         volumes = plural(len(resource.volumes), "volume")
         rest = f"{volumes} of {size:,} GiB in all" if size else volumes
         return judge_stopped(resource.since, place.now, rest)
 
-    def command(self, resource: Stopped, judgment: Judgment) -> str:
+    def own_command(self, resource: Stopped, judgment: Judgment) -> str:
         """Return the command that saves its volumes as snapshots, after which it can be terminated;
         the one that shows it as long as it is not unused."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
         if judgment.finding is not Finding.UNUSED:
             return aws_command(
                 resource.target, "ec2", "describe-instances", instance_ids=resource.resource_id

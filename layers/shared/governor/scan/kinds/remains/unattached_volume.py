@@ -18,7 +18,6 @@ from governor.core.units import UsdPerHour, UtcDatetime, as_utc, letters_and_dig
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery
 from governor.policy.model.policy import Policy
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.calls import GET_METRIC_DATA, report_problem
 from governor.scan.kinds.commands import aws_command
@@ -108,11 +107,10 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         """Return the price of the volume."""
         return price_of_volumes(place, [resource.volume])
 
-    def judge(self, place: Place, resource: Unattached, measured: Attachment | None) -> Judgment:
+    def own_judgment(
+        self, place: Place, resource: Unattached, measured: Attachment | None
+    ) -> Judgment:
         """Return that it is unused if it was attached to nothing for two weeks."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         size = f"{resource.volume.size_gib:,} GiB"
         if measured is None:
             evidence = f"unattached, {size}, since when is not known; {resource.origin}"
@@ -130,11 +128,9 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         evidence = f"unattached for at least {span(UNATTACHED_TOO_LONG)}, {size}; {resource.origin}"
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence, place.now - UNATTACHED_TOO_LONG)
 
-    def command(self, resource: Unattached, judgment: Judgment) -> str:
+    def own_command(self, resource: Unattached, judgment: Judgment) -> str:
         """Return the command that saves the volume as a snapshot, after which it can be deleted;
         the one that shows it as long as it is not unused."""
-        if judgment.finding is Finding.EXEMPT:
-            return ""
         if judgment.finding is not Finding.UNUSED:
             return aws_command(
                 resource.target, "ec2", "describe-volumes", volume_ids=resource.resource_id

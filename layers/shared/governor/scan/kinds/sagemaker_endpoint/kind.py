@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from governor.core.units import UsdPerHour
-from governor.scan.exemption import exemption
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.calls import GET_METRIC_DATA
 from governor.scan.kinds.sagemaker.price_list import (
@@ -67,11 +66,10 @@ class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
                 total += each * count
         return total
 
-    def judge(self, place: Place, resource: Endpoint, measured: EndpointUse | None) -> Judgment:
+    def own_judgment(
+        self, place: Place, resource: Endpoint, measured: EndpointUse | None
+    ) -> Judgment:
         """Return the judgment."""
-        exempt = exemption(place.policy, resource)
-        if exempt is not None:
-            return exempt
         idle = place.policy.idle
         return judge_endpoint(
             resource,
@@ -81,6 +79,6 @@ class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
             busy_from_percent=idle.utilization_below_percent,
         )
 
-    def command(self, resource: Endpoint, judgment: Judgment) -> str:
+    def own_command(self, resource: Endpoint, judgment: Judgment) -> str:
         """Return the command that deletes an unused endpoint, or shows one that is not measured."""
         return command_for(resource, judgment)
