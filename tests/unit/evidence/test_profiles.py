@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from governor.core.catalog import accelerated_types, shape_of
-from governor.evidence.rules.profiles import CORES_OF_A_DEVICE, expected_count, memory_factor
+from governor.evidence.model import Evidence, GpuReadings, MetricSource, Window
+from governor.evidence.rules.profiles import (
+    CORES_OF_A_DEVICE,
+    expected_count,
+    memory_factor,
+    part_word_of_type,
+)
+from governor.evidence.rules.series import gpu_rows
 from governor.policy.model.judging import Metrics, names_of_profile
 from governor.policy.model.profiles import (
     PROFILES,
@@ -14,6 +23,7 @@ from governor.policy.model.profiles import (
     profile_of,
     profile_of_names,
 )
+from tests.builders import NOW
 
 
 def test_each_metric_of_utilization_belongs_to_one_profile() -> None:
@@ -96,3 +106,26 @@ def test_a_profile_replaces_names_and_keeps_the_rest_of_the_policy() -> None:
     assert ProfileName.NEURON is names.profile
     assert ("our_power", 300) == (names.power_draw, names.lag_seconds)
     assert "node_neuroncore_memory_usage_total" == names.memory_used
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "word"),
+    [
+        ("trn1.32xlarge", "NeuronCore"),
+        ("inf2.48xlarge", "NeuronCore"),
+        ("p5.48xlarge", "GPU"),
+        ("g4ad.16xlarge", "GPU"),
+        ("x99.invented", "GPU"),
+    ],
+)
+def test_parts_are_named_by_the_type(instance_type: str, word: str) -> None:
+    """Pages and mails name them for an episode, which keeps no names of metrics."""
+    rows = gpu_rows(
+        Evidence(
+            Window(NOW, NOW + timedelta(minutes=5), timedelta(minutes=5)),
+            MetricSource.PER_GPU,
+            gpus=(GpuReadings("17", (0.0,)),),
+        ),
+        part_word_of_type(instance_type),
+    )
+    assert [f"{word} 17"] == [row[0] for row in rows]

@@ -170,3 +170,28 @@ def test_memory_in_bytes_does_not_keep_a_host() -> None:
             world.metrics.publish("node_gpu_memory_used", dimensions, reading)
         world.sweep()
         assert verdict == world.verdict(instance_id)
+
+
+@pytest.mark.parametrize(
+    ("layout", "metrics", "word"),
+    [
+        (CONTAINER_INSIGHTS, "{profile: container-insights}", "GPU"),
+        (NEURON, "{profile: neuron}", "NeuronCore"),
+    ],
+)
+def test_people_read_the_name_of_what_was_measured(layout: Layout, metrics: str, word: str) -> None:
+    """A Trainium host has no GPU 17, and its cores are not accelerators."""
+    world = world_of(f"metrics: {metrics}")
+    silent = add(world, layout, [0.0] * (layout.parts - 1))
+    working = add(world, layout, [60.0, 60.0, 60.0] + [0.0] * (layout.parts - 3))
+    world.sweep()
+    observations = world.state.observations(TARGET)
+
+    seen = f"only {layout.parts - 1} of {layout.parts} {word}s publish utilization"
+    assert observations[silent].reason.startswith(seen)
+    assert ("MIG" in observations[silent].reason) is (word == "GPU")
+    assert f"3 of {layout.parts} {word}s work" in observations[working].reason
+    needed = "3 accelerators" if word == "GPU" else "3 NeuronCores"
+    (advice,) = observations[working].advice
+    assert advice.startswith(f"right-size: {word}s 3, 4")
+    assert advice.endswith(f"A type with {needed} would do")

@@ -13,6 +13,7 @@ from governor.core import units
 from governor.core.units import UtcDatetime, in_parts, minutes
 from governor.episode.model.episode import Episode
 from governor.evidence.model import Series
+from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import busiest, gpu_rows, peak
 from governor.notify.message import Chart, Table
 
@@ -36,10 +37,11 @@ def hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
     until = units.clock(window.end, episode.asking.time_zone, now)
     legend = f"{_NO_DATA} no data" if _NO_DATA in bars else ""
     meanings = ", ".join(filter(None, (f"{_BARS[0]} idle (under {below:g}%)", legend)))
+    word = part_word_of_type(episode.instance.instance_type)
     return Chart(
-        title=f"Busiest GPU by hour, last {len(bars)} h",
+        title=f"Busiest {word} by hour, last {len(bars)} h",
         bars=bars,
-        caption=f"Busiest GPU by hour, {since} to {until}. {meanings}.",
+        caption=f"Busiest {word} by hour, {since} to {until}. {meanings}.",
         legend=legend,
     )
 
@@ -90,8 +92,9 @@ def evidence_table(episode: Episode, now: UtcDatetime) -> Table:
     instance was judged idle."""
     window = episode.measurement.evidence.window
     until = units.clock(window.end, episode.asking.time_zone, now)
+    word = part_word_of_type(episode.instance.instance_type)
     return Table(
-        caption=f"GPU utilization over {minutes(window.length)} min, until {until}",
-        columns=("GPU", "highest", "average", "measured"),
-        rows=gpu_rows(episode.measurement.evidence),
+        caption=f"{word} utilization over {minutes(window.length)} min, until {until}",
+        columns=(word, "highest", "average", "measured"),
+        rows=gpu_rows(episode.measurement.evidence, word),
     )

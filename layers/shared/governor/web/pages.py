@@ -27,6 +27,7 @@ from governor.core.regions import instance_page
 from governor.core.units import UtcDatetime, clip, clock, day_and_time, iso, left, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
+from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import gpu_rows
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Mode
@@ -104,6 +105,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     headline, meaning = headline_of(view)
     idle_since = episode.idle.since if episode.idle else None
     device_by_volume = {volume.volume_id: volume.device for volume in episode.instance.volumes}
+    part_word = part_word_of_type(episode.instance.instance_type)
     allowed_answers = {answer.value: _may(view, form.visitor, answer) for answer in Answer}
     is_held = view.approval.hold is not None or episode.outcome is Outcome.HELD
     return _render(
@@ -117,7 +119,8 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         gpus=_gpus_text(episode),
         busiest=picture.busiest_svg(episode, idle_since),
         strips=picture.strips_svg(episode),
-        rows=gpu_rows(episode.measurement.evidence),
+        part_word=part_word,
+        rows=gpu_rows(episode.measurement.evidence, part_word),
         costs=sentences.cost_lines(episode),
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),

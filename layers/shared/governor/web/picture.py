@@ -18,7 +18,9 @@ from markupsafe import Markup
 from governor.core.units import UtcDatetime, in_parts, span
 from governor.episode.model.episode import Episode
 from governor.evidence.model import Series, Window
+from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import busiest, busiest_of, is_reading, padded
+from governor.policy.model.profiles import NEURON_CORE
 
 _WIDTH = 358.0
 _CHART_LEFT = 28.0
@@ -38,6 +40,8 @@ _HEATS = (25.0, 50.0, 75.0, 100.0)
 _COLUMNS = 96
 """The most bars of a strip: more cannot be distinguished on a phone, and would make the page of
 sixteen GPUs long."""
+_SHORT_WORDS = {NEURON_CORE: "core"}
+"""Words for labels, where the word itself is wider than the room on the left."""
 _NO_THRESHOLD = 0.0
 """The threshold of memory and power: they are never idle."""
 
@@ -54,21 +58,24 @@ def _gpu_strips(episode: Episode) -> tuple[Window, list[Strip]]:
     """Return the window of time to draw, and a strip for each GPU in it. The window is the 24 hours
     of the history, or the judged window if the history could not be read."""
     drawn = episode.measurement.history or episode.measurement.evidence
+    word = part_word_of_type(episode.instance.instance_type)
     strips = []
     for gpu in drawn.gpus:
+        label = _label(gpu.gpu, _SHORT_WORDS.get(word, word))
         series = padded(gpu.utilization, drawn.window)
-        strips.append(Strip(_label(gpu.gpu), series, episode.measurement.idle_below_percent))
+        strips.append(Strip(label, series, episode.measurement.idle_below_percent))
     return drawn.window, strips
 
 
-def _label(gpu: str) -> str:
-    """Return the label of a GPU: `GPU 3`, `busiest` for `all`, or `GPU ?`. Any other name is not
-    shown, as a publisher of metrics may have written anything into it."""
+def _label(gpu: str, word: str) -> str:
+    """Return the label of a GPU: `GPU 3`, `busiest` for `all`, or `GPU ?`, with the `word` for a
+    GPU of this instance. Any other name is not shown, as a publisher of metrics may have written
+    anything into it."""
     if gpu == "all":
         return "busiest"
     if gpu.isdecimal():
-        return f"GPU {int(gpu)}"
-    return "GPU ?"
+        return f"{word} {int(gpu)}"
+    return f"{word} ?"
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
@@ -80,7 +87,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
     window = drawn.window
     highest = busiest(drawn.gpus, window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"
-    parts = [_begin(_BOTTOM + _FOOT, "busiest", f"Utilization of the busiest GPU over {about}")]
+    word = part_word_of_type(episode.instance.instance_type)
+    parts = [_begin(_BOTTOM + _FOOT, "busiest", f"Utilization of the busiest {word} over {about}")]
     for percent in (100, 50, 0):
         y = _height(percent)
         parts.append(_level_line("frame", y))
@@ -122,7 +130,10 @@ def strips_svg(episode: Episode) -> Markup:
             power = padded(history.power_percent, window)
             strips.append(Strip("power", power, _NO_THRESHOLD))
     bottom = _STRIP_PITCH * len(strips)
-    title = f"Utilization of each GPU over {_length(window)}, then GPU memory and power in percent"
+    word = part_word_of_type(episode.instance.instance_type)
+    title = (
+        f"Utilization of each {word} over {_length(window)}, then its memory and power in percent"
+    )
     parts = [_begin(bottom + _FOOT, "strips", title)]
     for number, strip in enumerate(strips):
         y = number * _STRIP_PITCH + 2

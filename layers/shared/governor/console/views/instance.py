@@ -24,6 +24,7 @@ from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime, people
 from governor.episode.model.episode import Episode, InstanceRecord
+from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import gpu_rows
 from governor.fleet.model import FleetPage, FleetRow
 from governor.health.rules import sent_findings
@@ -78,7 +79,10 @@ def instance(request: ViewRequest) -> Page:
     present = _present(request, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     name = _name(current_row, episodes, instance_id)
-    episodes_with_gpus = [(episode, gpu_rows(episode.measurement.evidence)) for episode in episodes]
+    episodes_with_gpus = []
+    for episode in episodes:
+        word = part_word_of_type(episode.instance.instance_type)
+        episodes_with_gpus.append((episode, word, gpu_rows(episode.measurement.evidence, word)))
     episode_documents = [_episode_document(episode, approval) for episode in episodes]
     last_stop = stops[0][0] if stops else None
     decision = approval.decision if approval else None

@@ -22,6 +22,7 @@ from governor.evidence.rules.figures import (
 from governor.evidence.rules.series import last_reading_end, peak
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import part_word
 
 MINUTE = timedelta(minutes=1)
 OLDEST_READING_MINUTES = 5
@@ -121,17 +122,17 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
 def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     """Return why the newest readings of the GPUs are too old or incomplete: none was read, GPUs are
     missing, or one series stands for several. Return `None` if they are not."""
+    word = part_word(policy.metrics)
     if not evidence.gpus:
-        return "no GPU has published a reading in the last 30 minutes"
+        return f"no {word} has published a reading in the last 30 minutes"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
         return (
-            "the newest reading of each GPU is not known, because only one series for "
-            "all GPUs is published; "
-            "publish a series for each GPU"
+            f"the newest reading of each {word} is not known, because only one series for "
+            f"all {word}s is published; publish a series for each {word}"
         )
     reporting = [gpu for gpu in evidence.gpus if peak(gpu.utilization) is not None]
     if evidence.gpus_expected is None or len(reporting) < evidence.gpus_expected:
-        return _why_gpus_missing(len(reporting), evidence.gpus_expected)
+        return _why_gpus_missing(len(reporting), evidence.gpus_expected, word)
     for gpu in evidence.gpus:
         reason = _why_gpu_stale(gpu, evidence, policy, now)
         if reason is not None:
@@ -139,15 +140,15 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
     return None
 
 
-def _why_gpus_missing(reporting: int, expected: int | None) -> str:
+def _why_gpus_missing(reporting: int, expected: int | None, word: str) -> str:
     """Return the reason that not every GPU is known to have a reading. `expected` is `None` if
-    nobody knows how many GPUs the instance has."""
+    nobody knows how many GPUs the instance has; `word` is what they are called (`part_word`)."""
     if expected is None:
         return (
-            f"{reporting} GPUs published a reading lately, and it is not known how "
+            f"{reporting} {word}s published a reading lately, and it is not known how "
             "many the instance has"
         )
-    return f"only {reporting} of {expected} GPUs published a reading lately"
+    return f"only {reporting} of {expected} {word}s published a reading lately"
 
 
 def _why_gpu_stale(
@@ -155,7 +156,8 @@ def _why_gpu_stale(
 ) -> str | None:
     """Return why the newest reading of one GPU is too old, or is dated ahead; `None` if neither."""
     window = evidence.window
-    label = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+    word = part_word(policy.metrics)
+    label = f"the {word}" if gpu.gpu == "all" else f"{word} {gpu.gpu}"
     ended = last_reading_end(gpu.utilization, window)
     if ended - window.period > now:
         # The clock is wrong by an unknown time, so no date says how old a reading is.

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from governor.core.catalog import shape_of
 from governor.core.instance import Shape
 from governor.policy.model.judging import Metrics
 from governor.policy.model.profiles import (
+    GPU,
+    NEURON_CORE,
     MetricProfile,
     Part,
     ProfileName,
@@ -39,6 +42,14 @@ def expected_count(shape: Shape | None, profile: MetricProfile | None) -> int | 
         return shape.accelerator_count
     cores = CORES_OF_A_DEVICE.get(shape.accelerator)
     return None if cores is None else shape.accelerator_count * cores
+
+
+def part_word_of_type(instance_type: str) -> str:
+    """Return the word for one part that an instance of this type publishes: `NeuronCore` for types
+    with Neuron devices, whose publishers all send figures of cores; else `GPU`."""
+    shape = shape_of(instance_type)
+    has_cores = shape is not None and shape.accelerator in CORES_OF_A_DEVICE
+    return NEURON_CORE if has_cores else GPU
 
 
 def percent_factor(names: Metrics, profile: MetricProfile | None) -> float:

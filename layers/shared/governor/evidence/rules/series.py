@@ -270,13 +270,14 @@ def longest_hole(series: Series, window: Window) -> timedelta:
     return max((length for length, _ in holes(series, window)), default=timedelta(0))
 
 
-def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
+def gpu_rows(evidence: Evidence, part_word: str) -> tuple[tuple[str, str, str, str], ...]:
     """Return a row for each GPU of the table beside the picture: its name, its highest and average
-    utilization, and the share that was measured. Return an empty tuple without GPUs."""
+    utilization, and the share that was measured. `part_word` is what a GPU of this instance is
+    called, such as `NeuronCore`. Return an empty tuple without GPUs."""
     rows = []
     for gpu in evidence.gpus:
         row = (
-            "all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
+            f"all {part_word}s (the busiest)" if gpu.gpu == "all" else f"{part_word} {gpu.gpu}",
             _percent_text(peak(gpu.utilization)),
             _percent_text(mean(gpu.utilization)),
             f"{coverage_percent(gpu.utilization):.0f}%",

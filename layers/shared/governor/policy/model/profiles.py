@@ -59,6 +59,8 @@ class Accelerators(StrEnum):
     NEURON = "AWS"
 
 
+GPU = "GPU"
+NEURON_CORE = "NeuronCore"
 BYTES_IN_MIB = 1024.0 * 1024.0
 _MIB_IN_A_BYTE = 1.0 / BYTES_IN_MIB
 
@@ -253,6 +255,15 @@ def profile_of_names(names: Metrics) -> MetricProfile | None:
     profile the one that has its metric of utilization, or else the first. `None` for `custom`: such
     metrics are in percent, watts and MiB, one series for each device."""
     return _profile(names.profile, names.utilization)
+
+
+def part_word(names: Metrics) -> str:
+    """Return the word for one part of an instance that metrics of these names tell apart:
+    `NeuronCore` if the profile reads cores, else `GPU`."""
+    profile = profile_of_names(names)
+    if profile is not None and profile.part is Part.CORE:
+        return NEURON_CORE
+    return GPU
 
 
 @cache

@@ -28,6 +28,7 @@ from governor.evidence.rules.series import (
     unmeasured_until,
 )
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import part_word
 from governor.verdict.model import EXEMPT_BY_DECISION, Hold, Verdict, VerdictKind
 from governor.verdict.rules.proof import busy, no_data
 from governor.verdict.rules.samples import hidden_gpu_until, judge_count
@@ -207,7 +208,8 @@ def idle_sentence(
     if released:
         in_brackets = f" ({doubt})" if doubt else ""
         return f"Idle for {span(idle_for)} and GPU memory is released{in_brackets}."
-    measured = f"every GPU under {policy.idle.utilization_below_percent:g}%"
+    word = part_word(policy.metrics)
+    measured = f"every {word} under {policy.idle.utilization_below_percent:g}%"
     if doubt:
         measured = f"{measured}; {doubt}"
     managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."

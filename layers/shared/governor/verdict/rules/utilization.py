@@ -20,6 +20,7 @@ from governor.evidence.rules.series import (
     peak,
 )
 from governor.policy.model.policy import Policy
+from governor.policy.model.profiles import GPU, part_word
 from governor.verdict.model import Verdict, VerdictKind
 from governor.verdict.rules.proof import (
     LATE,
@@ -70,7 +71,7 @@ def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     if not unmeasured:
         return None
     last_reading, label = min(
-        (last_reading_end(gpu.utilization, window), _label(gpu)) for gpu in unmeasured
+        (last_reading_end(gpu.utilization, window), _label(gpu, policy)) for gpu in unmeasured
     )
     if last_reading < window.end:
         reason = f"{label} published nothing in the newest {span(window.end - last_reading)}"
@@ -90,27 +91,28 @@ def _why_uncovered(evidence: Evidence, policy: Policy) -> str | None:
     for gpu in evidence.gpus:
         percent = coverage_percent(padded(gpu.utilization, window))
         if percent < policy.idle.minimum_coverage_percent:
-            return f"{_label(gpu)} was measured {of_needed_text(percent, policy)}"
-    return _why_gpus_uncounted(evidence)
+            return f"{_label(gpu, policy)} was measured {of_needed_text(percent, policy)}"
+    return _why_gpus_uncounted(evidence, part_word(policy.metrics))
 
 
-def _why_gpus_uncounted(evidence: Evidence) -> str | None:
+def _why_gpus_uncounted(evidence: Evidence, word: str) -> str | None:
     """Return why not exactly the expected GPUs are known to publish: the type is not known, or too
-    many or too few publish. Return `None` if they are."""
+    many or too few publish. Return `None` if they are. `word` is what they are called
+    (`part_word`)."""
     expected = evidence.gpus_expected
     if expected is None:
-        return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
+        return f"the type is not in the catalogue, so it is not known how many {word}s must be seen"
     if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
         suspect = "metrics.collection_interval_seconds does not fit the agent"
         if evidence.source is MetricSource.PER_GPU:
             suspect = "the catalogue or the agent's dimensions are wrong"
-        return f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
+        return (
+            f"{evidence.gpus_reporting} {word}s seem to publish where {expected} exist: {suspect}"
+        )
     reporting = _reporting(evidence)
     if reporting is not None and reporting < expected:
-        return (
-            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken "
-            "agent hides some)"
-        )
+        seen = f"only {reporting} of {expected} {word}s publish utilization"
+        return f"{seen} ({_hider(word)} hides some)"
     return None
 
 
@@ -146,32 +148,45 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: in
             f"last at {in_utc(ended)}"
         )
         return busy(evidence, policy, ended, reason)
+    word = part_word(policy.metrics)
     work = "works" if len(busy_gpus) == 1 else "work"
     reason = (
-        f"{len(busy_gpus)} of {len(idle_gpus) + len(busy_gpus)} GPUs {work} "
+        f"{len(busy_gpus)} of {len(idle_gpus) + len(busy_gpus)} {word}s {work} "
         f"(up to {highest:.1f}%), {len(idle_gpus)} stayed under {threshold:g}%"
     )
     return replace(
         busy(evidence, policy, ended, reason),
         kind=VerdictKind.PARTLY_IDLE,
-        advice=(_right_size(evidence, busy_gpus, idle_gpus),),
+        advice=(_right_size(evidence, busy_gpus, idle_gpus, word),),
     )
 
 
 def _right_size(
-    evidence: Evidence, busy_gpus: list[GpuReadings], idle_gpus: list[GpuReadings]
+    evidence: Evidence, busy_gpus: list[GpuReadings], idle_gpus: list[GpuReadings], word: str
 ) -> str:
-    """Return the advice that a type with fewer accelerators would do."""
+    """Return the advice that a type with fewer GPUs would do. `word` is what they are called
+    (`part_word`)."""
     names = ", ".join(gpu.gpu for gpu in idle_gpus)
     average = sum(mean(gpu.utilization) or 0.0 for gpu in busy_gpus) / len(busy_gpus)
     # A GPU that was not measured may work, so it counts as needed.
     needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle_gpus)
-    gpus = "GPUs" if len(idle_gpus) > 1 else "GPU"
-    accelerators = "accelerators" if needed > 1 else "accelerator"
+    # A GPU is an accelerator; an accelerator of Neuron has several cores.
+    accelerator = "accelerator" if word == GPU else word
     return (
-        f"right-size: {gpus} {names} did nothing; {len(busy_gpus)} worked, "
-        f"at {average:.0f}% on average. A type with {needed} {accelerators} would do"
+        f"right-size: {_counted(word, len(idle_gpus))} {names} did nothing; {len(busy_gpus)} "
+        f"worked, at {average:.0f}% on average. "
+        f"A type with {needed} {_counted(accelerator, needed)} would do"
     )
+
+
+def _counted(word: str, count: int) -> str:
+    """Return the word with an `s` if there are several."""
+    return f"{word}s" if count > 1 else word
+
+
+def _hider(word: str) -> str:
+    """Return what may keep a part of this name from being published. Only GPUs can be divided."""
+    return "MIG or a broken agent" if word == GPU else "a broken agent"
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
@@ -185,9 +200,9 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
     return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f}%, which alone proves nothing"
 
 
-def _label(gpu: GpuReadings) -> str:
+def _label(gpu: GpuReadings, policy: Policy) -> str:
     """Return the name of a GPU in a sentence; the instance if it is the busiest of all."""
-    return "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+    return "the instance" if gpu.gpu == "all" else f"{part_word(policy.metrics)} {gpu.gpu}"
 
 
 def utilization_series(evidence: Evidence) -> list[Series]:
