@@ -193,6 +193,8 @@ def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
     """Tab reaches every control in the order of the page, where the focus is can be seen, keys
     decide."""
     instance_id, link = stage.ask()
+    # The page lists the messages sent once there are any.
+    stage.await_recorded_delivery(instance_id)
     visitor = new_visitor()
     visitor.open(stage.personal(link))
     keyboard, reached = visitor.page.keyboard, list[str]()

@@ -175,6 +175,16 @@ class Stage:
 
         return self.eventually(arrived, f"no {kind} about {instance_id}")
 
+    def await_recorded_delivery(self, instance_id: str) -> None:
+        """Waits until a delivery of a message about an instance is on record, which its pages then
+        list. A message arrives a moment before its delivery is recorded."""
+        execution = self.scene.executions()[instance_id]
+
+        def recorded() -> bool | None:
+            return bool(self.state.deliveries(execution["name"])) or None
+
+        self.eventually(recorded, f"no delivery about {instance_id} is recorded")
+
     def ended(self, instance_id: str) -> dict[str, Any]:
         """The execution about an instance, once it has ended."""
         states = self.scene.cloud.client("stepfunctions")
