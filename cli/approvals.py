@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,24 +18,30 @@ from urllib.parse import quote
 
 from cli.api import Api, api_of
 from cli.errors import CommandError
-from cli.tables import Column, print_table
-from cli.times import since, until
-from governor.core.units import people, printable
+from cli.references import Candidate, find, short_ids, suggestion
+from cli.tables import Column, print_table, print_text
+from cli.times import in_or_ago, since, until
+from governor.core.errors import PolicyError
+from governor.core.units import people, printable, span
+from governor.policy.document import parse_policy
+from governor.policy.model.policy import Mode
 
-_CELL_CHARACTERS = 40
-"""Longest cell of a table; a tag may have 256, and an id of ours has 32."""
+_WHOLE_ID = re.compile(r"[0-9a-f]{32}")
+_LONGEST_NAME = 40
+"""Longest name in a table; a tag may have 256 characters."""
 _ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
 _STEPS = "The plan: "
 """Beginning of the line of a plan that has its steps."""
 _COLUMNS = (
-    Column("ID", longest=_CELL_CHARACTERS),
-    Column("INSTANCE", longest=_CELL_CHARACTERS),
-    Column("TYPE", longest=_CELL_CHARACTERS),
-    Column("PLACE", longest=_CELL_CHARACTERS),
-    Column("USD A DAY", is_number=True, longest=_CELL_CHARACTERS),
-    Column("ACTION", longest=_CELL_CHARACTERS),
-    Column("OPEN UNTIL", longest=_CELL_CHARACTERS, wraps=True),
-    Column("NAME", longest=_CELL_CHARACTERS, wraps=True),
+    Column("NAME", longest=_LONGEST_NAME, gives_way=True),
+    Column("ACTION", is_colored=True, longest=12),
+    Column("USD A DAY", is_number=True, longest=12),
+    Column("ENDS", is_colored=True, longest=13),
+    Column("OWNER", longest=_LONGEST_NAME, gives_way=True),
+    Column("ID", longest=32),
+    Column("TYPE", longest=20, is_spare=True),
+    Column("INSTANCE", longest=20, is_spare=True),
+    Column("PLACE", longest=32, is_spare=True),
 )
 
 
@@ -48,7 +55,12 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         made = commands.add_parser(name, help=text)
         made.set_defaults(run=lambda given: run(api_of(given), given))
         if name != "list":
-            made.add_argument("id", help="the id that list prints")
+            made.add_argument(
+                "id",
+                metavar="QUESTION",
+                help="the instance's name or id, or the first characters of the question's id; "
+                "a question that is over needs its whole id",
+            )
         return made
 
     command("list", _list, "the open questions and what can be held, the most expensive first")
@@ -81,48 +93,92 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
         print(json.dumps(questions, indent=2))
         return
     if not questions:
-        print("no question waits for an answer")
+        print_text(_why_none(api))
         return
-    print_table(_COLUMNS, [_row(question) for question in questions])
+    shorts = short_ids([question["id"] for question in questions])
+    print_table(_COLUMNS, [_row(question, shorts[question["id"]]) for question in questions])
 
 
-def _row(question: Mapping[str, Any]) -> Sequence[str]:
-    usd_per_day = question["usd_per_day"]
+def _why_none(api: Api) -> str:
+    """Return that no question waits, with the reason as far as the policy in force says it."""
+    text = "no question waits for an answer"
+    try:
+        policy = parse_policy(api.call("GET", "/api/policy")["document"]).base().policy
+    except (CommandError, PolicyError):
+        return f"{text}; `governor status` says when the last sweep was"
+    if policy.mode is Mode.OBSERVE:
+        return f"{text}: mode observe asks nobody (`governor mode ask` changes that)"
+    idle_for = span(timedelta(minutes=policy.approval.ask_after_minutes))
     return (
-        question["id"],
-        question["instance_id"],
-        question["instance_type"],
-        f"{question['account']}/{question['region']}",
-        "unknown" if usd_per_day is None else f"{Decimal(usd_per_day):,.2f}",
-        question["action"],
-        _open_until(question),
-        question["instance_name"],
+        f"{text}: no instance that people are asked about has been idle for {idle_for}; "
+        "`governor status` says when the last sweep was"
     )
 
 
-def _open_until(question: Mapping[str, Any]) -> str:
+def _row(question: Mapping[str, Any], short_id: str) -> Sequence[str]:
+    usd_per_day = question["usd_per_day"]
+    return (
+        question["instance_name"],
+        question["action"],
+        "unknown" if usd_per_day is None else f"{Decimal(usd_per_day):,.2f}",
+        _end(question),
+        question["owner"],
+        short_id,
+        question["instance_type"],
+        question["instance_id"],
+        f"{question['account']}/{question['region']}",
+    )
+
+
+def _end(question: Mapping[str, Any]) -> str:
     if question.get("can_hold"):
         return "can be held"
     if question.get("can_hold_late"):
         return "EC2 was asked"
-    return until(question["expires_at"])
+    return in_or_ago(question["expires_at"])
+
+
+def _named(api: Api, arguments: argparse.Namespace) -> str:
+    """Return the whole id of the question that the command line names.
+
+    Raises:
+        CommandError: it fits several questions, or none that is open or can be held.
+    """
+    text = str(arguments.id)
+    if _WHOLE_ID.fullmatch(text):
+        return text
+    candidates = []
+    for question in api.call("GET", "/api/approvals")["questions"]:
+        place = f"{question['account']}/{question['region']}"
+        names = (question["instance_name"], question["instance_id"])
+        candidates.append(Candidate(question["id"], names, f"{names[0]} ({names[1]}) in {place}"))
+    found = find(text, candidates, "questions")
+    if found is None:
+        raise CommandError(
+            f"no question that is open or can be held is about {printable(text)!r}"
+            f"{suggestion(text, candidates)}. `governor approvals list` has them; one that is over "
+            "is found by its whole id, as --json and the mail have it"
+        )
+    return found.id
 
 
 def _show(api: Api, arguments: argparse.Namespace) -> None:
-    _print_question(api.call("GET", _path(arguments.id)), as_json=arguments.json)
+    question = api.call("GET", _path(_named(api, arguments)))
+    _print_question(question, as_json=arguments.json)
 
 
 def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -> None:
+    question_id = _named(api, arguments)
     try:
-        question = api.call("POST", _path(arguments.id), document)
+        question = api.call("POST", _path(question_id), document)
     except CommandError as error:
-        raise CommandError(f"{error}{_earlier_decision(api, arguments.id)}") from None
+        raise CommandError(f"{error}{_earlier_decision(api, question_id)}") from None
     _print_question(question, as_json=arguments.json)
     if arguments.json:
         return
     next_step = _next_step(question, str(document["answer"]))
     if next_step:
-        print(f"  next: {next_step}")
+        print_text(f"  next: {next_step}")
 
 
 def _earlier_decision(api: Api, approval_id: str) -> str:
@@ -201,22 +257,22 @@ def _print_question(question: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(question, indent=2))
         return
     name = printable(question["instance_name"])
-    print(f"{name} ({question['instance_id']}, {question['instance_type']})")
+    print_text(f"{name} ({question['instance_id']}, {question['instance_type']})")
     owner = printable(question["owner"])
-    print(f"  {question['account']}/{question['region']}, owner {owner}")
-    print(f"  {question['reason']}")
+    print_text(f"  {question['account']}/{question['region']}, owner {owner}")
+    print_text(f"  {question['reason']}")
     for line in (*question["cost"], *question["plan"]):
-        print(f"  {printable(line)}")
+        print_text(f"  {printable(line)}")
     if question["decision"]:
-        print(f"  {_decided(question)}")
+        print_text(f"  {_decided(question)}")
     elif question["first_yes_by"]:
         first = printable(people(question["first_yes_by"]))
-        print(f"  Approved by {first}; a second person must approve, too")
+        print_text(f"  Approved by {first}; a second person must approve, too")
     if question.get("held"):
-        print(f"  {printable(question['held'])}; nothing more is done")
+        print_text(f"  {printable(question['held'])}; nothing more is done")
     if question["void_reason"]:
-        print(f"  {question['status'].lower()}: {printable(question['void_reason'])}")
-    print(_state_line(question))
+        print_text(f"  {question['status'].lower()}: {printable(question['void_reason'])}")
+    print_text(_state_line(question))
 
 
 def _state_line(question: Mapping[str, Any]) -> str:

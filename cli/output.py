@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Self
 
+from cli.tables import print_text
+
 
 class Output:
     """Each line comes with its facts. With `--json`, only the facts are printed.
@@ -39,4 +41,4 @@ class Output:
 
     def _print(self, text: str) -> None:
         if text and not self._as_json:
-            print(text)
+            print_text(text)

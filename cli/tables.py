@@ -1,37 +1,67 @@
-"""Tables for people: drawn on a terminal, aligned plain text in a pipe or a file.
+"""Tables and sentences for people: drawn on a terminal, aligned plain text in a pipe or a file.
 
-Rich lays them out. It is imported when a table is made: help and JSON need none.
+Rich lays them out. It is imported when something is drawn: help and JSON need none.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from governor.core.units import clip, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _ANY_WIDTH = 100_000
 """In characters: wider than every table."""
+WIDTH = 80
+"""The width of a table in a pipe or a file, in characters; a sentence may be longer there."""
+_GAP = 2
+_NARROWEST = 8
+"""Characters that a column keeps where it gives way to others."""
+STYLES = {
+    "ok": "green",
+    "confirmed": "green",
+    "sound": "green",
+    "in force": "green",
+    "LOOK": "bold yellow",
+    "unknown": "yellow",
+    "warning": "yellow",
+    "stop": "yellow",
+    "can be held": "yellow",
+    "critical": "bold red",
+    "refuted": "bold red",
+    "terminate": "bold red",
+    "EC2 was asked": "bold red",
+}
+"""The style of a cell with this text in a column that `is_colored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
 
-    A cell of more than `longest` characters is clipped. Only a column that `wraps` goes over
-    several lines where the terminal is narrow: an id on two lines could not be copied.
+    A cell of more than `longest` characters is clipped. Only a column that `wraps` or
+    `gives_way` goes over several lines where the terminal is narrow: an id on two lines could not
+    be copied. In a pipe a column that `gives_way` is clipped to the width there, and one that
+    `wraps` holds sentences, which stay whole. A column that `is_spare` is left out where there is
+    no room for it.
     """
 
     title: str = ""
     is_number: bool = False
     wraps: bool = False
     longest: int | None = None
+    gives_way: bool = False
+    is_spare: bool = False
+    is_colored: bool = False
 
     def cell(self, text: str) -> str:
         """Return the text of a cell as it is shown."""
@@ -39,6 +69,15 @@ class Column:
         if self.longest is None:
             return shown
         return clip(shown, self.longest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns that are shown, with their cells."""
+
+    columns: Sequence[Column]
+    cells: Sequence[Sequence[str]]
+    styles: Mapping[str, str] = field(default_factory=dict)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -54,13 +93,46 @@ def table_text(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     return plain_text(columns, cells)
 
 
+def print_text(text: str) -> None:
+    """Print a sentence.
+
+    A terminal gets it in lines of its width, indented like the first. In a pipe it stays one line.
+    """
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    width = terminal().width
+    for line in text.split("\n"):
+        print(_wrapped(line, width))
+
+
+def _wrapped(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    lines = textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
+
+
+def terminal() -> Console:
+    """Return the terminal of standard output. With NO_COLOR set, it has no styles at all."""
+    from rich.console import Console
+
+    return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
 def plain_text(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     """Return the table without styles or lines, two spaces between columns."""
     from rich.console import Console
 
+    layout = _clipped(_with_room_for(columns, cells, WIDTH), WIDTH)
     console = Console(file=StringIO(), width=_ANY_WIDTH, color_system=None)
     with console.capture() as captured:
-        console.print(_table(columns, cells, is_drawn=False))
+        console.print(_table(layout, is_drawn=False))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
@@ -69,23 +141,85 @@ def _drawn(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     from rich.console import Console
     from rich.measure import Measurement
 
-    table = _table(columns, cells, is_drawn=True)
-    terminal = Console()
-    any_width = terminal.options.update(width=_ANY_WIDTH)
-    needed = Measurement.get(terminal, any_width, table).minimum
-    console = Console(width=max(terminal.width, needed))
+    screen = terminal()
+    shown = _with_room_for(columns, cells, screen.width)
+    table = _table(_Layout(shown.columns, shown.cells, STYLES), is_drawn=True)
+    any_width = screen.options.update(width=_ANY_WIDTH)
+    needed = Measurement.get(screen, any_width, table).minimum
+    console = Console(
+        width=max(screen.width, needed),
+        color_system="auto" if screen.color_system else None,
+    )
     with console.capture() as captured:
         console.print(table)
     return captured.get().rstrip("\n")
 
 
-def _table(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, is_drawn: bool) -> Table:
-    from rich import box
+def _with_room_for(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int
+) -> _Layout:
+    """Return the table without the spare columns for which this width has no room."""
+    widths = _widths(_Layout(columns, cells))
+    left = width + _GAP
+    for column, needed in zip(columns, widths, strict=True):
+        if not column.is_spare:
+            left -= needed + _GAP
+    shown = []
+    for index, column in enumerate(columns):
+        if column.is_spare:
+            left -= widths[index] + _GAP
+        if not column.is_spare or left >= 0:
+            shown.append(index)
+    return _Layout(
+        [columns[index] for index in shown],
+        [[row[index] for index in shown] for row in cells],
+    )
+
+
+def _clipped(layout: _Layout, width: int) -> _Layout:
+    """Return the table in that width if its columns can give way so far; the widest goes first."""
+    widths = _widths(layout)
+    givers = [index for index, column in enumerate(layout.columns) if column.gives_way]
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        widest = max(givers, key=lambda index: widths[index], default=None)
+        if widest is None or widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    cells = []
+    for row in layout.cells:
+        shown = list(row)
+        for index in givers:
+            shown[index] = _cut(shown[index], widths[index])
+        cells.append(shown)
+    return _Layout(layout.columns, cells)
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the text in at most that width; a character may be two cells wide."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1).rstrip()}…"
+
+
+def _widths(layout: _Layout) -> list[int]:
+    """Return the width of each column: that of its longest cell, or of its title."""
     from rich.cells import cell_len
+
+    widths = []
+    for index, column in enumerate(layout.columns):
+        cells = [cell_len(row[index]) for row in layout.cells]
+        widths.append(max([cell_len(column.title), *cells]))
+    return widths
+
+
+def _table(layout: _Layout, *, is_drawn: bool) -> Table:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    has_titles = any(column.title for column in columns)
+    has_titles = any(column.title for column in layout.columns)
     has_rule = is_drawn and has_titles
     # The box adds a space between columns: two in all, as without it.
     table = Table(
@@ -96,14 +230,18 @@ def _table(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, is_draw
         show_header=has_titles,
         header_style="bold" if is_drawn else "none",
     )
-    for index, column in enumerate(columns):
-        widths = [cell_len(row[index]) for row in cells]
+    for column, width in zip(layout.columns, _widths(layout), strict=True):
+        can_narrow = column.wraps or column.gives_way
         table.add_column(
             Text(column.title),
             justify="right" if column.is_number else "left",
-            no_wrap=not column.wraps,
-            min_width=None if column.wraps else max(widths, default=0),
+            no_wrap=not can_narrow,
+            min_width=None if can_narrow else width,
         )
-    for row in cells:
-        table.add_row(*map(Text, row))
+    for row in layout.cells:
+        texts = []
+        for column, cell in zip(layout.columns, row, strict=True):
+            style = layout.styles.get(cell, "") if column.is_colored else ""
+            texts.append(Text(cell, style=style))
+        table.add_row(*texts)
     return table

@@ -30,6 +30,15 @@ def until(text: str) -> str:
     return f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})"
 
 
+def in_or_ago(text: str) -> str:
+    """Return `in 23 h` or `2 h ago`, of a time of the API: for a table, which has no room."""
+    moment = parse_iso(text)
+    at = now()
+    if moment <= at:
+        return f"{span(at - moment)} ago"
+    return f"in {left(moment - at + _JUST_SET)}"
+
+
 def since(text: str) -> str:
     """Return the same as `ago`, of a time of the API."""
     return ago(parse_iso(text), now())

@@ -42,7 +42,7 @@ SAYS = {
     "governor policy diff": r"^\+targets: .*210987654321",
     "governor mode ask": r"^\+mode: ask$",
     "governor mode observe": r"^\+mode: observe$",
-    "governor approvals list": "left-alone$",
+    "governor approvals list": "^left-alone  ",
     "governor approvals show": r"^left-alone \(i-",
     "governor approvals keep": r"^  Kept by .*; the keep ends in 7 days",
     "governor approvals approve": r"^  Approved by ",
@@ -194,9 +194,11 @@ class Reader:
     def _question(self, name: str) -> str:
         """The id of the open question about an instance."""
         (line,) = [
-            one for one in self._run("approvals", "list").stdout.splitlines() if one.endswith(name)
+            one
+            for one in self._run("approvals", "list").stdout.splitlines()
+            if one.startswith(f"{name} ")
         ]
-        return line.split()[0]
+        return line.split()[-1]
 
     def _entered(self, instance_id: str) -> set[str]:
         """The states that its workflow has been in."""

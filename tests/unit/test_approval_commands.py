@@ -32,19 +32,27 @@ QUESTION = {
     "action": "stop",
     "expires_at": "2026-11-20T13:00:00Z",
     "instance_name": "train-a",
+    "owner": "alice",
 }
 
 
 class FakeApi:
-    """Answers every call with these questions."""
+    """Answers with these questions, and with a policy in this mode."""
 
-    def __init__(self, *questions: dict[str, Any]) -> None:
+    def __init__(self, *questions: dict[str, Any], mode: str = "ask") -> None:
         self.questions = questions
+        self.mode = mode
+        self.calls: list[tuple[str, str]] = []
 
-    def call(self, method: str, path: str) -> dict[str, Any]:
+    def call(self, method: str, path: str, document: object = None) -> dict[str, Any]:
         """As the API."""
-        assert ("GET", "/api/approvals") == (method, path)
-        return {"questions": list(self.questions)}
+        self.calls.append((method, path))
+        assert (method == "POST") == (document is not None)
+        if path == "/api/policy":
+            return {"document": f"mode: {self.mode}"}
+        if path == "/api/approvals":
+            return {"questions": list(self.questions)}
+        return {**ASKED, **APPROVED, "id": path.rpartition("/")[2], "needs_another": False}
 
 
 def listed(capsys: pytest.CaptureFixture[str], *questions: dict[str, Any]) -> list[str]:
@@ -54,29 +62,99 @@ def listed(capsys: pytest.CaptureFixture[str], *questions: dict[str, Any]) -> li
     return capsys.readouterr().out.splitlines()
 
 
-def test_a_name_as_long_as_a_tag_may_be_makes_no_line_longer_than_others(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_name_comes_first_and_the_owner_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """With as much of the id as tells it apart: that is enough to answer."""
+    head, line = listed(capsys, QUESTION)
+
+    assert ["NAME", "ACTION", "USD", "A", "DAY", "ENDS", "OWNER", "ID"] == head.split()[:8]
+    assert line.startswith("train-a  stop")
+    assert "  in 5 h  alice  aaaaaaaa" in line
+
+
+def test_a_list_of_long_names_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     """Cut, and that is seen; whole in `show`, and with `--json`."""
-    head, short, cut = listed(capsys, QUESTION, {**QUESTION, "instance_name": "n" * 255})
+    long = {
+        **QUESTION,
+        "instance_name": "n" * 255,
+        "owner": "o" * 255,
+        "action": "terminate",
+        "usd_per_day": "12345.678",
+        "can_hold_late": True,
+        "instance_type": "x" * 255,
+        "region": "y" * 255,
+    }
+    lines = listed(capsys, QUESTION, {**long, "id": "b" * 32})
 
-    assert short.endswith("train-a")
-    assert cut.endswith("  " + "n" * 39 + "…")
-    assert head.index("NAME") + 40 == len(cut)
+    assert 80 >= max(len(line) for line in lines)
+    assert lines[2].startswith("n" * 10)
+    assert "n…  terminate  12,345.68  EC2 was asked  o" in lines[2]
+    assert lines[2].endswith("o…  bbbbbbbb")
 
 
-def test_no_cell_widens_its_column_without_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a type or a Region is called one day."""
-    lines = listed(capsys, QUESTION, {**QUESTION, "instance_type": "x" * 255, "region": "y" * 255})
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("observe", "mode observe asks nobody (`governor mode ask` changes that)"),
+        ("ask", "no instance that people are asked about has been idle for 3 h"),
+        ("banana", "`governor status` says when the last sweep was"),
+    ],
+)
+def test_an_empty_list_says_why(capsys: pytest.CaptureFixture[str], mode: str, said: str) -> None:
+    api: Any = FakeApi(mode=mode)
+    _list(api, argparse.Namespace(json=False))
 
-    assert 8 * 42 >= max(len(line) for line in lines)
+    out = capsys.readouterr().out
+    assert out.startswith("no question waits for an answer")
+    assert said in out
+
+
+def answered(text: str, *questions: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the calls of a yes to the question that is named so."""
+    api = FakeApi(*questions)
+    arguments = argparse.Namespace(id=text, json=True, instance_id=None, accept_losses=False)
+    a_fake: Any = api
+    _approve(a_fake, arguments)
+    return api.calls
+
+
+OTHER = {**QUESTION, "id": "b" * 32, "instance_id": "i-0fedcba9876543210", "account": "2" * 12}
+
+
+@pytest.mark.parametrize("text", ["train-b", "bbbbbbbb", "bbbb", "i-0fedcba9876543210"])
+def test_a_question_is_named_by_its_instance_or_by_a_part_of_its_id(text: str) -> None:
+    calls = answered(text, QUESTION, {**OTHER, "instance_name": "train-b"})
+
+    assert [("GET", "/api/approvals"), ("POST", f"/api/approvals/{'b' * 32}")] == calls
+
+
+def test_a_whole_id_needs_no_list() -> None:
+    """Questions that are over are in no list."""
+    assert [("POST", f"/api/approvals/{'c' * 32}")] == answered("c" * 32)
+
+
+def test_a_name_of_two_questions_answers_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """The refusal names both, with what tells them apart."""
+    with pytest.raises(CommandError) as refused:
+        answered("train-a", QUESTION, OTHER)
+
+    assert str(refused.value).splitlines() == [
+        "'train-a' fits 2 questions. Name one by its id:",
+        "  aaaaaaaa  train-a (i-0123456789abcdef0) in 123456789012/us-east-1",
+        "  bbbbbbbb  train-a (i-0fedcba9876543210) in 222222222222/us-east-1",
+    ]
+    assert "" == capsys.readouterr().out
+
+
+def test_a_name_of_no_question_is_guessed() -> None:
+    with pytest.raises(CommandError, match=r"about 'tran-a'; did you mean train-a\?\. `governor"):
+        answered("tran-a", QUESTION)
 
 
 def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Names are whatever somebody chose."""
     lines = listed(capsys, {**QUESTION, "instance_name": "\x1b[2J\x07train"})
 
-    assert lines[1].endswith("  [2J train")
+    assert lines[1].startswith("[2J train  stop")
 
 
 @pytest.mark.parametrize(
@@ -245,11 +323,11 @@ def test_a_repeat_after_ec2_was_asked_offers_no_hold(capsys: pytest.CaptureFixtu
 def test_a_list_says_when_questions_end_as_people_read_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """How far off and by the clock, as everywhere else; what can be held has no end."""
+    """How far off; what can be held has no end. `show` has the time by the clock."""
     found = listed(
         capsys, QUESTION, {**QUESTION, "can_hold": True}, {**QUESTION, "can_hold_late": True}
     )
-    assert ("  in 5 h (" in found[1], "  can be held  " in found[2]) == (True, True)
+    assert ("  in 5 h  " in found[1], "  can be held  " in found[2]) == (True, True)
     assert "  EC2 was asked  " in found[3]
     assert "2026-11-20T" not in "".join(found)
 
