@@ -28,7 +28,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "policy-brakes.md": ("what holds actions back", ("breaker", "caps")),
     "policy-messages-and-money.md": (
         "events, health, hints and money",
-        ("events", "health", "managed", "prices", "ledger", "budget"),
+        ("events", "health", "managed", "prices", "money", "ledger", "budget"),
     ),
     "policy-advice.md": ("what `governor advice` looks for", ("advice",)),
 }

@@ -291,6 +291,12 @@ ENTRIES = (
         "a Region whose price list cannot be read",
     ),
     Entry(
+        "money",
+        "job_tag_keys",
+        (Who.FINOPS, Who.TRAINING),
+        "jobs are named by other tags than `Job`, and their cost is wanted",
+    ),
+    Entry(
         "ledger",
         "false_stop_within_minutes saving_counts_days weekly_report monthly_report",
         (Who.FINOPS,),

@@ -29,7 +29,7 @@ HARMLESS = """
     health.check_every_minutes health.enabled health.hot_above_celsius health.straggler_above_points
     health.throttled_above_percent health.under_used_below_percent ledger.false_stop_within_minutes
     ledger.monthly_report ledger.saving_counts_days ledger.weekly_report managed.idle_for_minutes
-    managed.tell_again_after_hours plan.copied_tag_keys plan.snapshot_tags
+    managed.tell_again_after_hours money.job_tag_keys plan.copied_tag_keys plan.snapshot_tags
     prices.commitments_elsewhere prices.discount_percent
     prices.ebs_usd_per_gib_month prices.snapshot_usd_per_gib_month
 """

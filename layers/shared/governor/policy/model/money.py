@@ -1,4 +1,4 @@
-"""Sections of the policy about money: prices, the ledger of savings, budgets, and advice.
+"""Sections of the policy about money: prices, jobs, the ledger of savings, budgets, and advice.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.
@@ -60,6 +60,16 @@ class Prices(Section):
         """Return the discount on the list prices of a family such as `p5`, in percent: its own,
         else that of `all`; 0 if neither is set."""
         return self.discount_percent.get(family, self.discount_percent.get("all", Decimal(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Money(Section):
+    """How the cost of a project is split by job (money.md)."""
+
+    risk = "none"
+    job_tag_keys: tuple[str, ...] = ("Job", "job")
+    """Tags that name the job of an instance. The first tag that exists counts. Empty: costs have no
+    jobs."""
 
 
 @dataclass(frozen=True, slots=True)

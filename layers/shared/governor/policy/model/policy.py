@@ -24,7 +24,7 @@ from governor.policy.model.acting import RELEASED_FOR, Action, ApprovalRule, Pla
 from governor.policy.model.brakes import Breaker, Caps
 from governor.policy.model.contacts import ACCOUNT, Console, Ownership
 from governor.policy.model.judging import LONGEST_LAG, IdleRule, Metrics, Targets, Vetoes
-from governor.policy.model.money import Advice, Budget, Ledger, Prices
+from governor.policy.model.money import Advice, Budget, Ledger, Money, Prices
 from governor.policy.model.names import FAMILY, REGION, TagMatch
 from governor.policy.model.notices import Events, Health, Managed
 
@@ -71,6 +71,7 @@ class Policy(Section):
     console: Console = field(default_factory=Console)
     managed: Managed = Managed()
     prices: Prices = field(default_factory=Prices)
+    money: Money = Money()
     ledger: Ledger = Ledger()
     budget: Budget = field(default_factory=Budget)
     events: Events = Events()

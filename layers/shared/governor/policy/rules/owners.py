@@ -1,4 +1,4 @@
-"""The owner of an instance, by its tags and the policy's contacts.
+"""The owner of an instance, by its tags and the policy's contacts, and its job.
 
 An owner says who is asked. Who may answer is decided in `approvals.rules.terms`.
 """
@@ -13,11 +13,12 @@ from governor.alerts.model import UNASSIGNED, Owner
 from governor.core.instance import Instance
 from governor.core.units import printable
 from governor.policy.model.contacts import Ownership
+from governor.policy.model.money import Money
 
 
 @dataclass(frozen=True, slots=True)
 class NamingTag:
-    """A tag that names the owner or the project of an instance. The value is one printable line."""
+    """A tag that names the owner, the project or the job of an instance. The value is one printable line."""
 
     key: str
     value: str
@@ -37,6 +38,13 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
     contacts = rule.asked(name, project)
     time_zone = contacts[0].time_zone if contacts else "UTC"
     return Owner(name, project, time_zone)
+
+
+def job_of(instance: Instance, rule: Money) -> str | None:
+    """Return the job of an instance by its tags, as one printable line; `None` if none names a
+    job."""
+    job_tag = _first_tag(instance, rule.job_tag_keys)
+    return job_tag.value if job_tag else None
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
