@@ -79,7 +79,7 @@ def _write(path: Path, text: str) -> None:
 
 def _warn(report: Report) -> None:
     """Print on standard error what limits a report that is read by a program."""
-    from cli.scan.words import headline, refusal_text
+    from governor.scan.words import headline, refusal_text
     from governor.scan.rules import refusals_of
 
     print(headline(report), file=sys.stderr)

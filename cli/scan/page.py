@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.scan.words import headline, own_cost, refusal_text, remarks
+from governor.scan.words import headline, own_cost, refusal_text, remarks
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of

@@ -21,12 +21,10 @@ from governor.scan.kind import Kept, Kind, Place
 from governor.scan.model import Report
 from governor.scan.rules import by_waste
 from governor.scan.scan_place import PlaceReport, scan_place
-from governor.scan.unread import interrupted, unread_of
+from governor.scan.unread import interrupted, unread_prices
 
 PLACES_AT_A_TIME = 16
 """Each has rates of its own at AWS."""
-SHIPPED_PRICES = "AWS's list prices (instances have the shipped ones of us-east-1 instead)"
-_SPOT_PRICES = "Spot prices"
 _ANY_REGION = "us-east-1"
 _PLACES_A_CLEANING = 32
 """Clients of botocore refer to themselves, so that Python frees them late: a hundred places would
@@ -79,10 +77,7 @@ def scan_places(
     reports = _at_once(scan, places.targets, clients)
     rows = [row for report in reports for row in report.rows]
     missing = [line for report in reports for line in report.unread]
-    if prices.problem is not None:
-        missing.append(unread_of(_caller(places).account, SHIPPED_PRICES, prices.problem))
-    for target, error in prices.spot_problems.items():
-        missing.append(unread_of(str(target), _SPOT_PRICES, error))
+    missing += unread_prices(_caller(places).account, prices.problem, prices.spot_problems)
     return Report(
         scanned_at=now,
         rows=by_waste(rows),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cli.scan.words import remarks
+from governor.scan.words import remarks
 from governor.core.errors import CloudError
 from governor.core.instance import Instance
 from governor.scan.kind import Kind

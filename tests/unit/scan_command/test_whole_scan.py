@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.timeline import SimulatedThreads, Timeline
-from cli.scan.reading import SHIPPED_PRICES
+from governor.scan.unread import SHIPPED_PRICES
 from cli.scan.tags import INSTANCES
 from governor.scan.registry import KINDS
 from governor.scan.rights import policy_to_attach

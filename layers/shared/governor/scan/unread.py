@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from governor.core.errors import AccessDenied, CloudError
+from governor.core.instance import Target
 from governor.core.units import printable
 from governor.scan.model import Unread
 
@@ -20,6 +23,11 @@ them."""
 _ENCODED = "Encoded authorization failure message"
 """The text before a thousand characters that only AWS can read."""
 INTERRUPTED = "the scan was interrupted"
+EVERYTHING = "everything"
+"""The topic of a line about a place that was not read at all."""
+SHIPPED_PRICES = "AWS's list prices (instances have the shipped ones of us-east-1 instead)"
+_SPOT_PRICES = "Spot prices"
+_ASSUME_ROLE = "sts:AssumeRole"
 
 
 def unread_of(place: str, topic: str, error: CloudError) -> Unread:
@@ -37,4 +45,26 @@ def unread_of(place: str, topic: str, error: CloudError) -> Unread:
 
 def interrupted(place: str) -> Unread:
     """Return the line about an account and Region that was not looked at any more."""
-    return Unread(place, "everything", "", INTERRUPTED)
+    return Unread(place, EVERYTHING, "", INTERRUPTED)
+
+
+def unread_prices(
+    account: str, problem: CloudError | None, spot_problems: Mapping[Target, CloudError]
+) -> list[Unread]:
+    """Return a line for AWS's list prices if they could not be read, and one for each place whose
+    Spot prices could not; empty if all could."""
+    lines: list[Unread] = []
+    if problem is not None:
+        lines.append(unread_of(account, SHIPPED_PRICES, problem))
+    for target, error in spot_problems.items():
+        lines.append(unread_of(str(target), _SPOT_PRICES, error))
+    return lines
+
+
+def unreached(target: Target, error: AccessDenied) -> Unread | None:
+    """Return the line about a place of which nothing can be read: its role cannot be assumed, or
+    its Region does not take the credentials. Return `None` if only a right is missing there."""
+    line = unread_of(str(target), EVERYTHING, error)
+    if line.is_missing_right and line.operation != _ASSUME_ROLE:
+        return None
+    return line

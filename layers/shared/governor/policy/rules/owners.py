@@ -14,6 +14,7 @@ from governor.core.instance import Instance
 from governor.core.units import printable
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.money import Money
+from governor.policy.model.names import Tagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class NamingTag:
     value: str
 
 
-def owner_of(instance: Instance, rule: Ownership) -> Owner:
-    """Return the owner and project of an instance by its tags, with the time zone of the first
-    person who is asked.
+def owner_of(instance: Tagged, rule: Ownership) -> Owner:
+    """Return the owner and project of an instance, or of another resource, by its tags, with the
+    time zone of the first person who is asked.
 
     Without an owner tag the owner is the policy's `default_owner`; without a project tag the
     project is `unassigned`. The zone is `UTC` if nobody is asked.
@@ -67,7 +68,7 @@ def unknown_owner(instance: Instance, rule: Ownership) -> NamingTag | None:
     return owner_tag
 
 
-def _first_tag(instance: Instance, keys: tuple[str, ...]) -> NamingTag | None:
+def _first_tag(instance: Tagged, keys: tuple[str, ...]) -> NamingTag | None:
     """Return the first of the tags with these keys that has a printable value; `None` if the
     instance has none."""
     for key in keys:

@@ -1,4 +1,4 @@
-"""Sentences of a scan's report that the table and the HTML page have in common."""
+"""Sentences of a scan's report, which all its formats have in common."""
 
 from __future__ import annotations
 
