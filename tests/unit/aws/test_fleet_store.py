@@ -12,9 +12,9 @@ from decimal import Decimal
 import pytest
 
 from governor.core.instance import Target
-from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
-from governor.fleet.store import OTHERS, replace_day_write
-from governor.table.table import put
+from governor.fleet.model import OTHER_JOBS, DayCosts, FleetPage, FleetRow, JobKey, Share
+from governor.fleet.store import MOST_JOBS, OTHERS, replace_day_write
+from governor.table.table import packed, put
 from tests.console_world import many_rows
 from tests.twins.stores import EveryStore
 from tests.unit.aws.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, ref
@@ -222,11 +222,132 @@ def test_a_day_of_too_many_owners_is_summed_up(table: EveryStore) -> None:
     assert len(item["shares"]) < 350_000
     assert Share(used=Decimal(1_499)) == kept[names[-1], "vision"]
     assert sum(shares.values(), Share()) == sum(kept.values(), Share())
-    again = table.days_of(TARGET, [whole.day])[0].plus(shares)
+    again = table.days_of(TARGET, [whole.day])[0].plus(
+        {JobKey(*payer, None): share for payer, share in shares.items()}
+    )
     table._table.transact(replace_day_write(again))
     twice = table.days_of(TARGET, [whole.day])[0].shares
     assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
     assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total
+
+
+def jobs_of(number: int, owner: str = "alice", project: str = "vision") -> dict[JobKey, Share]:
+    """So many jobs of one owner and project, each a dollar more expensive than the one before."""
+    shares: dict[JobKey, Share] = {}
+    for place in range(1, number + 1):
+        shares[JobKey(owner, project, f"job-{place}")] = Share(
+            Decimal(place), idle=Decimal("0.000000001")
+        )
+    return shares
+
+
+def sums_of(costs: DayCosts) -> dict[tuple[str, str], Share]:
+    """The sums of the day's jobs, with what has none, by owner and project."""
+    sums: dict[tuple[str, str], Share] = {}
+    for key, share in costs.by_job():
+        sums[key.payer] = sums.get(key.payer, Share()) + share
+    return sums
+
+
+def test_jobs_are_kept_digit_by_digit_and_add_up_with_what_has_none(table: EveryStore) -> None:
+    """Any text may be the name of a job; the amounts are those that were added."""
+    day = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region)
+    jobs = {
+        JobKey("alice", "vision", '=HYPERLINK(1), "🚀"'): Share(Decimal("1.000000001")),
+        JobKey("alice", "vision", None): Share(idle=Decimal(2)),
+        JobKey("bob", "", "eval"): Share(kept=Decimal("3E-9")),
+    }
+    costs = day.plus(jobs)
+
+    table._table.transact(replace_day_write(costs))
+
+    [read] = table.days("2026-11")
+    assert costs == read == table.days_of(TARGET, [day.day])[0]
+    assert jobs == {key: share for key, share in read.by_job() if share.total}
+    assert read.shares == sums_of(read)
+
+
+def test_a_day_of_an_earlier_release_has_no_jobs(table: EveryStore) -> None:
+    """Its costs belong to no job, and a sweep of this release goes on from there."""
+    day = date(2026, 11, 20)
+    table._table.transact(
+        replace_day_write(DayCosts(day, TARGET.account, TARGET.region).plus(jobs_of(2)))
+    )
+    [item] = table._table.query("DAYS#2026-11")
+    del item["jobs"]
+    table._table.write(put((item["pk"], item["sk"]), item))
+
+    [early] = table.days("2026-11")
+    assert early.jobs is None
+    assert {("alice", "vision", None): early.shares["alice", "vision"]} == dict(early.by_job())
+
+    later = early.plus(jobs_of(1))
+    table._table.transact(replace_day_write(later))
+    [read] = table.days("2026-11")
+    assert later == read
+    assert (
+        Share(Decimal(1), Decimal("1E-9"))
+        == dict(read.by_job())[JobKey("alice", "vision", "job-1")]
+    )
+    assert Decimal("4.000000003") == sum(share.total for _, share in read.by_job())
+
+
+def test_damaged_jobs_do_not_hide_the_costs_of_a_day(table: EveryStore) -> None:
+    """The costs stay, without jobs."""
+    costs = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region).plus(jobs_of(2))
+    table._table.transact(replace_day_write(costs))
+    [item] = table._table.query("DAYS#2026-11")
+    for damaged in (b"x", packed([[[7, "job-1", "1", "0", "0", "0"]]])[0]):
+        table._table.write(put((item["pk"], item["sk"]), {**item, "jobs": damaged}))
+
+        assert (replace(costs, jobs=None),) == table.days("2026-11")
+
+
+def test_too_many_jobs_of_a_project_are_summed_up_without_a_loss(table: EveryStore) -> None:
+    """The most expensive ones are named, for each project; the sum of a day stays, however often it
+    is written."""
+    many = jobs_of(MOST_JOBS + 7) | jobs_of(1, owner="bob") | jobs_of(3, project="llm")
+    costs = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region).plus(many)
+    for _ in range(2):
+        table._table.transact(replace_day_write(costs))
+        [costs] = table.days("2026-11")
+
+        assert costs.jobs is not None
+        named = {key for key in costs.jobs if key.job != OTHER_JOBS and key.project == "vision"}
+        assert MOST_JOBS == len(named)
+        assert JobKey("alice", "vision", "job-8") in named
+        assert Decimal(sum(range(1, 8))) == costs.jobs[JobKey("alice", "vision", OTHER_JOBS)].used
+        assert Decimal(1) == costs.jobs[JobKey("bob", "vision", OTHER_JOBS)].used
+        assert JobKey("alice", "llm", "job-1") in costs.jobs
+        assert costs.shares == sums_of(costs)
+
+
+@pytest.mark.parametrize(("owners", "jobs"), [(40, 40), (1_500, 1), (1, 5_000)])
+def test_a_day_with_jobs_of_long_names_fits_into_an_item(
+    table: EveryStore, owners: int, jobs: int
+) -> None:
+    """Tags of 256 characters that nothing compresses: DynamoDB takes the item, and no cost is
+    lost."""
+    chance = random.Random(1)
+
+    def name() -> str:
+        return "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256))
+
+    shares: dict[JobKey, Share] = {}
+    for number in range(owners):
+        owner = name()
+        for _ in range(jobs):
+            shares[JobKey(owner, f"project-{number}", name())] = Share(used=Decimal(1))
+    costs = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region).plus(shares)
+
+    table._table.transact(replace_day_write(costs))
+
+    [item] = table._table.query("DAYS#2026-11")
+    assert len(item["shares"]) + len(item["jobs"]) < 398_000
+    [read] = table.days("2026-11")
+    assert read.shares == sums_of(read)
+    in_jobs = sum((share.total for key, share in read.by_job() if key.job is not None), Decimal(0))
+    assert owners * jobs == in_jobs == sum(share.total for share in read.shares.values())
 
 
 def test_a_page_of_5000_instances_is_at_most_ten_items(table: EveryStore) -> None:

@@ -16,7 +16,7 @@ from governor.alerts.model import UNASSIGNED
 from governor.core.instance import Lifecycle
 from governor.episode.model.episode import Observation
 from governor.episode.model.plan import Price
-from governor.fleet.model import DayCosts, Share
+from governor.fleet.model import AMOUNTS, DayCosts, Payer, Share
 from governor.money.rules.cost import (
     UNTAGGED,
     Meter,
@@ -265,6 +265,7 @@ owned = st.builds(
     st.none() | st.decimals("0", "200", places=4, allow_nan=False),
     st.sampled_from(["alice", "bob"]),
     st.sampled_from(["used", "idle", "kept", "unmeasured"]),
+    st.sampled_from([None, "eval", "train"]),
 )
 
 
@@ -287,6 +288,12 @@ def test_days_add_up_to_the_meter_whenever_it_is_counted(
         meter = counted_up_to(meter, runs, until)
 
     assert all(START.date() <= day < END.date() for day in days)
+    for costs in days.values():
+        sums: dict[Payer, Share] = dict.fromkeys(costs.shares, Share())
+        for key, share in costs.by_job():
+            assert min(AMOUNTS(share)) >= 0
+            sums[key.payer] += share
+        assert costs.shares == sums
     for counted, shown in (("llm", "llm"), (UNTAGGED, UNASSIGNED)):
         whole = sum(
             (
@@ -306,6 +313,6 @@ def test_a_day_is_split_at_midnight_utc_and_by_what_was_seen() -> None:
     runs = [run(at(3, 22), at(4, 1), busy), run(at(4), at(4, 2), idle)]
 
     assert {
-        at(3).date(): {("alice", "llm"): Share(used=Decimal(20))},
-        at(4).date(): {("alice", "llm"): Share(used=Decimal(10), idle=Decimal(20))},
+        at(3).date(): {("alice", "llm", None): Share(used=Decimal(20))},
+        at(4).date(): {("alice", "llm", None): Share(used=Decimal(10), idle=Decimal(20))},
     } == shares_by_day(new_meter(TARGET, START), runs, at(5))

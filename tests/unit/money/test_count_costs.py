@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -17,6 +18,7 @@ from governor.episode.model.plan import Price
 from governor.fleet.model import DayCosts
 from governor.money.costs import CountCosts
 from governor.money.rules.cost import UNTAGGED, Meter
+from governor.policy.model.money import Money
 from governor.verdict.model import VerdictKind
 from tests.builders import NOW, POLICY, TARGET, make_instance
 from tests.twins import MemoryStateTable, StaticPrices
@@ -253,3 +255,59 @@ def _ran(launches: list[datetime], stops: list[datetime], until: datetime) -> ti
     ends = [*stops, until]
     spans = (min(end, until) - start for start, end in zip(launches, ends, strict=False))
     return sum((span for span in spans if span > timedelta(0)), timedelta(0))
+
+
+def named(world: FleetWorld) -> dict[tuple[str, str | None], Decimal]:
+    """The costs of the month by project and job, without amounts of zero."""
+    sums: dict[tuple[str, str | None], Decimal] = {}
+    for day in world.state.days("2026-11"):
+        for key, share in day.by_job():
+            if share.total:
+                whose = (key.project, key.job)
+                sums[whose] = sums.get(whose, Decimal(0)) + share.total
+    return sums
+
+
+def test_the_cost_of_a_project_is_split_by_job() -> None:
+    """By the tag of the instance; hours of instances without such a tag have no job."""
+    world = FleetWorld()
+    world.add(1, BUSY, tags={**TAGS, "Job": "finetune"}, launch_time=NOW)
+    world.add(2, BUSY, tags={**TAGS, "job": "finetune"}, launch_time=NOW)
+    world.add(3, BUSY, tags={**TAGS, "Job": '=1+1, "🚀"'}, launch_time=NOW)
+    world.add(4, BUSY, tags=TAGS, launch_time=NOW)
+    world.sweep(60)
+    world.sweep(60)
+
+    assert {
+        ("llm", "finetune"): 4 * HOUR,
+        ("llm", '=1+1, "🚀"'): 2 * HOUR,
+        ("llm", None): 2 * HOUR,
+    } == named(world)
+    assert 8 * HOUR == meter(world).usd["llm"]
+
+
+def test_hours_belong_to_the_job_of_the_time_in_which_they_ran() -> None:
+    """An instance that turned to another job counts for that from the last sweep on; one that is
+    gone is counted for the job that the last sweep saw."""
+    world = FleetWorld()
+    world.add(1, BUSY, tags={**TAGS, "Job": "first"}, launch_time=NOW)
+    world.sweep(60)
+    world.change("i-00000000000000001", tags={**TAGS, "Job": "second"})
+    world.sweep(60)
+    world.change("i-00000000000000001", state="stopped", tags={**TAGS, "Job": "third"})
+    world.sweep(60)
+
+    assert {
+        ("llm", "first"): HOUR,
+        ("llm", "second"): Decimal("1.5") * HOUR,
+    } == named(world)
+
+
+def test_without_tag_keys_nothing_has_a_job() -> None:
+    """`money.job_tag_keys: []` is a policy without jobs."""
+    world = FleetWorld()
+    world.policies.policy = replace(world.policies.policy, money=Money(job_tag_keys=()))
+    world.add(1, BUSY, tags={**TAGS, "Job": "first"}, launch_time=NOW)
+    world.sweep(60)
+
+    assert {("llm", None): HOUR} == named(world)

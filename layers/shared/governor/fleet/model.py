@@ -5,11 +5,13 @@ These records must stay small: every page of the console reads all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from decimal import Decimal
 from operator import attrgetter
+from typing import NamedTuple
 
 from governor.core.instance import Target
 from governor.core.units import Usd, UsdPerHour, UtcDatetime
@@ -158,6 +160,15 @@ class Share:
             self.unmeasured + share.unmeasured,
         )
 
+    def __sub__(self, share: Share) -> Share:
+        """Return what is left of these costs without the other ones, part by part."""
+        return Share(
+            self.used - share.used,
+            self.idle - share.idle,
+            self.kept - share.kept,
+            self.unmeasured - share.unmeasured,
+        )
+
 
 UNMEASURED = "unmeasured"
 AMOUNTS: Callable[[Share], tuple[Usd, ...]] = attrgetter(*(part.name for part in fields(Share)))
@@ -174,6 +185,27 @@ def part_of(kind: VerdictKind | None) -> str:
     return _PARTS.get(kind.family, UNMEASURED)
 
 
+Payer = tuple[str, str]
+"""An owner and a project."""
+OTHER_JOBS = ""
+"""In place of a job: the jobs of an owner and project that were too many to be stored one by one.
+No tag can name it."""
+
+
+class JobKey(NamedTuple):
+    """The owner, project and job for which costs are counted."""
+
+    owner: str
+    project: str
+    job: str | None
+    """`OTHER_JOBS` for several; `None` if no job is named."""
+
+    @property
+    def payer(self) -> Payer:
+        """Return owner and project."""
+        return self.owner, self.project
+
+
 @dataclass(frozen=True, slots=True)
 class DayCosts:
     """Cost of the governed instances of one target on a day (UTC), by owner and project."""
@@ -181,12 +213,28 @@ class DayCosts:
     day: date
     account: str
     region: str
-    shares: Mapping[tuple[str, str], Share] = field(default_factory=dict)
+    shares: Mapping[Payer, Share] = field(default_factory=dict)
+    jobs: Mapping[JobKey, Share] | None = field(default_factory=dict)
+    """The parts of `shares` that belong to named jobs, and to `OTHER_JOBS`; the rest has no job.
+    `None` for a day that a release stored which did not count jobs."""
 
-    def plus(self, added_shares: Mapping[tuple[str, str], Share]) -> DayCosts:
-        """Return the costs of the day with these shares added, each by owner and project. It stores
-        nothing."""
+    def plus(self, added_shares: Mapping[JobKey, Share]) -> DayCosts:
+        """Return the costs of the day with these shares added. It stores nothing. What an earlier
+        release counted without jobs on this day stays without a job."""
         sums = dict(self.shares)
-        for payer, share in added_shares.items():
-            sums[payer] = sums.get(payer, Share()) + share
-        return replace(self, shares=sums)
+        jobs = dict(self.jobs or {})
+        for key, share in added_shares.items():
+            sums[key.payer] = sums.get(key.payer, Share()) + share
+            if key.job is not None:
+                jobs[key] = jobs.get(key, Share()) + share
+        return replace(self, shares=sums, jobs=jobs)
+
+    def by_job(self) -> Iterator[tuple[JobKey, Share]]:
+        """Yield the costs of the day by owner, project and job. They add up to `shares`: what
+        belongs to no named job comes with the job `None`, also if it is zero."""
+        of_jobs: dict[Payer, Share] = defaultdict(Share)
+        for key, share in (self.jobs or {}).items():
+            yield key, share
+            of_jobs[key.payer] += share
+        for (owner, project), share in self.shares.items():
+            yield JobKey(owner, project, None), share - of_jobs[owner, project]

@@ -4,14 +4,23 @@ of each target and day (UTC)."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from governor.core.errors import CloudError
 from governor.core.instance import Target
-from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.model import (
+    AMOUNTS,
+    OTHER_JOBS,
+    DayCosts,
+    FleetPage,
+    FleetRow,
+    JobKey,
+    Payer,
+    Share,
+)
 from governor.table.keys import place
 from governor.table.table import (
     DAMAGED,
@@ -31,6 +40,11 @@ _MOST_SHARES = 100
 """Pairs of owner and project kept for a day if not all fit: each name may have 256 characters."""
 OTHERS = ("others", "others")
 """The owner and project that stand for all the others."""
+MOST_JOBS = 100
+"""Jobs of a project that a target's day names, the most expensive first. The others are summed up
+for each owner as `OTHER_JOBS`."""
+_JOBS_BYTES = 40_000
+"""Bytes of a day's packed jobs. With its packed shares and its keys an item stays under 400 KB."""
 _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
 
@@ -100,15 +114,36 @@ class Fleet(Store):
     def _day(self, item: Document) -> DayCosts | None:
         """Return the costs of a stored day; `None` if the item is damaged, which is logged."""
         try:
-            shares: dict[_Payer, Share] = {}
+            shares: dict[Payer, Share] = {}
             for owner, project, *amounts in unpacked_one([item["shares"]]):
-                # The amounts are in the order of the fields of `Share`.
-                shares[owner, project] = Share(*map(Decimal, amounts))
+                shares[owner, project] = _share_of(amounts)
             day = date.fromisoformat(item["day"])
-            return DayCosts(day, item["account"], item["region"], shares)
+            return DayCosts(
+                day, item["account"], item["region"], shares, self._jobs(item, list(shares))
+            )
         except DAMAGED:
             self._table.log_left_out(f"{item['pk']} / {item['sk']}")
             return None
+
+    def _jobs(self, item: Document, payers: Sequence[Payer]) -> dict[JobKey, Share] | None:
+        """Return the costs of the jobs of a stored day, whose owners and projects are `payers` in
+        the order in which they are stored.
+
+        Return `None` if an earlier release stored the day, and if its jobs are damaged, which is
+        logged: then all of its costs belong to no job.
+        """
+        stored = item.get("jobs")
+        if stored is None:
+            return None
+        try:
+            jobs: dict[JobKey, Share] = {}
+            for number, job, *amounts in unpacked_one([stored]):
+                owner, project = payers[number]
+                jobs[JobKey(owner, project, job)] = _share_of(amounts)
+        except (*DAMAGED, IndexError):
+            self._table.log_left_out(f"the jobs of {item['pk']} / {item['sk']}")
+            return None
+        return jobs
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
         """Yield the page of each target whose key begins with `prefix`, without rows and with a
@@ -136,29 +171,53 @@ def replace_day_write(costs: DayCosts) -> Write:
     """Return the write that replaces the costs of a day. It belongs into the transaction that
     writes the meter.
 
-    Anybody who may tag can add owners and projects, until they no longer fit into an item. Then the
-    most expensive shares are kept, and the rest is summed up as `OTHERS`.
+    Anybody who may tag can add owners, projects and jobs, until they no longer fit into an item.
+    Then the most expensive are kept. The other owners are summed up as `OTHERS`, and the other jobs
+    as `OTHER_JOBS`; no cost is lost.
     """
     target = Target(costs.account, costs.region)
     day = costs.day
-    parts = packed([_lines(costs.shares)])
-    if len(parts) > 1:
-        parts = packed([_lines(_most_expensive(costs.shares))])
+    shares = packed([_lines(costs.shares)])
+    jobs = _packed_jobs(costs)
+    if len(shares) > 1 or len(jobs) > _JOBS_BYTES:
+        costs = _with_fewer_payers(costs)
+        shares = packed([_lines(costs.shares)])
+        jobs = _packed_jobs(costs)
     document = {
         "account": costs.account,
         "region": costs.region,
         "day": f"{day}",
-        "shares": parts[0],
+        "shares": shares[0],
+        "jobs": jobs,
     }
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
 
 
-_Payer = tuple[str, str]
-"""An owner and a project."""
+def _packed_jobs(costs: DayCosts) -> bytes:
+    """Return the jobs of a day, packed: as many of them by name as fit into `_JOBS_BYTES`. The
+    result is longer if even one sum for each owner and project does not fit."""
+    most = MOST_JOBS
+    while True:
+        lines = _job_lines(_most_expensive_jobs(costs.jobs or {}, most), costs.shares)
+        jobs = b"".join(packed([lines]))
+        if len(jobs) <= _JOBS_BYTES or not most:
+            return jobs
+        most //= 2
 
 
-def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
+def _with_fewer_payers(costs: DayCosts) -> DayCosts:
+    """Return the day with its most expensive owners and projects, and the sum of all others under
+    `OTHERS`. The jobs of those others become `OTHER_JOBS` of it."""
+    shares = _most_expensive(costs.shares)
+    jobs: dict[JobKey, Share] = {}
+    for key, share in (costs.jobs or {}).items():
+        kept_key = key if key.payer in shares else JobKey(*OTHERS, OTHER_JOBS)
+        jobs[kept_key] = jobs.get(kept_key, Share()) + share
+    return replace(costs, shares=shares, jobs=jobs)
+
+
+def _most_expensive(shares: Mapping[Payer, Share]) -> dict[Payer, Share]:
     """Return the most expensive shares, and the sum of all others under `OTHERS`."""
     named = [payer for payer in shares if payer != OTHERS]
     by_cost = sorted(named, key=lambda payer: shares[payer].total, reverse=True)
@@ -169,19 +228,42 @@ def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
     return {**kept, OTHERS: rest}
 
 
-def _lines(shares: Mapping[_Payer, Share]) -> list[list[str]]:
+def _most_expensive_jobs(jobs: Mapping[JobKey, Share], most: int) -> dict[JobKey, Share]:
+    """Return the most expensive jobs of each project, at most `most` of them, and the sum of all
+    others of each owner and project as `OTHER_JOBS`."""
+    by_cost = sorted(jobs, key=lambda key: jobs[key].total, reverse=True)
+    kept: dict[JobKey, Share] = {}
+    named_by_project: dict[str, int] = defaultdict(int)
+    for key in by_cost:
+        kept_key = key
+        if key.job == OTHER_JOBS or named_by_project[key.project] >= most:
+            kept_key = key._replace(job=OTHER_JOBS)
+        else:
+            named_by_project[key.project] += 1
+        kept[kept_key] = kept.get(kept_key, Share()) + jobs[key]
+    return kept
+
+
+def _lines(shares: Mapping[Payer, Share]) -> list[list[str]]:
     """Return a line for each owner and project with its amounts as text, ready to be packed."""
-    return [
-        [
-            owner,
-            project,
-            str(share.used),
-            str(share.idle),
-            str(share.kept),
-            str(share.unmeasured),
-        ]
-        for (owner, project), share in shares.items()
-    ]
+    return [[owner, project, *_amounts(share)] for (owner, project), share in shares.items()]
+
+
+def _job_lines(jobs: Mapping[JobKey, Share], payers: Iterable[Payer]) -> list[list[object]]:
+    """Return a line for each job, ready to be packed: the place of its owner and project in
+    `payers`, its name, and its amounts as text."""
+    places = {payer: number for number, payer in enumerate(payers)}
+    return [[places[key.payer], key.job, *_amounts(share)] for key, share in jobs.items()]
+
+
+def _amounts(share: Share) -> list[str]:
+    """Return the amounts of a share as text, in the order of its fields."""
+    return [str(amount) for amount in AMOUNTS(share)]
+
+
+def _share_of(amounts: Iterable[str]) -> Share:
+    """Return the share of these amounts, which `_amounts` has written."""
+    return Share(*map(Decimal, amounts))
 
 
 def _day_key(target: Target, day: date) -> Key:

@@ -33,7 +33,7 @@ from governor.money.store.ledger import Ledger
 from governor.policy.model.money import Budget
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
-from governor.policy.rules.owners import owner_of
+from governor.policy.rules.owners import job_of, owner_of
 from governor.policy.store import PolicyVersions
 from governor.table.once import Once
 from governor.verdict.model import VerdictKind
@@ -54,8 +54,8 @@ class CountCosts:
     def rates(
         self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
     ) -> dict[str, Rate]:
-        """Return the rate of each instance by its id: the owner and project for which its hours are
-        counted, their price, and the part of the costs to which they belong.
+        """Return the rate of each instance by its id: the owner, project and job for which its
+        hours are counted, their price, and the part of the costs to which they belong.
 
         Each instance is given with its policy and the kind of its verdict; `None` if it has no
         verdict. Raises nothing: an unknown price is `None`.
@@ -65,7 +65,8 @@ class CountCosts:
             price = cost.marginal_price(instance, self.prices.price(instance, policy))
             owner = owner_of(instance, policy.ownership)
             project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
-            rate = Rate(project, price.usd_per_hour, owner.name, part_of(kind))
+            job = job_of(instance, policy.money)
+            rate = Rate(project, price.usd_per_hour, owner.name, part_of(kind), job)
             rates[instance.instance_id] = rate
         return rates
 

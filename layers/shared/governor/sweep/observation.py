@@ -26,8 +26,8 @@ class _MetricSeries(NamedTuple):
 
 
 def observation_of(case: Case, rate: Rate | None = None) -> Observation:
-    """Return the observation that the next sweep reads. Without a `rate`, project, price and
-    owner stay as the previous sweep observed them."""
+    """Return the observation that the next sweep reads. Without a `rate`, project, job, price
+    and owner stay as the previous sweep observed them."""
     previous = case.previous
     verdict = case.verdict
     memory = case.new_memory
@@ -36,10 +36,12 @@ def observation_of(case: Case, rate: Rate | None = None) -> Observation:
     project = previous.project
     usd_per_hour = previous.usd_per_hour
     counted_for = previous.counted_for
+    job = previous.job
     if rate is not None:
         project = rate.project
         usd_per_hour = rate.usd_per_hour
         counted_for = rate.owner
+        job = rate.job
     return Observation(
         launch_time=case.instance.launch_time,
         verdict=verdict.kind.value,
@@ -62,6 +64,7 @@ def observation_of(case: Case, rate: Rate | None = None) -> Observation:
         project=project,
         usd_per_hour=usd_per_hour,
         counted_for=counted_for,
+        job=job,
     )
 
 

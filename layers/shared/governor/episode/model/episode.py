@@ -506,3 +506,6 @@ class Observation:
     """The project for which its hours are counted; `None` if the last sweep counted nothing."""
     counted_for: str = UNASSIGNED
     usd_per_hour: UsdPerHour | None = None
+    job: str | None = None
+    """The job for which its hours are counted; `None` if no job is named, or the release that
+    stored this did not count jobs."""

@@ -18,14 +18,14 @@ from governor.core.instance import Instance, Lifecycle, Target
 from governor.core.units import Usd, UsdPerHour, UtcDatetime, as_utc
 from governor.episode.model.episode import Observation
 from governor.episode.model.plan import Price
-from governor.fleet.model import UNMEASURED, Share, part_of
+from governor.fleet.model import UNMEASURED, JobKey, Payer, Share, part_of
 from governor.verdict.model import known_kind
 
 UNTAGGED = "untagged"
 """The project of instances whose tags name no project."""
 
-Shares = dict[tuple[str, str], Share]
-"""Shares of a day's cost, by owner and project."""
+Shares = dict[JobKey, Share]
+"""Shares of a day's cost, by owner, project and job."""
 _ROUNDED_TO_USD = Decimal("1E-9")
 """Precision of the USD in a day's shares: the error stays under a cent in a century of sweeps, and
 the numbers are short enough to store."""
@@ -42,11 +42,19 @@ class Rate(NamedTuple):
     owner: str = UNASSIGNED
     part: str = UNMEASURED
     """The part of a `Share` to which the cost belongs."""
+    job: str | None = None
+    """`None` if no job is named."""
 
     @property
-    def whose(self) -> tuple[str, str]:
-        """Return owner and project as the key under which `DayCosts.shares` counts them."""
-        return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
+    def whose(self) -> Payer:
+        """Return owner and project as `DayCosts.shares` counts them."""
+        return self.key.payer
+
+    @property
+    def key(self) -> JobKey:
+        """Return owner, project and job as `DayCosts` counts them."""
+        project = UNASSIGNED if self.project == UNTAGGED else self.project
+        return JobKey(self.owner, project, self.job)
 
 
 class Run(NamedTuple):
@@ -138,6 +146,7 @@ def ended_runs(
             usd_per_hour=observation.usd_per_hour,
             owner=observation.counted_for,
             part=part_of(known_kind(observation.verdict)),
+            job=observation.job,
         )
         yield Run(rate, observation.launch_time, observation.at + unknown_for / 2)
 
@@ -171,28 +180,28 @@ def counted_up_to(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Mete
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
     """Return the cost that `counted_up_to` adds to the meter, for the same arguments, by the day
-    (UTC) and then by owner and project, rounded to a billionth of a USD.
+    (UTC) and then by owner, project and job, rounded to a billionth of a USD.
 
     Runs without a price are left out. Empty if nothing is added.
     """
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
-    # Many instances share owner, part and times: their rates are added before days are computed.
-    rates: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour]
+    # Many instances share job, part and times: their rates are added before days are computed.
+    rates: dict[tuple[JobKey, str, datetime, datetime], UsdPerHour]
     rates = defaultdict(Decimal)
     for run in runs:
         rate = run.rate
         start = max(run.start, since)
         end = min(run.end, until)
         if rate.usd_per_hour is not None and start < end:
-            rates[rate.whose, rate.part, start, end] += rate.usd_per_hour
+            rates[rate.key, rate.part, start, end] += rate.usd_per_hour
     days: dict[date, Shares] = defaultdict(dict)
-    for (whose, part, start, end), usd_per_hour in rates.items():
+    for (key, part, start, end), usd_per_hour in rates.items():
         for midnight, next_midnight in _days_between(start, end):
             usd = cost_between(usd_per_hour, max(start, midnight), min(end, next_midnight))
             share = Share(**{part: usd.quantize(_ROUNDED_TO_USD)})
             shares = days[midnight.date()]
-            shares[whose] = shares.get(whose, Share()) + share
+            shares[key] = shares.get(key, Share()) + share
     return days
 
 

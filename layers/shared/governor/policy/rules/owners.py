@@ -19,7 +19,8 @@ from governor.policy.model.names import Tagged
 
 @dataclass(frozen=True, slots=True)
 class NamingTag:
-    """A tag that names the owner, the project or the job of an instance. The value is one printable line."""
+    """A tag that names the owner, project or job of an instance. The value is one printable
+    line."""
 
     key: str
     value: str
