@@ -19,6 +19,7 @@ _RULES_AT_ONCE = 250
 MEMBER_ROLES = {
     "SweepTarget": "sweep-target",
     "CheckHealth": "check-health",
+    "ScanAccelerators": "scan",
     "OpenEpisode": "open-episode",
     "RecheckEpisode": "recheck-episode",
     "PutAway": "put-away",

@@ -79,8 +79,8 @@ def _write(path: Path, text: str) -> None:
 
 def _warn(report: Report) -> None:
     """Print on standard error what limits a report that is read by a program."""
-    from governor.scan.words import headline, refusal_text
     from governor.scan.rules import refusals_of
+    from governor.scan.words import headline, refusal_text
 
     print(headline(report), file=sys.stderr)
     for refusal in refusals_of(report.unread):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from governor.scan.words import headline, own_cost, refusal_text, remarks
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of
+from governor.scan.words import headline, own_cost, refusal_text, remarks
 from governor.web.responses import TOKENS, environment
 
 _FOLDER = Path(__file__).parent

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from governor.scan.words import headline, own_cost, refusal_text, remarks
 from governor.core.units import clip, money, plural, printable, usd
 from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import groups_of, refusals_of
+from governor.scan.words import headline, own_cost, refusal_text, remarks
 
 _WIDTH = 80
 _MOST_WASTED = 20

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from governor.scan.words import remarks
 from governor.core.errors import CloudError
 from governor.core.instance import Instance
 from governor.scan.kind import Kind
@@ -24,6 +23,7 @@ from governor.scan.kinds.remains.unattached_volume import UnattachedVolumes
 from governor.scan.model import Finding, Judgment, Report, Row, Strength
 from governor.scan.rules import by_waste, groups_of
 from governor.scan.scan_place import scan_place
+from governor.scan.words import remarks
 from tests.unit.scan import test_capacity as capacity
 from tests.unit.scan import test_groups as groups
 from tests.unit.scan import test_remains as remains

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from benchmarks.timeline import SimulatedThreads, Timeline
-from governor.scan.unread import SHIPPED_PRICES
 from cli.scan.tags import INSTANCES
 from governor.scan.registry import KINDS
 from governor.scan.rights import policy_to_attach
+from governor.scan.unread import SHIPPED_PRICES
 from tests.unit.scan.cloud_twin import Asked, CloudTwin, Refused
 from tests.unit.scan_command.conftest import Run
 
