@@ -16,6 +16,7 @@ from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 from governor.episode.rules.start import is_refusal, words_of_ec2
 from governor.episode.rules.start_advice import advice_on
+from governor.remediation.follow_start import MAY_FALL_BACK_FOR
 from tests.builders import NOW, TARGET
 from tests.unit.remediation.starts import WORDS, start_error
 from tests.unit.remediation.test_ends import state_change
@@ -59,6 +60,7 @@ NO_REFUSALS = {
 
 
 KEY_ERROR = "Client.InternalError: Client error on launch"
+SECOND = timedelta(seconds=1)
 
 
 def _cases(codes_by_status: dict[int, str]) -> list[tuple[str, int]]:
@@ -207,7 +209,6 @@ def test_started_again_is_said_only_once_it_was_seen_running() -> None:
     episode = episode_of(world)
     assert Undo("ada", world.clock.moment) == episode.undo
     assert [AlertKind.UNDONE] == kinds(world)
-    assert world.state.record(TARGET, world.ref.instance_id).starting is None
 
 
 @pytest.mark.parametrize("launch_time", ["same", "later"])
@@ -512,7 +513,6 @@ def test_the_event_that_it_runs_is_enough() -> None:
 
     assert Undo("ada", at) == episode_of(world).undo
     assert [AlertKind.UNDONE] == kinds(world)
-    assert world.state.record(TARGET, world.ref.instance_id).starting is None
 
 
 @pytest.mark.parametrize("state", ["pending", "stopping", "stopped", "shutting-down"])
@@ -536,3 +536,148 @@ def test_a_late_event_of_an_earlier_run_is_no_start() -> None:
     state_changed(world, "running", NOW - timedelta(hours=3))
 
     assert episode_of(world).undo is None
+
+
+SHORTLY = timedelta(minutes=4)
+"""After it was seen running: EC2 may still take a start back."""
+
+
+def seen_running(world: World) -> None:
+    """The start of `ada`, seen running a minute later."""
+    world.ec2.instant = False
+    undo(world)
+    world.change_instance(state="running")
+    world.clock.moment += timedelta(minutes=1)
+    see(world)
+    assert [AlertKind.UNDONE] == kinds(world)
+
+
+@pytest.mark.parametrize("look", ["sweep", "event"])
+@pytest.mark.parametrize("reason", [KEY_ERROR, "Server.SpotInstanceShutdown", ""])
+def test_a_start_that_ran_first_and_stops_within_minutes_is_no_start(
+    look: str, reason: str
+) -> None:
+    """EC2 shows some starts as running before it takes them back. The record says so, with EC2's
+    reason, and the button opens again."""
+    world = stopped()
+    seen_running(world)
+    ran_at = world.clock.moment
+    world.clock.moment += SHORTLY
+    world.ec2.fall_back(world.ref.instance_id, reason)
+
+    for _ in range(2):
+        if look == "sweep":
+            see(world)
+        else:
+            hear_of_a_stop(world)
+
+    episode = episode_of(world)
+    noted = last_try(world)
+    assert (StartStatus.FELL_BACK, ran_at, None) == (noted.status, noted.ran_at, episode.undo)
+    assert [AlertKind.UNDONE, AlertKind.START_FAILED] == kinds(world)
+    alert = world.announcer.sent[-1]
+    assert "notebook ran, and is stopped again" == alert.subject
+    assert "It was seen running on" in str(alert.lines)
+    assert (reason or "EC2 gives no reason") in str(alert.lines)
+    assert world.state.record(TARGET, world.ref.instance_id).starting is None
+    page = " ".join(start_text(noted, "UTC", NOW))
+    assert "was seen running" in page
+    assert (reason or "EC2 gives no reason") in page
+    answer = undo(world, "bob")
+    assert (True, 2) == (answer.done, starts(world))
+
+
+def test_a_press_sees_that_a_start_which_ran_first_is_stopped_again() -> None:
+    """Without waiting for a sweep or an event."""
+    world = stopped()
+    seen_running(world)
+    world.ec2.fall_back(world.ref.instance_id, KEY_ERROR)
+
+    answer = undo(world, "bob")
+
+    assert (True, 2, "bob") == (answer.done, starts(world), last_try(world).asked_by)
+
+
+def test_what_others_stop_after_it_ran_was_started_all_the_same() -> None:
+    """Also within those minutes: a person stopped it, so "Started again by" stays true."""
+    world = stopped()
+    seen_running(world)
+    world.clock.moment += SHORTLY
+    world.ec2.instant = True
+    world.ec2.stop(TARGET, world.ref.instance_id, dry_run=False)
+
+    assert "running" == hear_of_a_stop(world)
+
+    assert episode_of(world).undo is not None
+    assert (StartStatus.RUNNING, [AlertKind.UNDONE]) == (last_try(world).status, kinds(world))
+    assert world.state.record(TARGET, world.ref.instance_id).starting is None
+
+
+@pytest.mark.parametrize(
+    ("after", "falls_back"), [(MAY_FALL_BACK_FOR, True), (MAY_FALL_BACK_FOR + SECOND, False)]
+)
+def test_what_stops_later_was_started(after: timedelta, falls_back: bool) -> None:
+    """An instance that shuts itself down hours later had been started."""
+    world = stopped()
+    seen_running(world)
+    world.clock.moment += after
+    world.ec2.fall_back(world.ref.instance_id, "Client.InstanceInitiatedShutdown: by itself")
+
+    see(world)
+
+    assert (episode_of(world).undo is None) is falls_back
+    assert world.state.record(TARGET, world.ref.instance_id).starting is None
+
+
+def test_what_runs_on_is_looked_at_only_for_some_minutes() -> None:
+    """Then nothing follows it any more."""
+    world = stopped()
+    seen_running(world)
+    world.clock.moment += MAY_FALL_BACK_FOR
+    see(world)
+    assert world.ref == world.state.record(TARGET, world.ref.instance_id).starting
+
+    world.clock.moment += SECOND
+    see(world)
+
+    assert world.state.record(TARGET, world.ref.instance_id).starting is None
+    assert [AlertKind.UNDONE] == kinds(world)
+
+
+@pytest.mark.parametrize("status", [StartStatus.ASKED, StartStatus.FELL_BACK])
+def test_a_start_that_people_asked_for_is_none_of_others(status: StartStatus) -> None:
+    """Its event may come while EC2's answer is lost, or after the instance fell back: two starts by
+    others would call the escalation contacts."""
+    world = stopped()
+    world.ec2.instant = False
+    if status is StartStatus.ASKED:
+        world.ec2.failures["start"] = [Unavailable("no answer", operation="ec2:StartInstances")]
+    undo(world)
+    at = NOW + timedelta(minutes=1)
+    if status is StartStatus.FELL_BACK:
+        world.clock.moment += timedelta(minutes=2)
+        world.ec2.fall_back(world.ref.instance_id, KEY_ERROR)
+        see(world)
+    assert status is last_try(world).status
+
+    assert "booked" in state_changed(world, "running", at)
+
+    assert () == world.state.record(TARGET, world.ref.instance_id).restarts
+
+
+@pytest.mark.parametrize("failed", ["refused", "fell-back"])
+def test_a_later_start_by_others_is_theirs(failed: str) -> None:
+    """After a start of ours that came to nothing."""
+    world = stopped()
+    world.ec2.instant = False
+    if failed == "refused":
+        world.ec2.failures["start"] = [start_error("VcpuLimitExceeded")]
+    undo(world)
+    if failed == "fell-back":
+        world.ec2.fall_back(world.ref.instance_id, KEY_ERROR)
+        see(world)
+
+    state_changed(world, "running", NOW + timedelta(hours=2))
+
+    (restart,) = world.state.record(TARGET, world.ref.instance_id).restarts
+    assert world.ref == restart.stopped_in

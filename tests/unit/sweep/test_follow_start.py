@@ -12,6 +12,7 @@ from governor.core.errors import Unavailable
 from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.start import reason_of_state
+from governor.remediation.follow_start import MAY_FALL_BACK_FOR
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.builders import open_question, stored_episode
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -74,6 +75,21 @@ def test_the_sweep_that_sees_it_run_says_so_once() -> None:
 
     assert [AlertKind.UNDONE] == swept(world)
     assert Undo("link:ada@example.com", world.clock.now()) == stored_episode(world, ref).undo
+    assert ([], ref) == (swept(world), followed(world, ref))
+    world.clock.moment += MAY_FALL_BACK_FOR
+    assert ([], None) == (swept(world), followed(world, ref))
+
+
+def test_a_later_sweep_sees_that_it_ran_and_is_stopped_again() -> None:
+    """EC2 shows some starts as running before it takes them back. The sweep does not list it."""
+    world, ref = starting()
+    world.change(ref.instance_id, state="running")
+    swept(world)
+    world.ec2.fall_back(ref.instance_id, KEY_ERROR)
+
+    assert [AlertKind.START_FAILED] == swept(world)
+    episode = stored_episode(world, ref)
+    assert (None, True) == (episode.undo, episode.can_be_started)
     assert ([], None) == (swept(world), followed(world, ref))
 
 

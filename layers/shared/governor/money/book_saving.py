@@ -277,7 +277,7 @@ class SettleRestart:
         done = []
         for entry in stops_booked_by(entries, at):
             # Noted first: if only that succeeds, the saving is still open, and this is repeated.
-            if not self._was_started_by_us(entry):
+            if not self._was_started_by_us(entry, at):
                 self.instance_store.note_restart(Restart(entry.episode, at))
             is_undone = is_false_stop(entry, at, false_within)
             ending = Ending.UNDONE if is_undone else Ending.STARTED
@@ -286,11 +286,16 @@ class SettleRestart:
                 done.append("false stop booked" if is_undone else "saving settled")
         return done
 
-    def _was_started_by_us(self, entry: LedgerEntry) -> bool:
-        """Return whether somebody undid the stop of this entry, or EC2 was asked for that and its
-        effect is not known yet. Raises: CloudError."""
+    def _was_started_by_us(self, entry: LedgerEntry, at: UtcDatetime) -> bool:
+        """Return whether somebody had the instance started at `at`, after the stop of this entry.
+        EC2's answer to that may be lost, and it may have stopped the instance again since. Raises:
+        CloudError."""
         episode = self.episode_store.episode(entry.episode)
-        return episode is not None and (episode.is_undone or episode.is_starting)
+        if episode is None:
+            return False
+        start_try = episode.start_try
+        is_by_our_try = start_try is not None and start_try.explains_start(at)
+        return episode.is_undone or is_by_our_try
 
 
 def settle_replaced(

@@ -1,7 +1,8 @@
 """Follows a start that EC2 was asked for until the instance runs, or is stopped again.
 
-Only what EC2 shows counts: that it has accepted a start is no proof of anything. This module must
-not start an instance.
+Only what EC2 shows counts: that it has accepted a start is no proof of anything. It also takes back
+starts that it has shown as running, so an instance is looked at for some minutes more. This module
+must not start an instance.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from governor.core.instance import Instance
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode
-from governor.episode.model.start_try import START_CALL, StartStatus, StartTry
+from governor.episode.model.start_try import CLOCKS_DIFFER, START_CALL, StartStatus, StartTry
 from governor.episode.rules.start import StartSeen, seen_of, words_of_ec2
 from governor.episode.store.episodes import Episodes
 
-_CLOCKS_DIFFER = timedelta(minutes=1)
-"""The largest difference between our clock and EC2's that is taken for the same moment."""
+MAY_FALL_BACK_FOR = timedelta(minutes=15)
+"""An instance that stops within this time after it was seen running was not started. Three sweeps
+look at it meanwhile, at their usual rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,12 @@ class FollowStart:
         Raises: CloudError.
         """
         start_try = episode.start_try
-        if start_try is None or not start_try.is_open:
+        if start_try is None or not start_try.is_followed:
             # The end was recorded, and the note that it is followed was not removed.
             self.episode_store.end_following(episode.ref)
             return start_try
+        if start_try.status is StartStatus.RUNNING:
+            return self._seen_after_running(episode, start_try, instance)
         seen = seen_of(start_try, instance, self.clock.now())
         if seen is StartSeen.UNDER_WAY:
             is_starting = instance is not None and instance.state == "pending"
@@ -61,13 +65,13 @@ class FollowStart:
         start_try = episode.start_try
         if start_try is None or not start_try.is_open:
             return None
-        if at < start_try.asked_at - _CLOCKS_DIFFER:
+        if at < start_try.asked_at - CLOCKS_DIFFER:
             return None  # An event of an earlier run.
         by = start_try.asked_by
         alert = undo_alert(episode, by, start_try.channel, at, start_try.kept_until)
         self.announcer.announce(alert)
         self.episode_store.note_undo(episode.ref, by, at)
-        running = replace(start_try, status=StartStatus.RUNNING, ended_at=at)
+        running = replace(start_try, status=StartStatus.RUNNING, ended_at=at, ran_at=at)
         self.episode_store.change_start_try(episode.ref, start_try, running)
         return running
 
@@ -95,6 +99,34 @@ class FollowStart:
         if start_try.status is not StartStatus.ACCEPTED:
             self.episode_store.change_start_try(episode.ref, start_try, accepted)
         return accepted
+
+    def _seen_after_running(
+        self, episode: Episode, start_try: StartTry, instance: Instance | None
+    ) -> StartTry:
+        """Record that the instance was stopped again soon after it was seen running, unless people
+        stopped it, and return the try. Once it is too late for that, nothing follows it any more.
+        Raises: CloudError."""
+        now = self.clock.now()
+        seen = seen_of(start_try, instance, now)
+        ran_at = start_try.ran_at or start_try.asked_at
+        is_over = now - ran_at > MAY_FALL_BACK_FOR or seen is StartSeen.OVERTAKEN
+        if is_over or instance is None:
+            self.episode_store.end_following(episode.ref)
+            return start_try
+        if seen is not StartSeen.FELL_BACK:
+            return start_try
+        code, words = _reason_of(instance)
+        fallen = replace(
+            start_try,
+            status=StartStatus.FELL_BACK,
+            ended_at=now,
+            code=code,
+            words=words,
+            launched_at=instance.launch_time,
+        )
+        self.announcer.announce(start_failed_alert(episode, fallen, now))
+        self.episode_store.take_back_undo(episode.ref, start_try, fallen)
+        return fallen
 
     def _ended(
         self, episode: Episode, start_try: StartTry, seen: StartSeen, instance: Instance | None

@@ -113,10 +113,10 @@ class UndoEpisode:
         return self._start_stopped(episode, target, instance, by, channel)
 
     def _followed(self, episode: Episode, target: Target) -> Episode:
-        """Return the episode after a look at its last try, if that has not ended: its end decides
-        whether there may be another. Raises: CloudError."""
+        """Return the episode after a look at its last try, if that is still followed: its end
+        decides whether there may be another. Raises: CloudError."""
         start_try = episode.start_try
-        if start_try is None or not start_try.is_open:
+        if start_try is None or not start_try.is_followed:
             return episode
         self.follow(episode, self.instances.describe(target, episode.ref.instance_id))
         return self.episode_store.episode(episode.ref) or episode

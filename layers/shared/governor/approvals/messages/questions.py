@@ -263,6 +263,7 @@ def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> A
         "said": start_words(failed),
         "advice": advice_on(failed.code, failed.refused_call),
         "is_role_refused": failed.is_role_refused,
+        "ran_at": failed.ran_at,
     }
     return episode_alert("start-failed", episode, f"start-{stage}", at, facts, words)
 

@@ -6,6 +6,7 @@ A record only: `episode.rules.start` reads EC2's answers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from governor.core.units import UtcDatetime
@@ -13,17 +14,19 @@ from governor.core.units import UtcDatetime
 START_CALL = "ec2:StartInstances"
 ASSUME_ROLE_CALL = "sts:AssumeRole"
 """Comes before EC2's call, in a member account."""
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""The largest difference between our clock and EC2's that is taken for the same moment."""
 
 
 class StartStatus(StrEnum):
-    """How far a try has come. The first two are followed until EC2 shows its end."""
+    """How far a try has come. The first two are open: EC2 has not shown their end."""
 
     ASKED = "asked"
     """Noted before EC2 is called. It stays so if EC2 gives no clear answer."""
     ACCEPTED = "accepted"
     """EC2 has accepted the call. The instance is not running yet."""
     RUNNING = "running"
-    """The instance was seen running."""
+    """The instance was seen running. It is looked at for some minutes more."""
     REFUSED = "refused"
     """AWS refused the call: EC2 the start, or STS the role for it."""
     FELL_BACK = "fell-back"
@@ -59,11 +62,28 @@ class StartTry:
     launched_at: UtcDatetime | None = None
     """Launch time that EC2 shows after a start that fell back. A stopped instance with this launch
     time may be started again."""
+    ran_at: UtcDatetime | None = None
+    """When it was seen running; `None` if it was not."""
 
     @property
     def is_open(self) -> bool:
         """Return whether the end of the try is not known yet."""
         return self.status in (StartStatus.ASKED, StartStatus.ACCEPTED)
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether the instance is still looked at: EC2 may take back a start that it has
+        shown as running."""
+        return self.is_open or self.status is StartStatus.RUNNING
+
+    def explains_start(self, at: datetime) -> bool:
+        """Return whether this try may be why the instance was started at `at`: that was after it
+        was asked for and before its end, and EC2 did not refuse it."""
+        if self.status in (StartStatus.REFUSED, StartStatus.NO_EFFECT):
+            return False
+        if at < self.asked_at - CLOCKS_DIFFER:
+            return False
+        return self.ended_at is None or at <= self.ended_at + CLOCKS_DIFFER
 
     @property
     def is_role_refused(self) -> bool:

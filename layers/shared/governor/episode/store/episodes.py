@@ -204,11 +204,26 @@ class Episodes(Store):
 
     def change_start_try(self, ref: EpisodeRef, seen: StartTry, changed: StartTry) -> bool:
         """Replace the try that was read as `seen`, and return true; return false if it was changed
-        since. Once its end is known, it is no longer followed. Raises: CloudError."""
+        since. Once it is not followed any more, the note of that is removed. Raises: CloudError."""
         is_changed = self._table.try_write(
             update(keys.episode(ref), {"start_try": changed}, _is_as_seen(seen))
         )
-        if is_changed and not changed.is_open:
+        if is_changed and not changed.is_followed:
+            self.end_following(ref)
+        return is_changed
+
+    def take_back_undo(self, ref: EpisodeRef, seen: StartTry, fallen: StartTry) -> bool:
+        """Replace the try that was read as `seen`, and remove the note of who undid the episode:
+        EC2 has stopped the instance again. Return true; return false if the try was changed since.
+        Raises: CloudError."""
+        change = update(
+            keys.episode(ref),
+            {"start_try": fallen},
+            _is_as_seen(seen),
+            remove=("undone_at", "undone_by"),
+        )
+        is_changed = self._table.try_write(change)
+        if is_changed:
             self.end_following(ref)
         return is_changed
 
