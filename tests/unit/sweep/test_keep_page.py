@@ -16,10 +16,11 @@ from governor.core.errors import Throttled
 from governor.core.instance import Lifecycle, Protection
 from governor.core.units import span
 from governor.episode.model.episode import Outcome
-from governor.fleet.model import NOT_MEASURED, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.fleet.model import NOT_MEASURED, STOPPED, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.money.store.ledger import booking
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
-from tests.builders import NOW, TARGET
+from tests.builders import NOW, TARGET, make_entry
 from tests.twins import table
 from tests.unit.worlds.builders import (
     approval_id_of,
@@ -424,6 +425,45 @@ def test_a_page_that_cannot_be_kept_costs_nothing_else(broken: str) -> None:
     delattr(world.state, broken)
     world.sweep(5)
     assert instance_id == row(world, instance_id).instance_id
+
+
+def stop(world: FleetWorld, number: int) -> str:
+    """Close an episode that stopped an instance, and return the instance's id."""
+    entry = make_entry(number, resource_name=f"notebook-{number}")
+    assert world.state.take_lock(entry.episode)
+    world.state.close_episode(
+        entry.episode, Outcome.STOPPED, "approved", NOW, quiet_until=None, booking=booking(entry)
+    )
+    return entry.episode.instance_id
+
+
+def test_an_instance_that_was_stopped_stays_on_the_page() -> None:
+    """With the episode that stopped it, until it runs again."""
+    world = FleetWorld()
+    stopped_id = stop(world, 21)
+    world.sweep()
+    found = row(world, stopped_id)
+
+    assert (STOPPED, "notebook-21", NOW - timedelta(days=3)) == (
+        found.verdict,
+        found.name,
+        found.stopped_at,
+    )
+    world.add(21)
+    world.sweep(5)
+    assert "idle" == row(world, stopped_id).verdict
+
+
+def test_a_ledger_that_cannot_be_read_takes_no_stopped_instance_away() -> None:
+    """The sweep says what failed, and keeps the rows of the page before."""
+    world = FleetWorld()
+    stopped_id = stop(world, 21)
+    world.sweep()
+    world.state.open_of = _throttled  # type: ignore[method-assign, assignment]
+    summary = world.sweep(5)
+
+    assert ["instances that are stopped: Throttled: later"] == summary.problems
+    assert STOPPED == row(world, stopped_id).verdict
 
 
 def test_what_failed_is_said_without_a_name() -> None:

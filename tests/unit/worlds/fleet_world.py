@@ -91,6 +91,7 @@ class FleetWorld:
             instance_store=self.state,
             sweep_store=self.state,
             fleet_store=self.state,
+            ledger_store=self.state,
             tagger=self.ec2,
             freeze=FreezePlans(
                 breaker_store=self.state,

@@ -18,7 +18,7 @@ from governor.core.units import Usd, UsdPerHour, UtcDatetime
 from governor.evidence.model import Evidence
 from governor.evidence.rules.series import peak
 from governor.limits.rules.breaker import HOUR, hour_of
-from governor.verdict.model import KEPT, Family, VerdictKind
+from governor.verdict.model import KEPT, Family, VerdictKind, known_kind
 
 Hours = tuple[int | None, ...]
 """The highest utilization in percent by hour (UTC), oldest first; `None` for an hour without a
@@ -29,6 +29,12 @@ REASON_CHARACTERS = 120
 MOST_UNGOVERNED = 500
 UNGOVERNED = "ungoverned"
 """In place of a verdict: the instance does not have the policy's selector tag. It is only shown."""
+STOPPED = "stopped"
+"""In place of a verdict: GPU Governor stopped the instance, and nobody has started it since."""
+TERMINATED = "terminated"
+"""In place of a verdict: the instance is gone, and a record of it is stored. Pages of sweeps have
+no such row: the console makes them from the ledger."""
+_NOT_RUNNING_GOVERNED = (UNGOVERNED, STOPPED, TERMINATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class FleetRow:
     owner: str
     project: str
     verdict: str
-    """The value of a `VerdictKind`, or `UNGOVERNED`."""
+    """The value of a `VerdictKind`, or `UNGOVERNED`, `STOPPED` or `TERMINATED`."""
     reason: str
     """The sentence of the verdict, shortened to `REASON_CHARACTERS`."""
     usd_per_hour: UsdPerHour | None
@@ -79,6 +85,21 @@ class FleetRow:
     """The person, service, tag or override that keeps it; empty if that is not known."""
     stays_until: UtcDatetime | None = None
     """The end of that reason; `None` if it has none."""
+    stopped_at: UtcDatetime | None = None
+    """Time at which EC2 was asked to stop or terminate a `STOPPED` or `TERMINATED` instance. Its
+    `episode` is then the one that did, and `usd_per_hour` the price while it ran."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether its measurements say that it is idle, even if another service runs it,
+        plans are frozen or somebody held the action."""
+        kind = known_kind(self.verdict)
+        return kind is not None and kind.family is Family.IDLE
+
+    @property
+    def is_swept(self) -> bool:
+        """Return whether the last sweep judged it as a governed instance that runs."""
+        return self.verdict not in _NOT_RUNNING_GOVERNED
 
 
 @dataclass(frozen=True, slots=True)

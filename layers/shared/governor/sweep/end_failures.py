@@ -18,7 +18,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Failing
 from governor.episode.store.instances import Failures, Instances
-from governor.fleet.model import UNGOVERNED, FleetPage
+from governor.fleet.model import FleetPage
 from governor.fleet.store import Fleet
 from governor.table.once import Once
 
@@ -92,7 +92,7 @@ class EndFailures:
         page = self.fleet_store.page(target)
         if page is None or not _is_complete(page):
             return list(members)
-        listed_ids = {row.instance_id for row in page.rows if row.verdict != UNGOVERNED}
+        listed_ids = {row.instance_id for row in page.rows if row.is_swept}
         named_ids = {failure.instance_id for failure in members} & listed_ids
         failing_ids = self.instance_store.failing_among(target, sorted(named_ids))
         newest_at = _newest_at(failures)

@@ -21,6 +21,7 @@ from governor.fleet.model import (
     HOURS,
     NOT_MEASURED,
     REASON_CHARACTERS,
+    STOPPED,
     UNGOVERNED,
     FleetPage,
     FleetRow,
@@ -29,7 +30,9 @@ from governor.fleet.model import (
 )
 from governor.fleet.store import Fleet
 from governor.limits.rules.breaker import HOUR, hour_of
+from governor.money.rules.closed import stopped_rows
 from governor.money.rules.cost import Rate
+from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
@@ -44,6 +47,7 @@ _KEPT_BY_CHARACTERS = 80
 def keep_page(
     approval_store: Approvals,
     fleet_store: Fleet,
+    ledger_store: Ledger,
     sweep: Sweep,
     open_episodes: Mapping[str, OpenEpisode],
     rates: Mapping[str, Rate],
@@ -54,8 +58,9 @@ def keep_page(
     if a later sweep was first.
 
     Earlier hours of utilization and the ungoverned instances are carried over from the previous
-    page; the latter are listed again once an hour, and not by the very first sweep. `open_episodes`
-    and `rates` are by instance id. Raises: CloudError if the page cannot be read or written.
+    page; the latter are listed again once an hour, and not by the very first sweep. Instances that
+    GPU Governor stopped are listed by the ledger. `open_episodes` and `rates` are by instance id.
+    Raises: CloudError if the page cannot be read or written.
     """
     page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
     previous_page = fleet_store.page(sweep.target) or page
@@ -68,6 +73,7 @@ def keep_page(
         is_governed_now = row.instance_id in rates
         if not is_governed_now:
             rows.append(row)
+    rows += _stopped_rows(ledger_store, sweep, previous_page)
     problem = None
     failed_count = len(sweep.summary.problems)
     if failed_count:
@@ -80,6 +86,31 @@ def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
     """Return the rows of instances that the policy's selector leaves out; empty if there are
     none."""
     return [row for row in page.rows if row.verdict == UNGOVERNED]
+
+
+def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) -> list[FleetRow]:
+    """Return a row for each instance of the target that GPU Governor stopped and nobody has started
+    since; empty if there is none.
+
+    The ledger is read only if an episode of an instance that does not run has ended. A failed read
+    becomes a problem of the sweep, and the rows of the previous page stay.
+    """
+    running_ids = {case.id for case in sweep.cases}
+    may_have_stopped = False
+    for instance_id, record in sweep.records.items():
+        if instance_id not in running_ids and record.last_outcome is not None:
+            may_have_stopped = True
+    if not may_have_stopped:
+        return []
+    read_open = partial(ledger_store.open_of, sweep.target)
+    entries = sweep.attempt_read("instances that are stopped", read_open)
+    if entries is not None:
+        return stopped_rows(entries, running_ids)
+    return [
+        row
+        for row in previous_page.rows
+        if row.verdict == STOPPED and row.instance_id not in running_ids
+    ]
 
 
 def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:

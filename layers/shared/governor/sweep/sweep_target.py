@@ -23,6 +23,7 @@ from governor.evidence.ports import InstanceReader, InstanceTagger
 from governor.fleet.store import Fleet
 from governor.money.costs import CountCosts
 from governor.money.rules.cost import Rate
+from governor.money.store.ledger import Ledger
 from governor.policy.ports import Policies
 from governor.sweep.follow_up import FollowUp
 from governor.sweep.freeze_plans import FreezePlans
@@ -49,6 +50,7 @@ class SweepTarget:
     instance_store: Instances
     sweep_store: Sweeps
     fleet_store: Fleet
+    ledger_store: Ledger
     tagger: InstanceTagger
     freeze: FreezePlans
     follow_up: FollowUp
@@ -151,6 +153,7 @@ class SweepTarget:
             keep_page,
             self.approval_store,
             self.fleet_store,
+            self.ledger_store,
             sweep,
             open_episodes,
             rates,

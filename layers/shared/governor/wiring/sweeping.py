@@ -37,6 +37,7 @@ def sweep_target(parts: Ec2Parts) -> Callable[[str, str], SweepSummary]:
             instance_store=parts.instance_store,
             sweep_store=parts.sweep_store,
             fleet_store=parts.fleet_store,
+            ledger_store=parts.ledger_store,
             tagger=parts.tagger,
             freeze=_freeze_plans(parts),
             follow_up=_follow_up(parts, policies),

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime
 from governor.fleet.model import FleetPage, FleetRow
-from governor.verdict.model import IDLE
 
 
 class KeepReason(StrEnum):
@@ -97,7 +96,7 @@ class KeptInstance(NamedTuple):
         """Return whether the sweep measured that it is idle. The metrics of an exempt or kept
         instance are not read, so it is never called idle; nor is one whose override waits for a
         longer window after its last work."""
-        return self.row.verdict in IDLE
+        return self.row.is_idle
 
     @property
     def measured(self) -> str:

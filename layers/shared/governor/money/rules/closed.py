@@ -1,0 +1,81 @@
+"""Rows of instances that GPU Governor stopped, or that are terminated, from the ledger's entries.
+
+They stand beside the running instances in the console, so that a stop is found and undone, and a
+record is found as long as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from governor.core.units import UsdPerHour
+from governor.episode.model.episode import Outcome
+from governor.fleet.model import STOPPED, TERMINATED, FleetRow
+from governor.money.model.ledger import Ending, LedgerEntry
+
+
+def is_still_stopped(entry: LedgerEntry) -> bool:
+    """Return whether GPU Governor stopped the instance of this entry, and as far as the entry says
+    nobody has started or terminated it since. Another instance may have taken its place."""
+    if entry.outcome is not Outcome.STOPPED:
+        return False
+    if entry.ended is Ending.REPLACED:
+        return True
+    return entry.ours and entry.ended_at is None
+
+
+def is_terminated(entry: LedgerEntry) -> bool:
+    """Return whether the instance of this entry is terminated, by GPU Governor or by others."""
+    return entry.outcome is Outcome.TERMINATED or entry.ended is Ending.TERMINATED
+
+
+def stopped_rows(entries: Iterable[LedgerEntry], running_ids: Collection[str]) -> list[FleetRow]:
+    """Return a row for each instance that is still stopped by these entries of one target, the one
+    stopped first first; empty if there is none. Instances that run (`running_ids`) are left out, as
+    is one of which a later entry says that it is terminated."""
+    newest_by_id: dict[str, LedgerEntry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.booked_at):
+        newest_by_id[entry.episode.instance_id] = entry
+    rows = []
+    for instance_id, entry in newest_by_id.items():
+        if instance_id not in running_ids and is_still_stopped(entry):
+            rows.append(closed_row(entry))
+    return rows
+
+
+def closed_row(entry: LedgerEntry) -> FleetRow:
+    """Return the row of the stopped or terminated instance of an entry. Its price is that of the
+    instance while it ran, without storage; `None` if it is not known."""
+    ref = entry.episode
+    verdict = TERMINATED if is_terminated(entry) else STOPPED
+    by_whom = "by GPU Governor" if entry.acted else "by others"
+    was_stopped_first = verdict == TERMINATED and entry.outcome is Outcome.STOPPED
+    reason = f"{verdict.capitalize()} {by_whom}."
+    if was_stopped_first:
+        reason = "Stopped by GPU Governor, then terminated by others."
+    closed_at = entry.booked_at
+    if was_stopped_first and entry.ended_at is not None:
+        closed_at = entry.ended_at
+    return FleetRow(
+        instance_id=ref.instance_id,
+        name=entry.resource_name or ref.instance_id,
+        account=ref.account,
+        region=ref.region,
+        instance_type=entry.instance_type,
+        owner=entry.owner,
+        project=entry.project,
+        verdict=verdict,
+        reason=reason,
+        usd_per_hour=_price(entry),
+        launched_at=ref.launch_time,
+        episode=ref.execution_name,
+        stopped_at=closed_at,
+    )
+
+
+def _price(entry: LedgerEntry) -> UsdPerHour | None:
+    """Return the price of an hour of the instance while it ran: what an hour less of it saves, with
+    the storage that stays taken out again; `None` if it is not known."""
+    if entry.ours and entry.saved_usd_per_hour is not None:
+        return entry.saved_usd_per_hour + (entry.storage_usd_per_hour or 0)
+    return entry.cost_before_usd_per_hour
